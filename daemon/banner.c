@@ -18,7 +18,7 @@ static void log_number(const char *name, unsigned value, const char *otherwise)
 		log_info("| - %s: %s", name, otherwise);
 }
 
-/* "[0, 1]", or the map that says it. */
+/* "[0, 1]", or the map that was given. */
 static void log_chips(const struct config_model *m)
 {
 	char list[CONFIG_MAX_CHIPS * 4] = "all that are visible";

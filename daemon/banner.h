@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is going to be served, on which chips: lines of the log at the start. */
+/* The log lines at start: which models will be served on which chips. */
 #ifndef TXDA_DAEMON_BANNER_H
 #define TXDA_DAEMON_BANNER_H
 
@@ -7,7 +7,7 @@ struct config;
 struct models;
 struct txda_context;
 
-/* After the models were added to @table. The words are those of the chip's vendor. */
+/* Call after the models were added to @table. The wording is that of the chip vendor's software. */
 void banner_log(const struct config *c, struct models *table, struct txda_context *context);
 
 #endif

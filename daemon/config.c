@@ -9,7 +9,7 @@
 
 #include "config_internal.h"
 
-/* What is wrong, as it came from outside: no control characters on a terminal. */
+/* Prints an error; external text must not put control characters on a terminal. */
 static void complain(char *what)
 {
 	for (char *c = what; *c; c++)
@@ -49,7 +49,7 @@ bool config_add_name(struct config *c, const char *name, char *err, size_t errle
 	return false;
 }
 
-/* NAME=PATH, or PATH alone, which is then named after its last part. */
+/* NAME=PATH, or PATH alone, which takes its name from the last component. */
 bool config_add_model(struct config *c, const char *value, char *err, size_t errlen)
 {
 	const char *equals = strchr(value, '='), *slash = strchr(value, '/');
@@ -88,7 +88,7 @@ bool config_add_model(struct config *c, const char *value, char *err, size_t err
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* What is a model's own: of the one before it, or of all. */
+/* The struct for a per-model option: that of the preceding model, or the defaults for all. */
 static bool apply_to_models(struct config *c, const struct option_given *given, char *err,
 			    size_t errlen)
 {
@@ -123,15 +123,15 @@ static bool apply(void *arg, const struct option_given *given, char *err, size_t
 		if (c->n_models)
 			return option_set(row, &c->models[c->n_models - 1], given->text, err,
 					  errlen);
-		snprintf(err, errlen, "--%s comes after the --model that it is for", row->name);
+		snprintf(err, errlen, "--%s must follow the --model that it applies to", row->name);
 		return false;
-	default: snprintf(err, errlen, "--%s cannot stand in a file", row->name); return false;
+	default: snprintf(err, errlen, "--%s is not allowed in a file", row->name); return false;
 	}
 }
 
 /*
- * "serve PATH", as vLLM has it, is --model PATH; a word that is no option is none elsewhere. Gives
- * the index of the first option.
+ * "serve PATH", as in vLLM, is --model PATH; elsewhere an argument that is not an option is an
+ * error. Returns the index of the first option.
  */
 static int first_option(int argc, char **argv, const char **ret_path)
 {
@@ -144,7 +144,10 @@ static int first_option(int argc, char **argv, const char **ret_path)
 	return 3;
 }
 
-/* The file comes first wherever --config stands, so that the command line has the last word. */
+/*
+ * The file is read first wherever --config is on the command line, so that the command line
+ * overrides it.
+ */
 static bool read_config_files(struct config *c, int argc, char **argv, char *err, size_t errlen)
 {
 	const char *path;
@@ -164,7 +167,7 @@ static bool read_config_files(struct config *c, int argc, char **argv, char *err
 	return true;
 }
 
-/* $DISABLE_CACHE, as other stacks have it. */
+/* $DISABLE_CACHE, as used by other serving software. */
 static bool read_environment(struct config *c, char *err, size_t errlen)
 {
 	static const char *const words[] = {"0", "no", "false", "off", "1", "yes", "true", "on"};
@@ -177,7 +180,7 @@ static bool read_environment(struct config *c, char *err, size_t errlen)
 		i++;
 	c->disable_cache = i >= 4;
 	if (i == 8)
-		snprintf(err, errlen, "DISABLE_CACHE=%.200s: 1 (yes, true, on) or 0 is wanted",
+		snprintf(err, errlen, "DISABLE_CACHE=%.200s: must be 1 (yes, true, on) or 0",
 			 value);
 	return i < 8;
 }
@@ -294,7 +297,7 @@ void config_log_moot(const struct config *c)
 		const struct option_row *row = &config_table.rows[i];
 
 		if (row->type == &option_moot && *(const bool *)((const char *)c + row->offset))
-			log_info("--%s is moot: %s", row->name, row->note);
+			log_info("--%s has no effect: %s", row->name, row->note);
 	}
 }
 

@@ -6,7 +6,7 @@
 #include "config_internal.h"
 #include "number.h"
 
-/* Reads a number without sign up to @max; *@pos goes behind it. */
+/* Reads an unsigned number up to @max; *@pos is advanced behind it. */
 static bool read_number(const char **pos, unsigned max, unsigned *ret)
 {
 	uint64_t n;
@@ -58,7 +58,7 @@ static bool read_named(const char *s, struct config_map *map)
 	       !*s && map->tp && chips && chips % map->tp == 0;
 }
 
-/* "0,1;2,3": groups of one size. */
+/* "0,1;2,3": groups of equal size. */
 static bool read_spelled(const char *s, struct config_map *map)
 {
 	unsigned chip, size = 0;
@@ -129,7 +129,7 @@ bool config_settle_chips(struct config_model *m, char *err, size_t errlen)
 	struct config_engine *e = &m->engine;
 
 	if (m->map.tp && m->devices.n) {
-		snprintf(err, errlen, "model %.200s: --map %s and --device both say which chips",
+		snprintf(err, errlen, "model %.200s: --map %s and --device exclude each other",
 			 m->names[0], m->map.text);
 	} else if (m->map.tp && e->tp_size && e->tp_size != m->map.tp) {
 		snprintf(err, errlen,
@@ -137,7 +137,8 @@ bool config_settle_chips(struct config_model *m, char *err, size_t errlen)
 			 m->names[0], m->map.text, m->map.tp, e->tp_size);
 	} else if (m->devices.n && e->tp_size && m->devices.n % e->tp_size) {
 		snprintf(err, errlen,
-			 "model %.200s: the %u chips of --device are no groups of --tp-size %u",
+			 "model %.200s: the %u chips of --device do not divide into groups of "
+			 "--tp-size %u",
 			 m->names[0], m->devices.n, e->tp_size);
 	} else {
 		if (m->map.tp)

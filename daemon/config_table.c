@@ -6,7 +6,7 @@
 
 #include "config_internal.h"
 
-/* ---- values of this daemon alone ------------------------------------------------------------- */
+/* ---- types used by this daemon only ---------------------------------------------------------- */
 
 static const struct option_type config_group;
 
@@ -38,7 +38,7 @@ static bool parse_name(const struct option_row *row, const char *text, void *mem
 
 	if (c->n_models)
 		return config_add_name(c, text, err, errlen);
-	snprintf(err, errlen, "--%s comes after the --model that it names", row->name);
+	snprintf(err, errlen, "--%s must follow the --model that it names", row->name);
 	return false;
 }
 
@@ -52,7 +52,7 @@ static const struct option_type config_group = {
 	.size = sizeof(struct access_list),
 	.parse = parse_user,
 };
-/* Models and their names are no members: config.c compares and copies them. */
+/* Models and their names are not members: config.c compares and copies them. */
 static const struct option_type config_model = {.takes_value = true, .parse = parse_model};
 static const struct option_type config_name = {.takes_value = true, .parse = parse_name};
 
@@ -123,6 +123,23 @@ static const struct option_type config_host = {
 	.copy = copy_hosts,
 	.clear = clear_hosts,
 };
+static bool parse_dir(const struct option_row *row, const char *text, void *member, char *err,
+		      size_t errlen)
+{
+	if (text[0] == '/')
+		return parse_host(row, text, member, err, errlen);
+	snprintf(err, errlen, "--%s: \"%s\" is no absolute path", row->name, text);
+	return false;
+}
+
+static const struct option_type config_dir = {
+	.takes_value = true,
+	.size = sizeof(struct config_hosts),
+	.parse = parse_dir,
+	.same = same_hosts,
+	.copy = copy_hosts,
+	.clear = clear_hosts,
+};
 static const struct option_type config_port = {
 	.takes_value = true,
 	.size = sizeof(struct config_port),
@@ -145,7 +162,7 @@ static const char *const reasoning_parsers[] = {
 /* ---- the table ------------------------------------------------------------------------------- */
 
 #define OF(type, member) offsetof(struct type, member), sizeof(((struct type *)0)->member)
-/* Scope and place of a row. */
+/* Initialises scope and offset of a row. */
 #define DAEMON(member)	   OPTION_DAEMON, OF(config, member)
 #define WHOLE_CONFIG	   OPTION_DAEMON, 0, 0
 #define EACH_MODEL(member) OPTION_EACH_MODEL, OF(config_model, member)
@@ -171,20 +188,20 @@ static const struct option_row rows[] = {
 	{"served-model-name", &config_name, WHOLE_CONFIG, AT_ONCE, "NAME",
 	 "a further name for the model before it"},
 	{"cache-dir", &option_text, DAEMON(cache_dir), RESTART, "DIR",
-	 "where compiled models go (default: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, "
+	 "directory for compiled models (default: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, "
 	 "~/.cache/txda)"},
 	{"cache-size", &option_bytes, DAEMON(cache_size), RESTART, "BYTES",
-	 "of compiled models together; what was used longest ago goes (default: what the disk has)",
+	 "limit for all compiled models; the least recently used are removed (default: no limit)",
 	 .max = 1ull << 60},
 	{"tool-call-parser", &option_text, ONE_MODEL(tool_parser), LOADS_ANEW, "FORMAT",
-	 "how the model before it writes tool calls (default: auto):", .words = tool_parsers},
+	 "format of the preceding model's tool calls (default: auto):", .words = tool_parsers},
 	{"reasoning-parser", &option_text, ONE_MODEL(reasoning_parser), LOADS_ANEW, "FORMAT",
-	 "how it reasons (default: auto):", .words = reasoning_parsers},
+	 "format of its reasoning (default: auto):", .words = reasoning_parsers},
 
-	HEADING("How a model is compiled and run (for the model before it; before the first one: "
+	HEADING("How a model is compiled and run (for the preceding model; before the first one: "
 		"for all)"),
 	{"tp-size", &option_unsigned, EACH_MODEL(engine.tp_size), LOADS_ANEW, "N",
-	 "chips that share the model (default: as it says)", .aliases = "tensor-parallel-size",
+	 "chips that share the model (default: the model's)", .aliases = "tensor-parallel-size",
 	 .max = 64},
 	{"map", &config_map_type, EACH_MODEL(map), LOADS_ANEW, "MAP",
 	 "which chips are its groups: C4TP2, C4TP2B1, 0,1;2,3, or auto (default)"},
@@ -193,9 +210,9 @@ static const struct option_row rows[] = {
 	{"weights", &option_choice, EACH_MODEL(engine.weights), LOADS_ANEW, NULL,
 	 "form of the weights on the chip", "keep", .words = config_weights},
 	{"kv-cache-dtype", &option_choice, EACH_MODEL(engine.kv_int8), LOADS_ANEW, "auto|int8",
-	 "of keys and values in the cache (default: auto, which is bf16)", .words = kv_dtypes},
+	 "type of keys and values in the cache (default: auto, which is bf16)", .words = kv_dtypes},
 	{"enable-expert-parallel", &option_flag, EACH_MODEL(engine.expert_parallel), LOADS_ANEW,
-	 NULL, "chips have whole experts rather than a part of each", "no"},
+	 NULL, "place whole experts on chips rather than a part of each on every chip", "no"},
 	{"max-model-len", &option_unsigned, EACH_MODEL(engine.max_model_len), LOADS_ANEW, "N",
 	 "tokens of a request, prompt and answer (default: the model's)", .max = 1u << 24},
 	{"max-tokens", &option_unsigned, EACH_MODEL(max_tokens), AT_ONCE, "N",
@@ -207,30 +224,36 @@ static const struct option_row rows[] = {
 	{"max-num-batched-tokens", &option_unsigned, EACH_MODEL(engine.max_num_batched_tokens),
 	 LOADS_ANEW, "N", "tokens in one step (default: 2048)", .min = 1, .max = 1u << 24},
 	{"max-stall-ms", &option_unsigned, EACH_MODEL(engine.max_stall_ms), LOADS_ANEW, "N",
-	 "how long streams may stand still for parts of new prompts, about; 0: as long as it takes",
+	 "approximate limit on how long prefill chunks and image encoding may delay streams; 0: no "
+	 "limit",
 	 "200", .max = 3600000},
 	{"max-decode-ms", &option_unsigned, EACH_MODEL(engine.max_decode_ms), LOADS_ANEW, "N",
 	 "how long a token of streams may take, about, while several users have some: those with "
-	 "many take turns; 0: as long as it takes",
+	 "many take turns; 0: as shares of the time allow",
 	 "0", .max = 3600000},
+	{"fair-time", &option_flag, EACH_MODEL(engine.fair_time), LOADS_ANEW, NULL,
+	 "steps that are as long as their users' shares of the time allow, and short while there "
+	 "are "
+	 "several users",
+	 "yes"},
 	{"enable-prefix-caching", &option_flag, EACH_MODEL(engine.prefix_caching), LOADS_ANEW, NULL,
-	 "reuse of the work on equal beginnings", "yes"},
+	 "reuse of cached KV blocks for equal prompt prefixes", "yes"},
 	{"enable-chunked-prefill", &option_moot, DAEMON(chunked_prefill), AT_ONCE, NULL,
-	 "accepted and moot: prompts are always computed in parts",
-	 .note = "prompts are always computed in parts"},
+	 "accepted, no effect: prompts are always computed in chunks",
+	 .note = "prompts are always computed in chunks"},
 	{"enforce-eager", &option_moot, DAEMON(enforce_eager), AT_ONCE, NULL,
-	 "accepted and moot: programs are always compiled",
+	 "accepted, no effect: programs are always compiled",
 	 .note = "programs are always compiled, before a model is loaded"},
 
 	HEADING("Speculative decoding (likewise; changes no result, only the time it takes)"),
 	{"draft-model", &option_text, ONE_MODEL(draft), LOADS_ANEW, "PATH|mtp",
-	 "a small model with the same vocabulary that proposes tokens for the model before it; "
-	 "mtp: its own layer for that (DeepSeek-V3)"},
+	 "draft model with the same vocabulary for the preceding model; "
+	 "mtp: its own prediction layer (DeepSeek-V3)"},
 	{"speculative", &option_choice, EACH_MODEL(engine.speculate_ngram), LOADS_ANEW, NULL,
-	 "for models without one: propose what followed the last tokens before", "off",
+	 "without a draft model: propose what followed the last tokens earlier in the text", "off",
 	 .words = config_speculate},
 	{"num-speculative-tokens", &option_unsigned, EACH_MODEL(engine.speculative_tokens),
-	 LOADS_ANEW, "N", "proposed at a time, at most 16 (default: 4)", .min = 1, .max = 16},
+	 LOADS_ANEW, "N", "draft tokens per step, at most 16 (default: 4)", .min = 1, .max = 16},
 	{"speculative-max-seqs", &option_unsigned, EACH_MODEL(engine.speculative_max_seqs),
 	 LOADS_ANEW, "N", "no proposals while more sequences run (default: 8)", .min = 1,
 	 .max = 65536},
@@ -239,27 +262,27 @@ static const struct option_row rows[] = {
 	{"load", &option_choice, EACH_MODEL(on_demand), AT_ONCE, NULL,
 	 "loaded at the start, or by the first request", "start", .words = loads},
 	{"keep-alive", &option_seconds, EACH_MODEL(keep_alive), AT_ONCE, "TIME",
-	 "how long without a request until it goes: 90, 5m, 2h, 0, or -1: for ever", "-1"},
+	 "idle time until it is unloaded: 90, 5m, 2h, 0, or -1: never", "-1"},
 	{"when-idle", &option_choice, EACH_MODEL(sleep_when_idle), AT_ONCE, NULL,
-	 "what then: off the chips, or into host memory", "unload", .words = idles},
-	{"pin", &option_flag, EACH_MODEL(pin), AT_ONCE, NULL,
-	 "never goes for others, nor for idling", "no"},
+	 "on idle: unload it, or keep it in host memory", "unload", .words = idles},
+	{"pin", &option_flag, EACH_MODEL(pin), AT_ONCE, NULL, "never evict it, and no idle unload",
+	 "no"},
 	{"kv-cache-memory", &option_bytes, EACH_MODEL(kv_memory), LOADS_ANEW, "BYTES",
-	 "of a chip, for its KV cache (default: its share of what is left)", .max = 1ull << 50},
+	 "KV cache size per chip (default: its share of the free memory)", .max = 1ull << 50},
 	{"data-parallel-size", &option_unsigned, EACH_MODEL(data_parallel), LOADS_ANEW, "N",
-	 "copies on as many groups of chips, at most 8", "1", .min = 1, .max = CONFIG_MAX_REPLICAS},
+	 "replicas, each on its own group of chips, at most 8", "1", .min = 1,
+	 .max = CONFIG_MAX_REPLICAS},
 	{"keep-weights", &option_flag, DAEMON(keep_weights), RESTART, NULL,
-	 "they stay on the chips while the daemon restarts, where somebody holds them for it: "
+	 "keep weights on the chips while the daemon restarts, held by another process: "
 	 "systemd, txda-holder",
 	 "yes"},
 	{"load-timeout", &option_unsigned, DAEMON(load_timeout), AT_ONCE, "SECONDS",
 	 "how long requests wait for a model that is not loaded", "300", .min = 1, .max = DAY},
 	{"strict", &option_flag, DAEMON(strict), AT_ONCE, NULL,
-	 "a model that cannot be loaded at the start ends the daemon; else the others are served",
-	 "no"},
+	 "exit if a model cannot be loaded at start; otherwise the others are served", "no"},
 	{"step-timeout", &option_unsigned, EACH_MODEL(engine.step_timeout), LOADS_ANEW, "SECONDS",
-	 "chips whose step takes longer hang: they count as lost, and the model is loaded anew",
-	 "600", .min = 1, .max = DAY},
+	 "a chip whose step takes longer counts as lost, and the model is reloaded", "600",
+	 .min = 1, .max = DAY},
 
 	HEADING("Who may do what (users and groups by name or number; each may be given several "
 		"times)"),
@@ -282,16 +305,16 @@ static const struct option_row rows[] = {
 	{"socket-mode", &option_octal, DAEMON(socket_mode), RESTART, "MODE",
 	 "who may use it besides the owner", "0660", .max = 0777},
 	{"socket-group", &option_text, DAEMON(socket_group), RESTART, "GROUP",
-	 "default: the daemon's"},
+	 "default: the daemon's group"},
 
 	HEADING("TCP (off unless a host or a port is given)"),
 	{"host", &config_host, DAEMON(hosts), RESTART, "HOST",
-	 "address or name to listen on, with all addresses of a name; may be given several times "
+	 "address, or name with all its addresses, to listen on; may be given several times "
 	 "(default: 127.0.0.1 and ::1)"},
-	{"port", &config_port, DAEMON(port), RESTART, "PORT", "0: one that is free (default: 8000)",
+	{"port", &config_port, DAEMON(port), RESTART, "PORT", "0: any free port (default: 8000)",
 	 .max = 65535},
 	{"api-key-file", &option_text, DAEMON(api_key_file), AT_ONCE, "FILE",
-	 "keys of clients, a line each: USER:KEY or USER:KEY:admin"},
+	 "file of client keys, one per line: USER:KEY or USER:KEY:admin"},
 	{"api-key", &option_flag, DAEMON(api_key), RESTART, NULL,
 	 "clients need a key; --no-api-key lets in everybody on this machine, and is for loopback "
 	 "addresses only",
@@ -299,22 +322,30 @@ static const struct option_row rows[] = {
 
 	HEADING("Limits (K, M, G are understood)"),
 	{"request-timeout", &option_unsigned, DAEMON(request_timeout), AT_ONCE, "SECONDS",
-	 "how long a request may take in all; 0: no limit", "0", .max = DAY},
+	 "total time limit of a request; 0: no limit", "0", .max = DAY},
 	{"max-queue", &option_unsigned, DAEMON(max_queue), RESTART, "N",
-	 "requests that may wait; more get 429 (default: 1024)", .min = 1, .max = 1u << 20},
+	 "waiting requests; further ones get 429 (default: 1024)", .min = 1, .max = 1u << 20},
 	{"max-body", &option_bytes, DAEMON(max_body), RESTART, "BYTES", "largest body of a request",
 	 "8M", .min = 1024, .max = 1ull << 30},
 	{"max-images", &option_unsigned, DAEMON(max_images), RESTART, "N",
-	 "images of a request, for models that see", "16", .min = 1, .max = 1000},
+	 "images per request, for vision models", "16", .min = 1, .max = 1000},
 	{"max-image-pixels", &option_bytes, DAEMON(max_image_pixels), RESTART, "N",
-	 "pixels of an image, as it is sent", "64M", .min = 1, .max = 1ull << 30},
+	 "pixels of an image, as sent", "64M", .min = 1, .max = 1ull << 30},
 	{"max-image-tokens", &option_unsigned, DAEMON(max_image_tokens), RESTART, "N",
-	 "tokens that an image may take; 0: as many as the model takes", "0", .max = 1u << 16},
+	 "tokens per image; 0: the model's maximum", "0", .max = 1u << 16},
+	{"max-user-images", &option_unsigned, DAEMON(max_user_images), RESTART, "N",
+	 "images in a user's open requests; 0: no limit", "256", .max = 1u << 20},
+	{"max-user-pixels", &option_bytes, DAEMON(max_user_pixels), RESTART, "N",
+	 "pixels of these images, as sent; 0: no limit", "1G", .max = 1ull << 50},
+	{"image-dir", &config_dir, DAEMON(image_dirs), RESTART, "DIR",
+	 "lets clients name image files below this directory that they may read themselves "
+	 "(file:///DIR/...); may be given several times; default: none",
+	 .aliases = "allowed-local-media-path"},
 	{"max-memory", &option_bytes, DAEMON(max_memory), RESTART, "BYTES",
-	 "held for the requests of all clients together", "1G", .min = 1ull << 20,
+	 "memory held for the requests of all clients together", "1G", .min = 1ull << 20,
 	 .max = 1ull << 50},
 	{"text-timeout", &option_unsigned, DAEMON(text_timeout), RESTART, "SECONDS",
-	 "how long a model's text process may take to read the model, or for the text of a request",
+	 "time limit of a model's text process for reading the model, or for the text of a request",
 	 "30", .min = 1, .max = DAY},
 	{"text-memory", &option_bytes, DAEMON(text_memory), RESTART, "BYTES",
 	 "address space of a model's text process, and of each of its children", "4G",
@@ -322,22 +353,22 @@ static const struct option_row rows[] = {
 	{"max-connections", &option_unsigned, DAEMON(max_connections), RESTART, "N",
 	 "clients at a time", "1024", .min = 1, .max = 1u << 20},
 	{"stall-seconds", &option_unsigned, DAEMON(stall_seconds), RESTART, "N",
-	 "a client that reads nothing of its answer for so long is disconnected", "300", .min = 1,
+	 "a client that reads nothing of its answer for this long is disconnected", "300", .min = 1,
 	 .max = DAY},
 	{"drain-seconds", &option_unsigned, DAEMON(drain_seconds), AT_ONCE, "N",
-	 "how long running requests may go on after SIGTERM", "30", .max = DAY},
+	 "how long running requests may continue after SIGTERM", "30", .max = DAY},
 
 	HEADING("Others"),
 	{"access-log", &option_flag, DAEMON(access_log), AT_ONCE, NULL,
-	 "a line in the log for each request", "yes"},
+	 "log a line for each request", "yes"},
 	{"status-seconds", &option_unsigned, DAEMON(status_seconds), AT_ONCE, "N",
-	 "between lines on what goes on; 0: none", "10", .max = DAY},
-	{"log-level", &option_choice, DAEMON(log_level), AT_ONCE, NULL, "what is logged", "info",
+	 "interval of status lines in the log; 0: none", "10", .max = DAY},
+	{"log-level", &option_choice, DAEMON(log_level), AT_ONCE, NULL, "log level", "info",
 	 .words = levels},
 	{"log-file", &option_text, DAEMON(log_file), AT_ONCE, "FILE",
-	 "where it is logged, instead of stderr; opened anew at SIGHUP"},
+	 "log file, instead of stderr; reopened at SIGHUP"},
 	{"config", &option_value, COMMAND, AT_ONCE, "FILE",
-	 "read settings from FILE first, a line each: OPTION = VALUE"},
+	 "read settings from FILE first, one per line: OPTION = VALUE"},
 	{"help", &option_action, COMMAND, AT_ONCE, NULL, "this"},
 	{"version", &option_action, COMMAND, AT_ONCE, NULL, "what this is"},
 };
@@ -346,9 +377,9 @@ const struct option_table config_table = {
 	.program = "txdad",
 	.about = "--model [NAME=]PATH [OPTION...]\n"
 		 "       txdad serve [NAME=]PATH [OPTION...]\n"
-		 "Keeps models resident on TX8 chips and serves them in OpenAI's terms, over a "
+		 "Keeps models resident on TX8 chips and serves them through OpenAI's API, over a "
 		 "Unix socket\n"
-		 "and, if asked to, TCP.",
+		 "and, if enabled, TCP.",
 	.rows = rows,
 	.n = sizeof(rows) / sizeof(rows[0]),
 };

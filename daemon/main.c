@@ -29,20 +29,20 @@
 #include "sockets.h"
 #include "txda.h"
 
-#define EXIT_CONFIG  78	 /* sysexits.h: what a restart does not cure */
+#define EXIT_CONFIG  78	 /* sysexits.h: errors that a restart does not fix */
 #define POLL_MS	     100 /* while models load and while requests end */
 #define CALM_MS	     1000
-#define JOIN_SECONDS 1 /* for a reload to end that is under way when the daemon stops */
+#define JOIN_SECONDS 1 /* how long shutdown waits for a reload in progress */
 #define MMAP_BYTES   (256 << 10)
 #define TRIM_BYTES   (512 << 10)
 
-/* Settings that are read again, by a thread of its own: files may keep it waiting. */
+/* Settings that are being reloaded, by a thread of its own, since files may block. */
 struct reload {
 	pthread_t thread;
 	int fd; /* readable when it is done */
 	struct event *event;
-	bool runs, again; /* asked for once more meanwhile */
-	/* What it found. */
+	bool runs, again; /* another reload was requested meanwhile */
+	/* The result. */
 	struct config fresh;
 	struct model_found found[CONFIG_MAX_MODELS]; /* of the models of fresh */
 	struct api_keys *keys;
@@ -65,12 +65,12 @@ struct daemon {
 	struct reload reload;
 	struct event *signals[3], *poll_event, *watchdog_event, *chip_event;
 	unsigned polls_left;			  /* while draining */
-	bool draining, started, settled, aborted; /* settled: the loads of the start are over */
+	bool draining, started, settled, aborted; /* the loads of the start have ended */
 	char status[256];
 	int exit_code;
 };
 
-/* What systemd, or a holder, hands over: names tell sockets from weights. */
+/* Descriptors passed by systemd, or by a keeper process: names distinguish sockets from weights. */
 static void look_at_inherited(struct daemon *d)
 {
 	int n = sd_listen_fds_with_names(1, &d->inherited);
@@ -98,7 +98,7 @@ static int open_sockets(struct daemon *d)
 	return r;
 }
 
-/* The keys that the settings name; NULL: they name none. */
+/* The API keys of the settings; NULL: no keys are configured. */
 static int read_keys(const struct daemon *d, const struct config *c, struct api_keys **ret,
 		     char *err, size_t errlen)
 {
@@ -132,7 +132,10 @@ static void log_kept(bool bad, const char *text)
 		log_info("%s", text);
 }
 
-/* Takes over what was kept for this daemon. Without a keeper it goes: nobody would use it. */
+/*
+ * Adopts the weights kept for this daemon. Without a keeper setting they are dropped, as nothing
+ * would use them.
+ */
 static int open_keeper(struct daemon *d)
 {
 	const struct keeper_options options = {.context = d->context, .log = log_kept};
@@ -207,10 +210,9 @@ static void begin_drain(struct daemon *d)
 	poll_every(d, POLL_MS);
 	d->draining = true;
 	d->polls_left = d->config.drain_seconds * 1000 / POLL_MS;
-	sd_notify(0, "STOPPING=1\nSTATUS=running requests end");
+	sd_notify(0, "STOPPING=1\nSTATUS=waiting for running requests");
 	log_info("stopping: running requests may end within %u s", d->config.drain_seconds);
-	/* The sockets are closed at once, so that clients need not wait to learn that nobody is
-	 * here. */
+	/* The sockets are closed at once, so that clients get an error instead of waiting. */
 	server_drain(d->server);
 	sockets_close(&d->sockets);
 	models_shutdown(d->models);
@@ -252,7 +254,7 @@ static void raise_descriptor_limit(struct config *c)
 	}
 }
 
-/* Also after a file was rotated away, which no setting tells. */
+/* Also after the file was rotated, without a change of settings. */
 static void reopen_log(const struct config *c)
 {
 	char err[768];
@@ -261,9 +263,9 @@ static void reopen_log(const struct config *c)
 		log_error("%s", err);
 }
 
-/* ---- settings that are read again ------------------------------------------------------------ */
+/* ---- reload of the settings ------------------------------------------------------------------ */
 
-/* The reload's thread: reads and checks all, changes nothing. */
+/* The reload's thread: reads and checks everything, changes nothing. */
 static void *read_again(void *arg)
 {
 	struct daemon *d = arg;
@@ -276,7 +278,7 @@ static void *read_again(void *arg)
 		  !read_keys(d, &r->fresh, &r->keys, r->err, sizeof(r->err)) &&
 		  models_validate(d->context, &r->fresh, r->found, r->err, sizeof(r->err));
 	if (write(r->fd, &one, sizeof(one)) < 0)
-		log_error("a reload cannot tell that it is done: %s", strerror(errno));
+		log_error("a reload cannot signal its completion: %s", strerror(errno));
 	return NULL;
 }
 
@@ -301,7 +303,7 @@ static void begin_reload(struct daemon *d)
 	}
 }
 
-/* All is valid: from now on it counts. False: it does not, and all is as it was. */
+/* Everything is valid, so it is applied. False: it was not, and nothing has changed. */
 static bool commit_reload(struct daemon *d)
 {
 	struct reload *r = &d->reload;
@@ -346,7 +348,7 @@ static void on_reloaded(evutil_socket_t fd, short what, void *arg)
 		begin_reload(d);
 }
 
-/* What can change while it runs; the rest needs a restart. */
+/* Applies what can change while running; the rest needs a restart. */
 static void on_hangup(evutil_socket_t number, short what, void *arg)
 {
 	struct daemon *d = arg;
@@ -357,7 +359,7 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 		begin_reload(d);
 }
 
-/* False: a file that it reads keeps it waiting, so that what it uses cannot be freed. */
+/* False: a file that it reads blocks, so that the memory it uses cannot be freed. */
 static bool end_reload(struct daemon *d)
 {
 	struct reload *r = &d->reload;
@@ -391,7 +393,7 @@ static void poll_drain(struct daemon *d)
 	} else if (!d->aborted) {
 		log_warning("requests were still running after %u s", d->config.drain_seconds);
 		server_abort(d->server);
-		/* Time for the errors to reach those who read. */
+		/* Time for clients to read the errors. */
 		d->aborted = true;
 		d->polls_left = 1000 / POLL_MS;
 	} else {
@@ -399,7 +401,7 @@ static void poll_drain(struct daemon *d)
 	}
 }
 
-/* The Unix socket, for words. */
+/* The Unix socket, for messages. */
 static const char *own_socket(const struct daemon *d)
 {
 	for (unsigned i = 0; i < d->sockets.n; i++)
@@ -408,7 +410,7 @@ static const char *own_socket(const struct daemon *d)
 	return "the socket of systemd";
 }
 
-/* Tells systemd how the models are, and gives up when none can ever answer. */
+/* Reports the state of the models to systemd, and exits when none can ever answer. */
 static void on_poll(evutil_socket_t fd, short what, void *arg)
 {
 	struct daemon *d = arg;
@@ -450,8 +452,8 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 }
 
 /*
- * Takes what happened to the chips. It is this that makes a chip that was added one of ours: models
- * that have none find it when they try again.
+ * Handles chip events. Handling them also adds hot-plugged chips: models without chips find them on
+ * their next attempt.
  */
 static void on_chips(evutil_socket_t fd, short what, void *arg)
 {
@@ -470,8 +472,9 @@ static void on_chips(evutil_socket_t fd, short what, void *arg)
 }
 
 /*
- * From the first thing that an end must remove, such as the chips' telemetry page, until the loop
- * handles them, signals wait. Threads made meanwhile keep them blocked: they are for the loop's.
+ * From the first resource that needs clean-up at exit, such as the chips' telemetry page, until the
+ * loop handles signals, they are blocked. Threads created meanwhile inherit that: signals are
+ * handled by the loop.
  */
 static void hold_signals(int how)
 {
@@ -530,7 +533,7 @@ static int start(struct daemon *d)
 	log_keys(&d->config, keys);
 	if (!r)
 		r = open_sockets(d);
-	/* sockets_open() says so of what the settings ask for. */
+	/* Errors about configured sockets are logged by sockets_open(). */
 	if (keys_wrong || r == -EINVAL)
 		d->exit_code = EXIT_CONFIG;
 	d->base = event_base_new();
@@ -541,7 +544,7 @@ static int start(struct daemon *d)
 		return r;
 	}
 	r = server_new(d->base, &d->config, d->models, &d->server);
-	/* Models that cannot be: the log says which. */
+	/* Models that can be served; errors are logged. */
 	if (r == -EINVAL)
 		d->exit_code = EXIT_CONFIG;
 	if (!r)
@@ -595,11 +598,11 @@ static void stop(struct daemon *d)
 }
 
 /*
- * Memory of a burst of requests must not stay with the daemon. The C library raises these limits by
- * itself when large blocks are freed, up to 32 and 64 MiB, and then keeps that much at the end of
- * each thread's arena. Set here they stay as they are: a block of MMAP_BYTES or more is a mapping
- * of its own, which goes when it is freed, and an arena keeps TRIM_BYTES at its end. What is free
- * between blocks in use is given back by the server, after a burst.
+ * Memory used for a burst of requests must not stay with the daemon. The C library raises these
+ * limits by itself when large blocks are freed, up to 32 and 64 MiB, and then keeps that much at
+ * the end of each thread's arena. Setting them here fixes them: a block of MMAP_BYTES or more is a
+ * mapping of its own, which is unmapped when freed, and an arena keeps TRIM_BYTES at its end. Free
+ * memory between allocated blocks is returned by the server, after a burst.
  */
 static void bound_heap(void)
 {
@@ -613,7 +616,10 @@ int main(int argc, char **argv)
 	char err[768];
 
 	bound_heap();
-	/* Whatever else runs as this user does not read prompts, keys and weights out of the daemon. */
+	/*
+	 * Other processes of this user must not read prompts, keys and weights from the daemon's
+	 * memory.
+	 */
 	if (confine_hide())
 		log_warning("the daemon's memory can be read by its user's processes");
 	d.reload.fd = -1;
@@ -631,7 +637,7 @@ int main(int argc, char **argv)
 		return EXIT_CONFIG;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a limit of the size of files is an error, no end */
+	signal(SIGXFSZ, SIG_IGN); /* a file size limit leads to an error, not to termination */
 	config_log_moot(&d.config);
 	raise_descriptor_limit(&d.config);
 	hold_signals(SIG_BLOCK);

@@ -135,7 +135,7 @@ struct field {
 	const char *name, *type, *help;
 	size_t offset;
 	enum { UNSIGNED, COUNT, REAL, FLAG } kind;
-	double unit; /* what one stands for; 0: 1 */
+	double unit; /* seconds or bytes per unit; 0: 1 */
 };
 
 #define MEMBER(owner, member)                                                                      \
@@ -168,36 +168,44 @@ static double value_of(const void *owner, const struct field *f)
 }
 
 static const struct field engine_fields[] = {
-	{"num_requests_running", "gauge", "Requests that take part in steps.",
+	{"num_requests_running", "gauge", "Requests that are running.",
 	 MEMBER(engine_stats, running)},
 	{"num_requests_waiting", "gauge", "Requests that wait for their first step.",
 	 MEMBER(engine_stats, waiting)},
-	{"kv_cache_usage_perc", "gauge", "Share of the KV blocks that are in use, 0 to 1.",
+	{"kv_cache_usage_perc", "gauge", "Fraction of the KV blocks in use, 0 to 1.",
 	 MEMBER(engine_stats, kv_usage)},
+	{"kv_cache_keys_bytes", "gauge",
+	 "Device memory in use by keys and values of layers that see all, per chip.",
+	 MEMBER(engine_stats, kv_keys_bytes)},
+	{"kv_cache_window_bytes", "gauge", "Likewise of layers with a sliding window.",
+	 MEMBER(engine_stats, kv_window_bytes)},
+	{"kv_cache_state_bytes", "gauge", "Likewise of layers that keep a state, and snapshots.",
+	 MEMBER(engine_stats, kv_state_bytes)},
 	{"prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
 	 MEMBER(engine_stats, prefix_queries)},
 	{"prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
 	 MEMBER(engine_stats, prefix_hits)},
-	{"num_preemptions_total", "counter", "Requests that lost their KV blocks to others.",
+	{"num_preemptions_total", "counter", "Requests that were preempted.",
 	 MEMBER(engine_stats, preemptions)},
 	{"num_limited_steps_total", "counter",
-	 "Steps without the sequences of heavy users, for another user's first token.",
+	 "Steps that skipped sequences of heavy users, for another user's first token.",
 	 MEMBER(engine_stats, limited_steps)},
 	{"prompt_tokens_total", "counter", "Prompt tokens processed.",
 	 MEMBER(engine_stats, prompt_tokens)},
 	{"generation_tokens_total", "counter", "Tokens generated.",
 	 MEMBER(engine_stats, generation_tokens)},
-	{"images_encoded_total", "counter", "Images that were encoded.",
-	 MEMBER(engine_stats, images)},
-	{"images_cached_total", "counter", "Images whose embeddings were still there.",
+	{"images_encoded_total", "counter", "Images encoded.", MEMBER(engine_stats, images)},
+	{"image_launches_total", "counter", "Launches that encoded an image or a part of one.",
+	 MEMBER(engine_stats, encode_launches)},
+	{"images_cached_total", "counter", "Images whose embeddings were in the cache.",
 	 MEMBER(engine_stats, cached_images)},
-	{"image_encode_seconds_total", "counter", "Time on the chips, of images.",
+	{"image_encode_seconds_total", "counter", "Time on the chips for encoding images.",
 	 MEMBER(engine_stats, encode_ns), 1e-9},
-	{"spec_decode_num_drafts_total", "counter", "Steps of sequences that had proposals.",
+	{"spec_decode_num_drafts_total", "counter", "Steps of sequences with proposed tokens.",
 	 MEMBER(engine_stats, drafts)},
 	{"spec_decode_num_draft_tokens_total", "counter", "Tokens proposed.",
 	 MEMBER(engine_stats, draft_tokens)},
-	{"spec_decode_num_accepted_tokens_total", "counter", "Proposed tokens that stood.",
+	{"spec_decode_num_accepted_tokens_total", "counter", "Proposed tokens that were accepted.",
 	 MEMBER(engine_stats, accepted_tokens)},
 	{"engine_steps_total", "counter", "Launches of the program.", MEMBER(engine_stats, steps)},
 	{"engine_step_seconds_total", "counter", "Time on the chips.",
@@ -210,7 +218,7 @@ static const struct field engine_fields[] = {
 	 MEMBER(engine_stats, bytes_read)},
 };
 
-/* Of a model, as the server sees it. */
+/* Metrics of a model that the server keeps. */
 static const struct field source_fields[] = {
 	{"model_ready", "gauge", "1 when the model answers requests.",
 	 MEMBER(metrics_source, ready)},
@@ -220,7 +228,7 @@ static const struct field source_fields[] = {
 	 MEMBER(metrics_source, kv_bytes)},
 	{"model_replicas", "gauge", "Groups of chips on which the model is ready.",
 	 MEMBER(metrics_source, replicas)},
-	{"model_pinned", "gauge", "1 when the model is neither evicted nor idles out.",
+	{"model_pinned", "gauge", "1 when the model is pinned: not evicted, no idle unload.",
 	 MEMBER(metrics_source, pinned)},
 	{"num_requests_awaiting_model", "gauge", "Requests that wait for the load.",
 	 MEMBER(metrics_source, parked)},
@@ -229,11 +237,11 @@ static const struct field source_fields[] = {
 static const struct field model_fields[] = {
 	{"model_loads_total", "counter", "Successful loads.", MEMBER(metrics_model, loads)},
 	{"model_loads_adopted_total", "counter",
-	 "Loads whose weights an earlier daemon had left on the chips.",
+	 "Loads that reused weights kept from an earlier daemon.",
 	 MEMBER(metrics_model, adoptions)},
 	{"model_load_failures_total", "counter", "Failed loads.",
 	 MEMBER(metrics_model, load_failures)},
-	{"model_load_seconds_total", "counter", "Time that loads took.",
+	{"model_load_seconds_total", "counter", "Total time of loads.",
 	 MEMBER(metrics_model, load_seconds)},
 };
 
@@ -250,7 +258,7 @@ static const struct field server_fields[] = {
 	{"http_held_descriptors", "gauge", "Descriptors that clients passed.",
 	 MEMBER(metrics_server, descriptors)},
 	{"event_loop_json_bytes_total", "counter",
-	 "JSON that the event loop has written itself; answers are text workers'.",
+	 "JSON written by the event loop; answers are written by text workers.",
 	 MEMBER(metrics_server, loop_json_bytes)},
 	{"process_start_time_seconds", "gauge",
 	 "When the daemon started, in seconds since the epoch.",
@@ -260,22 +268,28 @@ static const struct field server_fields[] = {
 static const struct field user_fields[] = {
 	{"user_connections", "gauge", "Open connections of the user.",
 	 MEMBER(metrics_user, connections)},
-	{"user_requests", "gauge", "Requests of the user that are not answered yet.",
+	{"user_requests", "gauge", "Requests of the user in progress.",
 	 MEMBER(metrics_user, requests)},
 	{"user_held_bytes", "gauge", "Bytes held for the user.", MEMBER(metrics_user, held_bytes)},
+	{"user_images", "gauge", "Images in requests of the user in progress.",
+	 MEMBER(metrics_user, images)},
+	{"user_image_pixels", "gauge", "Pixels of these images, as sent.",
+	 MEMBER(metrics_user, pixels)},
 	{"user_prompt_tokens_total", "counter", "Prompt tokens of the user's requests.",
 	 MEMBER(metrics_user, prompt_tokens)},
 	{"user_generation_tokens_total", "counter", "Tokens generated for the user.",
 	 MEMBER(metrics_user, generation_tokens)},
-	{"user_model_loads_total", "counter", "Loads that the user's requests began.",
+	{"user_images_total", "counter", "Images read for requests of the user that are over.",
+	 MEMBER(metrics_user, images_read)},
+	{"user_model_loads_total", "counter", "Loads started by the user's requests.",
 	 MEMBER(metrics_user, loads)},
 	{"user_unlogged_total", "counter",
-	 "Requests without a line in the log, as it had too many.", MEMBER(metrics_user, unlogged)},
+	 "Requests without a log line, because of its rate limit.", MEMBER(metrics_user, unlogged)},
 };
 
 static const struct field chip_fields[] = {
 	{"chip_up", "gauge", "1 when the chip works, 0 when it is lost.", MEMBER(metrics_chip, up)},
-	{"chip_utilisation_ratio", "gauge", "Share of the last second in which the cores worked.",
+	{"chip_utilisation_ratio", "gauge", "Utilisation of the cores in the last second.",
 	 MEMBER(metrics_chip, utilisation)},
 	{"chip_memory_bytes", "gauge", "Device memory.", MEMBER(metrics_chip, memory)},
 	{"chip_memory_used_bytes", "gauge", "Device memory in use, by all processes.",
@@ -289,7 +303,7 @@ static const struct field chip_fields[] = {
 	{"chip_ecc_uncorrected_total", "counter",
 	 "Uncorrected memory errors since the chip's reset.",
 	 MEMBER(metrics_chip, ecc_uncorrected)},
-	{"chip_faults_total", "counter", "Queues that stopped at a fault or hung.",
+	{"chip_faults_total", "counter", "Queues that faulted or hung.",
 	 MEMBER(metrics_chip, faults)},
 };
 
@@ -310,7 +324,7 @@ static const void *model_of(const struct metrics_source *s)
 	return s->model;
 }
 
-/* Members of what owner() has of each model; NULL: nothing. */
+/* Writes members of the struct that owner() returns for each model; NULL: skipped. */
 static void write_fields(struct json_out *o, const struct field *fields, size_t n_fields,
 			 const struct metrics_source *sources, unsigned n,
 			 const void *(*owner)(const struct metrics_source *source))
@@ -327,13 +341,13 @@ static void write_fields(struct json_out *o, const struct field *fields, size_t 
 	}
 }
 
-/* How often the i-th proposal stood; for models that had any. */
+/* How often the i-th proposed token was accepted; for models with proposals. */
 static void write_accepted_at(struct json_out *o, const struct metrics_source *sources, unsigned n)
 {
 	char name[512];
 
 	put_head(o, "spec_decode_num_accepted_tokens_per_pos_total", "counter",
-		 "Proposed tokens that stood, by their place in the proposal.");
+		 "Accepted proposed tokens, by position in the proposal.");
 	for (unsigned i = 0; i < n; i++) {
 		const struct engine_stats *s = sources[i].stats;
 
@@ -383,12 +397,12 @@ static const char *const model_states[] = {"unloaded", "loading", "ready", "unlo
 					   "asleep",   "failed",  "lost"};
 static const char *const unload_reasons[] = {"admin", "idle", "evicted"};
 
-/* Which models are on the chips, and how they came and went. */
+/* State of the models, and counts of loads and unloads. */
 static void write_residency(struct json_out *o, const struct metrics_source *sources, unsigned n)
 {
 	char name[512];
 
-	put_head(o, "model_state", "gauge", "1 for the state that the model is in.");
+	put_head(o, "model_state", "gauge", "1 for the current state of the model.");
 	for (unsigned i = 0; i < n; i++)
 		for (size_t k = 0; k < N(model_states); k++)
 			put(o, "txda_model_state{%s,state=\"%s\"} %d\n",

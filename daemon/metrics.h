@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers for Prometheus (text format 0.0.4): what the server counts itself, per model, and the
- * writer for all of it. Names are vLLM's with the prefix txda_, so that dashboards need one change
- * only.
+ * Metrics for Prometheus (text format 0.0.4): the server's own counters, those per model, and their
+ * formatting. Names are vLLM's with the prefix txda_, so that dashboards need only that change.
  *
  * Threads: the event loop's.
  */
@@ -32,7 +31,7 @@ enum metrics_histogram {
 enum metrics_reason {
 	METRICS_STOP,
 	METRICS_LENGTH,
-	METRICS_ABORT, /* the client went away */
+	METRICS_ABORT, /* the client disconnected */
 	METRICS_ERROR,
 	METRICS_TIMEOUT, /* its deadline passed */
 	METRICS_N_REASONS,
@@ -41,15 +40,15 @@ enum metrics_reason {
 struct metrics_model {
 	struct {
 		uint64_t buckets[METRICS_MAX_BUCKETS +
-				 1]; /* not cumulative; the last: beyond all bounds */
+				 1]; /* not cumulative; the last one: above all bounds */
 		uint64_t count;
 		double sum;
 	} histograms[METRICS_N_HISTOGRAMS];
 	uint64_t finished[METRICS_N_REASONS];
 	uint64_t loads, load_failures;
-	uint64_t adoptions;  /* loads that found the weights on the chips */
+	uint64_t adoptions;  /* loads that found their weights on the chips */
 	double load_seconds; /* of all loads */
-	uint64_t unloads[3]; /* by an administrator, for idling, for others */
+	uint64_t unloads[3]; /* by an administrator, idle, evicted */
 };
 
 /* Adds @times observations of @value (seconds or tokens). */
@@ -68,18 +67,18 @@ struct metrics_source {
 };
 
 struct metrics_server {
-	uint64_t connections; /* open */
-	uint64_t unknown;     /* of these over TCP, without a valid key so far */
-	uint64_t evicted;     /* of those, closed for new ones */
+	uint64_t connections; /* open connections */
+	uint64_t unknown;     /* those over TCP without a valid key so far */
+	uint64_t evicted;     /* those closed to make room for new ones */
 	uint64_t turned_away; /* requests over TCP without a valid key */
 	uint64_t held_bytes;
-	uint64_t loop_json_bytes; /* written by the event loop's thread */
+	uint64_t loop_json_bytes; /* bytes written by the event loop's thread */
 	uint64_t descriptors;	  /* of clients */
 	uint64_t responses[6];	  /* by first digit of the status */
 	double start_time;	  /* seconds since the epoch */
 };
 
-/* A chip; what is not known is NAN. */
+/* A chip; unknown values are NAN. */
 struct metrics_chip {
 	unsigned index;
 	char serial[32];
@@ -88,11 +87,11 @@ struct metrics_chip {
 	double ecc_corrected, ecc_uncorrected, faults;
 };
 
-/* What one user has now, and has had. */
+/* A user's current and total values. */
 struct metrics_user {
 	char user[64]; /* uid, or the name of a key's user */
-	uint64_t connections, requests, held_bytes;
-	uint64_t prompt_tokens, generation_tokens, loads, unlogged;
+	uint64_t connections, requests, held_bytes, images, pixels;
+	uint64_t prompt_tokens, generation_tokens, images_read, loads, unlogged;
 	uint64_t responses[6]; /* by first digit of the status */
 };
 

@@ -81,7 +81,10 @@ static int adopt(struct sockets *s, const struct config *c, int fd)
 	return r ? r : add_tcp(s, fd);
 }
 
-/* All addresses of a host. One that this machine has not got is no error if it has others. */
+/*
+ * Listens on all addresses of a host. One that this machine does not have is an error only if no
+ * other works.
+ */
 static int open_host(struct sockets *s, const struct config *c, const char *host)
 {
 	struct listen_address addresses[LISTEN_TCP_MAX];

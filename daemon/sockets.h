@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the daemon listens on: a Unix socket, and TCP where that is asked for; made here or handed
- * over by systemd, which is told by their families.
+ * The daemon's listening sockets: a Unix socket, and TCP if enabled; created here or passed by
+ * systemd, which are told apart by address family.
  *
- * TCP tells nothing of who connects. So it is opened for this machine alone unless there are API
- * keys, and without keys only if the settings say that it is to be so.
+ * TCP does not identify the peer. So it is opened on loopback only unless there are API keys, and
+ * without keys only if the settings explicitly allow it.
  */
 #ifndef TXDA_DAEMON_SOCKETS_H
 #define TXDA_DAEMON_SOCKETS_H
@@ -23,9 +23,9 @@ struct sockets {
 };
 
 /*
- * Takes over the listening sockets @inherited [n_inherited], and makes what is missing of the
- * settings' own: the Unix socket, TCP. What is wrong is in the log. -EINVAL: with the settings or
- * what was handed over. sockets_close() is due whatever is returned.
+ * Takes over the listening sockets @inherited [n_inherited], and creates those of the settings that
+ * are missing: the Unix socket, TCP. Errors are logged. -EINVAL: in the settings or an inherited
+ * socket. sockets_close() must be called in any case.
  */
 int sockets_open(struct sockets *s, const struct config *c, const int *inherited,
 		 unsigned n_inherited);

@@ -10,30 +10,30 @@
 #include "clock.h"
 
 #define MAX_THREADS 16
-#define BATCH	    64 /* brief jobs that one thread takes before another is woken, or the loop */
-#define BATCH_NS    500000 /* the loop is not woken later than that for what is finished */
+#define BATCH	    64	   /* brief jobs per wake-up */
+#define BATCH_NS    500000 /* maximum delay before the loop is woken for finished jobs */
 
 TAILQ_HEAD(job_list, textpool_job);
 
-/* A user's. */
+/* The jobs of one user. */
 struct textpool_share {
 	uid_t user;
 	struct job_list waiting[2]; /* by job->brief */
 	unsigned n_jobs, n_admitted;
-	unsigned running; /* long ones */
+	unsigned running; /* number of long ones running */
 	TAILQ_ENTRY(textpool_share) link;
 };
 
 TAILQ_HEAD(share_list, textpool_share);
 
 struct textpool {
-	pthread_mutex_t lock; /* over all below */
+	pthread_mutex_t lock; /* protects everything below */
 	pthread_cond_t wake, wake_brief;
-	struct share_list shares;    /* with jobs; whose turn it is comes first */
-	struct textpool_share spare; /* of users for whom there was no memory */
+	struct share_list shares;    /* users with jobs, in the order of their turns */
+	struct textpool_share spare; /* for users whose entry could not be allocated */
 	struct job_list finished;
-	unsigned n_unannounced; /* of them, the loop was not woken for these */
-	uint64_t finished_ns;	/* when the first of those was */
+	unsigned n_unannounced; /* finished jobs for which the loop was not woken yet */
+	uint64_t finished_ns;	/* when the first of those finished */
 	unsigned n_brief;	/* waiting */
 	unsigned n_admitted, max_jobs;
 	bool stop;
@@ -74,7 +74,7 @@ static struct textpool_share *take_share(struct textpool *pool, uid_t user)
 	return s;
 }
 
-/* The job is not the pool's any more. */
+/* Removes the job from the pool. */
 static void leave(struct textpool *pool, struct textpool_job *job)
 {
 	struct textpool_share *s = job->share;
@@ -98,7 +98,7 @@ static void unqueue(struct textpool *pool, struct textpool_job *job)
 	job->waits = false;
 }
 
-/* The next job, of the user whose turn it is. */
+/* The next job, from the user whose turn it is. */
 static struct textpool_job *pick(struct textpool *pool, bool brief_only)
 {
 	unsigned most = pool->n_threads > 2 ? pool->n_threads - 2 : 1;
@@ -127,7 +127,7 @@ static bool is_late(const struct textpool_job *job)
 	return job->deadline_ns && clock_ns() >= job->deadline_ns;
 }
 
-/* Wakes the loop for what is finished, unless the next job will be finished soon, too. */
+/* Wakes the loop for finished jobs, unless the next job will finish soon, too. */
 static void announce(struct textpool *pool, const struct textpool_job *next)
 {
 	const uint64_t one = 1;
@@ -135,7 +135,7 @@ static void announce(struct textpool *pool, const struct textpool_job *next)
 	if (!pool->n_unannounced || (next && next->brief && pool->n_unannounced < BATCH &&
 				     clock_ns() - pool->finished_ns < BATCH_NS))
 		return;
-	/* Fails only when the counter is full, and then the loop is awake anyway. */
+	/* Fails only when the counter is full, and then the loop has been woken anyway. */
 	if (write(pool->fd, &one, sizeof(one)) == sizeof(one))
 		pool->n_unannounced = 0;
 }
@@ -195,7 +195,7 @@ int textpool_new(unsigned n_threads, unsigned max_jobs, struct textpool **ret)
 	TAILQ_INIT(&pool->shares);
 	TAILQ_INIT(&pool->finished);
 	pool->max_jobs = max_jobs;
-	/* The threads wait until all are there: what one does depends on it. */
+	/* The threads wait until all exist, since their roles depend on the number. */
 	pthread_mutex_lock(&pool->lock);
 	while (pool->n_threads < n_threads && pool->n_threads < MAX_THREADS && !err) {
 		err = -pthread_create(&pool->threads[pool->n_threads], NULL, work, pool);
@@ -210,7 +210,7 @@ int textpool_new(unsigned n_threads, unsigned max_jobs, struct textpool **ret)
 	return 0;
 }
 
-/* Hands out what is finished and, at the end, what never began. False: there was nothing. */
+/* Returns finished jobs and, at shutdown, those that never started. False: there were none. */
 static bool give_back(struct textpool *pool, bool all)
 {
 	struct job_list jobs = TAILQ_HEAD_INITIALIZER(jobs);
@@ -257,7 +257,7 @@ void textpool_free(struct textpool *pool)
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-/* Locked. */
+/* The lock must be held. */
 static void queue(struct textpool *pool, struct textpool_job *job, bool admitted)
 {
 	struct textpool_share *s = take_share(pool, job->user);
@@ -334,7 +334,7 @@ void textpool_dispatch(struct textpool *pool)
 {
 	uint64_t count;
 
-	/* Before the list, so that what is finished later makes the fd readable again. */
+	/* Before taking the list, so that a job finished later makes the fd readable again. */
 	if (read(pool->fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		return;
 	give_back(pool, false);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads for work on text (JSON, templates, tokens, grammars), which would hold up the event loop.
+ * Worker threads for text (JSON, templates, tokens, grammars), which would block the event loop.
  *
  * The loop's thread adds jobs and gets them back from textpool_dispatch() when textpool_fd() is
- * readable. Each user has a queue of its own, and the users take turns. A job is
+ * readable. Each user has a queue of its own, and the queues are served round-robin. A job is
  *
- *	brief	when its time is bounded, as for the next events of a stream: one thread does
- *		nothing else, so that such jobs never wait for others than their like;
- *	long	otherwise. One user's run in all but one of the other threads at most, so that
- *		whoever sends work that takes for ever leaves one to the others.
+ *	brief	if its time is bounded, as for the next events of a stream: one thread runs
+ *		nothing else, so that brief jobs wait only for other brief ones;
+ *	long	otherwise. One user's long jobs use all but one of the other threads at most, so
+ *		that endless work of one user leaves a thread to the others.
  *
- * Jobs of one user that are of one sort begin in the order in which they were added. Brief ones are
- * for a step of the engine, of whose sequences many have something to say at once: the pool is woken
- * once for all of them (textpool_kick()), and so is the loop.
+ * Jobs of one user and of the same kind start in the order in which they were added. Brief jobs
+ * belong to a step of the engine, where many sequences have output at once: the pool is woken once
+ * for all of them (textpool_kick()), and so is the loop.
  */
 #ifndef TXDA_DAEMON_TEXTPOOL_H
 #define TXDA_DAEMON_TEXTPOOL_H
@@ -22,7 +22,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-#define TEXTPOOL_DAEMON ((uid_t)-2) /* the user of the daemon's own jobs */
+#define TEXTPOOL_DAEMON ((uid_t)-2) /* the user id of the daemon's own jobs */
 
 struct textpool;
 struct textpool_share;
@@ -30,12 +30,12 @@ struct textpool_share;
 struct textpool_job {
 	uid_t user;
 	bool brief;
-	uint64_t deadline_ns;			/* CLOCK_MONOTONIC: not begun after that; 0: none */
-	void (*run)(struct textpool_job *job);	/* in a pool thread */
-	void (*done)(struct textpool_job *job); /* the loop's thread; it is the owner's again */
-	bool ran;				/* for done(): false: too late, or the pool ends */
+	uint64_t deadline_ns;			/* to start, CLOCK_MONOTONIC; 0: none */
+	void (*run)(struct textpool_job *job);	/* runs in a pool thread */
+	void (*done)(struct textpool_job *job); /* in the loop's thread: gives it back */
+	bool ran;				/* for done(): false: too late, or shutdown */
 
-	/* The pool's own. */
+	/* Private to the pool. */
 	bool admitted, waits;
 	struct textpool_share *share;
 	TAILQ_ENTRY(textpool_job) link;
@@ -43,19 +43,19 @@ struct textpool_job {
 
 /* 0, or -errno of pthread_create(3) and eventfd(2). */
 int textpool_new(unsigned n_threads, unsigned max_jobs, struct textpool **ret);
-/* Waits for the jobs that run; done() is called for all that are left. NULL is accepted. */
+/* Waits for running jobs; done() is called for all that are left. NULL is accepted. */
 void textpool_free(struct textpool *pool);
 
 /*
- * -EAGAIN: of max_jobs the user has three times as many as are left for the others, or all are
- * taken. Counted are those that were added so and did not come back yet.
+ * -EAGAIN: the user has reached its share (three times as many of max_jobs as are left for the
+ * others), or all are in use. Counts jobs added by this function that have not been returned yet.
  */
 int textpool_add(struct textpool *pool, struct textpool_job *job);
-/* Further work for what was let in; never refused. */
+/* Adds a follow-up job of an admitted request; never refused. */
 void textpool_again(struct textpool *pool, struct textpool_job *job);
 /* Wakes the pool for the brief jobs that were added. */
 void textpool_kick(struct textpool *pool);
-/* True: it had not begun, and is the owner's again without done(). */
+/* True: it had not started, and the owner has it again without done(). */
 bool textpool_drop(struct textpool *pool, struct textpool_job *job);
 
 int textpool_fd(const struct textpool *pool);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note OR MIT */
 /*
- * TX8 instruction set: command streams, programs, tensors and weight tiles.
+ * TX8 instruction set: command streams and programs; txda_layouts.h has how their tensors lie in
+ * memory.
  *
  * This header is the whole contract between a program's maker (txda-compile), whoever launches it
  * (libtxda, the driver only passes streams on) and the chip (the device model, firmware). It is
@@ -23,6 +24,8 @@
 
 #include <linux/types.h>
 
+#include "txda_layouts.h"
+
 #define TXDA_ISA_MAJOR 1 /* other majors are refused */
 /*
  * Newer minors are refused by older chips. What a minor added, in fields that were reserved before
@@ -32,9 +35,10 @@
  *   3: type MX4, activation SWIGLU_CLAMPED, txda_op_moe_linear.limit and its biases, sinks of
  *      ATTENTION; INDEX_STORE, INDEX_SELECT, MLA_SPARSE; DELTA_CONV, DELTA_RULE, GATE; LAYERNORM,
  *      INTERPOLATE, SPAN_ATTENTION and MERGE_ROWS, activations GELU to SILU, positions with several
- *      coordinates in ROPE_TABLE
+ *      coordinates in ROPE_TABLE; types W4M, W5M and W6S
+ *   4: DELTA_CONV and DELTA_RULE have a table of states in place of the block table
  */
-#define TXDA_ISA_MINOR 3
+#define TXDA_ISA_MINOR 4
 
 #define TXDA_VA_BITS   48
 #define TXDA_MAX_GROUP 8 /* chips in one group (tensor-parallel degree) */
@@ -162,6 +166,11 @@ enum txda_symbol {
  * Timeline: the chip writes one struct txda_op_time per op to @profile_va.
  */
 #define TXDA_EXEC_PROFILE (1u << 2)
+/*
+ * Of the ops only n_ops from first_op on: a long program in several launches, between which other
+ * queues have the chip. What the ops before left in the bindings' memory must be there still.
+ */
+#define TXDA_EXEC_PART (1u << 3)
 
 struct txda_pkt_exec {
 	struct txda_pkt hdr; /* flags: TXDA_EXEC_* */
@@ -173,6 +182,7 @@ struct txda_pkt_exec {
 	__u32 group;	  /* group slot of the address space, or TXDA_NONE */
 	__u32 reserved;
 	__u32 sym[TXDA_SYM_COUNT]; /* by enum txda_symbol; [0] and unused ones are 0 */
+	__u32 first_op, n_ops;	   /* of TXDA_EXEC_PART, n_ops >= 1; else 0 */
 };
 
 struct txda_binding {
@@ -188,30 +198,6 @@ struct txda_op_time {
 /* ------------------------------------------------------------------------------------------- */
 /* Programs                                                                                      */
 /* ------------------------------------------------------------------------------------------- */
-
-enum txda_dtype {
-	TXDA_F32 = 0,
-	TXDA_BF16 = 1,
-	TXDA_F16 = 2,
-	TXDA_I32 = 3,
-	TXDA_I64 = 4,
-	TXDA_U8 = 5,
-	TXDA_W8 = 6, /* group-quantised weights, tiles only */
-	TXDA_W4 = 7,
-	TXDA_W8Z = 8, /* the same with zero points */
-	TXDA_W4Z = 9,
-	TXDA_F8 = 10,  /* 8-bit floats (E4M3) with scales, tiles only */
-	TXDA_MX4 = 11, /* 4-bit floats (E2M1) whose scales are powers of two, tiles only */
-	TXDA_DTYPE_COUNT
-};
-
-enum txda_layout {
-	TXDA_ROWS = 0,	       /* row-major, no padding */
-	TXDA_TILE32 = 1,       /* weight tiles, below */
-	TXDA_TILE32_GATED = 2, /* the same, gate and up columns alternating by 16 */
-	TXDA_KV_PAGED = 3,     /* KV cache blocks, below */
-	TXDA_LAYOUT_COUNT
-};
 
 enum txda_slot_kind {
 	TXDA_SLOT_WEIGHTS = 0, /* param.bin as it is; read-only */
@@ -270,7 +256,7 @@ struct txda_tensor {
 	__u64 offset; /* into the slot; a multiple of 64 */
 	__u8 ndim;    /* 1 to 4 */
 	__u8 flags;   /* TXDA_TENSOR_* */
-	__u16 group;  /* W8 to MX4: K elements that share a scale; else 0 */
+	__u16 group;  /* W8 to W6S: K elements that share a scale; else 0 */
 	__u32 reserved[3];
 	struct txda_dim dim[4]; /* outermost first; unused ones are 0 */
 };
@@ -335,7 +321,8 @@ struct txda_op_rmsnorm {
  * weights whose groups are no runs of K (GPTQ's act-order, a shard that begins within a group) keep
  * their groups.
  * W8 and W4 weights: the activations are quantised by row to int8 in groups of 32 of K (scale =
- * max|x| / 127), products are int32; but see TXDA_LINEAR_FLOAT_INPUT. W8Z, W4Z, F8, MX4: products
+ * max|x| / 127), products are int32; but see TXDA_LINEAR_FLOAT_INPUT. W4M, W5M and W6S: likewise to
+ * int16 (scale = max|x| / 32512), which F32_INPUT takes for float32. W8Z, W4Z, F8, MX4: products
  * are of floats, the activations rounded to bf16 where the chip multiplies bf16; blocks of 32 of K are
  * summed by themselves, then scaled.
  *   in:  [0] x F32 or BF16 [M, X]       [1] W TILE32 or TILE32_GATED [N, K]
@@ -502,7 +489,7 @@ struct txda_op_rope_table {
  *   out: [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]
  */
 #define TXDA_ROPE_INTERLEAVED (1u << 0)
-/* The cache keeps keys and values as int8 with a scale for each token and head (below). */
+/* The cache keeps keys and values as int8 with a scale for each token and head (txda_layouts.h). */
 #define TXDA_KV_INT8 (1u << 1)
 
 struct txda_op_rope_kv {
@@ -519,8 +506,10 @@ struct txda_op_rope_kv {
  * ATTENTION: causal softmax(scale q K^T) V over a paged cache, ragged batch. Sequence s owns the
  * tokens [spans[s][0], spans[s][0] + spans[s][1]) of the step; they are the last ones of its
  * context[s] tokens, whose keys are all in the cache already. Key position p of sequence s is in
- * block table[s][p / block_size]; entries past the context are not read. Query head h reads KV head h * Hkv / Hq. window > 0: the query at
- * position p sees keys in (p - window, p]. softcap > 0: a score x = scale q . k counts as
+ * block table[s][p / block_size]; entries past the context must be in range, and what is there is not
+ * read. Query head h reads KV head h * Hkv / Hq. window > 0: the query at
+ * position p sees keys in (p - window, p]; what TXDA_ATTENTION_TILE - 1 positions or more before these
+ * is there does not matter, so that its blocks may be of something else. softcap > 0: a score x = scale q . k counts as
  * softcap * tanh(x / softcap). With sinks, the softmax of head h has one key more with the score
  * sinks[h], whose value is 0 (Xiao et al. 2023). Keys are taken in parts of TXDA_ATTENTION_SPLIT
  * positions counted from position 0; the parts' partial results (Milakov and Gimelshein 2018,
@@ -533,6 +522,7 @@ struct txda_op_rope_kv {
  *   out: [0] BF16 or F32 [T, Hq D]
  */
 #define TXDA_ATTENTION_SPLIT 512
+#define TXDA_ATTENTION_TILE  64 /* keys that are looked at together; divides the above */
 
 struct txda_op_attention {
 	__u32 n_heads;
@@ -637,27 +627,32 @@ struct txda_op_index_select {
 };
 
 /*
- * Layers with a state in place of keys (gated delta net: Yang et al. 2024). Each block of a
- * sequence has, in the cache at @layer_offset, the state behind the last token that it has: behind
- * the last of all in a full block, so that a sequence may go on behind any full block of another.
- * The step's first token goes on from the state in the block of the token before it, or from zeros
- * at position 0. Batches are as in ATTENTION. A sequence's tokens are taken one after the other
- * in float32, so that chunks do not change a bit.
+ * Layers with a state in place of keys (gated delta net: Yang et al. 2024). The state of a sequence,
+ * all layers, is in M blocks of the cache; a table has for each sequence a row of 1 + 3 M words:
+ *   [0]            a number of its tokens, or 0
+ *   [1, M]         the blocks with the state behind the token before the step's first one; a sequence
+ *                  at position 0 begins with zeros
+ *   [M + 1, 2 M]   the blocks that get the state behind the step's last token; these may be the same
+ *   [2 M + 1, 3 M] the blocks that get the state behind as many tokens as [0] says, if that is in
+ *                  the step: a snapshot, from which this sequence or another may go on
+ * All entries must be in range. Batches are as in ATTENTION. A sequence's tokens are taken one after
+ * the other in float32, so that chunks do not change a bit.
  *
  * DELTA_CONV: out[t][c] = silu(sum over rising j of weight[c][j] x[t - K + 1 + j][c]), by position;
- * the state is the last K - 1 rows of x, [K - 1][C].
- *   in:  [0] x F32 [T, C]   [1] weight F32 [C, K]   [2] block table I32 [S, B]
+ * the state is the last K - 1 rows of x, [K - 1][C], at @layer_offset of block @first of the state.
+ *   in:  [0] x F32 [T, C]   [1] weight F32 [C, K]   [2] state table I32 [S, 1 + 3 M]
  *        [3] spans I32 [S, 2]   [4] context I32 [S]
  *   out: [0] F32 [T, C]   [1] cache KV_PAGED [N, bytes of a block]
  *
  * DELTA_RULE: x has Hk queries and as many keys of Dk elements, then Hv values of Dv. Queries and
  * keys are divided by the root of their sum of squares + 1e-6, queries also by that of Dk. Head h
- * of the values goes with h Hk / Hv of the keys and has the state S [Dk][Dv]:
+ * of the values goes with h Hk / Hv of the keys and has the state S [Dk][Dv], the one of number
+ * h % @per_block from @layer_offset on in block @first + h / @per_block of the state:
  *   S = exp(c[0][h] log(1 + exp(a[t][h] + c[1][h]))) S
  *   S = S + k (sigmoid(b[t][h]) (v - S^T k))^T,   out[t][h] = S^T q
  * The halves of the row [1] are b and a.
  *   in:  [0] x F32 [T, 2 Hk Dk + Hv Dv]   [1] b and a F32 [T, 2 Hv]   [2] c F32 [2, Hv]
- *        [3] block table I32 [S, B]   [4] spans I32 [S, 2]   [5] context I32 [S]
+ *        [3] state table I32 [S, 1 + 3 M]   [4] spans I32 [S, 2]   [5] context I32 [S]
  *   out: [0] F32 [T, Hv Dv]   [1] cache KV_PAGED [N, bytes of a block]
  *
  * GATE: out = x act(gate), act being the sigmoid, or silu with TXDA_GATE_SILU. With [2] each run of
@@ -670,7 +665,7 @@ struct txda_op_index_select {
 #define TXDA_GATE_SILU	      (1u << 0)
 
 struct txda_op_delta_conv {
-	__u32 block_size;
+	__u32 first;
 	__u32 reserved;
 	__u64 layer_offset;
 };
@@ -681,8 +676,8 @@ struct txda_op_delta_rule {
 	__u32 k_dim;	 /* Dk */
 	__u32 v_dim;	 /* Dv */
 	__u64 layer_offset;
-	__u32 block_size;
-	__u32 reserved;
+	__u32 first;
+	__u32 per_block;
 };
 
 struct txda_op_gate {
@@ -832,149 +827,5 @@ struct txda_fault {
 	__u64 packet_va; /* the packet that was executed */
 	__u64 detail;
 };
-
-/* ------------------------------------------------------------------------------------------- */
-/* Weight tiles                                                                                  */
-/* ------------------------------------------------------------------------------------------- */
-
-/*
- * A weight W [N, K] (N outputs) is stored in panels of 32 rows of W, so that one output is one SIMD
- * lane: ceil(N / 32) panels one after another, rows past N zero. Let n = 32 * panel + c.
- *
- *   F32:  [K][32], element (k, c).
- *   BF16: [ceil(K/2)][32][2], element (k / 2, c, k % 2): a pair of K is one 32-bit lane.
- *   F16:  [K][32], element (k, c).
- *   W8:   [ceil(K/G)] groups of { F16 scale[32]; U8 q[G/4][32][4] }; K past the end has q = 128.
- *         W[n][k] = scale[c] * (q - 128). G is 32, 64, 128 or 256.
- *   W4:   [ceil(K/G)] groups of { F16 scale[32]; U8 q[G/8][32][4] }; byte (j, c, i) holds K element
- *         8 j + i of the group in its low and 8 j + 4 + i in its high nibble; past the end 8.
- *         W[n][k] = scale[c] * (q - 8).
- *   W8Z:  [ceil(K/G)] groups of { F16 scale[32]; I16 zero[32]; U8 q[G/4][32][4] }; past the end q is
- *         arbitrary, the activations there are 0. W[n][k] = scale[c] * (q - 128 - zero[c]).
- *   W4Z:  [ceil(K/G)] groups of { F16 scale[32]; I16 zero[32]; U8 q[G/8][32][4] }, nibbles as in W4.
- *         W[n][k] = scale[c] * (q - 8 - zero[c]).
- *   F8:   [ceil(K/G)] groups of { F32 scale[32]; U8 q[G/4][8][2][4][2] }; byte (j, c / 4, p, c % 4,
- *         i) is K element 4 j + 2 p + i of the group: a sign, 4 bits of exponent (bias 7) and 3 of
- *         mantissa, no infinities, 0x7f and 0xff NaN; past the end 0. W[n][k] = scale[c] * q.
- *   MX4:  [ceil(K/G)] groups of { BF16 scale[32]; U8 q[G/8][32][4] }, nibbles as in W4: a sign, 2
- *         bits of exponent (bias 1) and 1 of mantissa; past the end 0. W[n][k] = scale[c] * q. Scales of
- *         the OCP microscaling formats are powers of two, from 2^-127 to 2^127, or NaN.
- *
- * TILE32_GATED: W is [gate; up], each [N/2, K]; panel p holds gates [16 p, 16 p + 16) as c = 0..15
- * and ups [16 p, 16 p + 16) as c = 16..31: ceil(N/2 / 16) panels. bias likewise has [gate; up]
- * order.
- */
-#define TXDA_TILE_N	 32
-#define TXDA_QUANT_BLOCK 32 /* K elements of activations that share a scale */
-
-static inline __u64 txda_tile_panels(__u32 layout, __u64 n)
-{
-	return layout == TXDA_TILE32_GATED ? (n / 2 + 15) / 16 : (n + 31) / 32;
-}
-
-/* Whether tiles of that type come in groups with scales. */
-static inline int txda_is_grouped(__u32 dtype)
-{
-	return dtype >= TXDA_W8 && dtype <= TXDA_MX4;
-}
-
-/* Whether they hold two elements a byte. */
-static inline int txda_is_nibbles(__u32 dtype)
-{
-	return dtype == TXDA_W4 || dtype == TXDA_W4Z || dtype == TXDA_MX4;
-}
-
-/* Bytes of what stands before a group's elements: its scales and zero points. */
-static inline __u32 txda_tile_group_header(__u32 dtype)
-{
-	return dtype == TXDA_W8 || dtype == TXDA_W4 || dtype == TXDA_MX4 ? 64 : 128;
-}
-
-/* Bytes of a group of @group elements of K in a panel: scales, zero points and elements. */
-static inline __u64 txda_tile_group_bytes(__u32 dtype, __u32 group)
-{
-	if (!txda_is_grouped(dtype))
-		return 0;
-	return txda_tile_group_header(dtype) + (__u64)group * (txda_is_nibbles(dtype) ? 16 : 32);
-}
-
-/* Bytes of one panel; 0 if the type has no tile form. @k below 2^32. */
-static inline __u64 txda_tile_panel_bytes(__u32 dtype, __u64 k, __u32 group)
-{
-	switch (dtype) {
-	case TXDA_F32: return k * 128;
-	case TXDA_BF16: return (k + 1) / 2 * 128;
-	case TXDA_F16: return k * 64;
-	default: return group ? (k + group - 1) / group * txda_tile_group_bytes(dtype, group) : 0;
-	}
-}
-
-/*
- * KV cache. Block b is at b * block bytes; layer l within it at layer_offset. There, for each KV
- * head:
- *   K: [block_size/16][D'/2][16][2], element (p / 16, d / 2, p % 16, d % 2): 16 keys in lanes
- *   V: [block_size/2][D'][2], element (p / 2, d, p % 2): elements of the head in lanes
- *
- * with D' = D rounded up to 16; elements past D are not defined. BF16 (F32 in precise mode).
- */
-#define TXDA_KV_DIM(d) (((d) + 15u) & ~15u)
-
-static inline __u64 txda_kv_layer_bytes(__u32 n_kv_heads, __u32 head_dim, __u32 block_size)
-{
-	return (__u64)n_kv_heads * TXDA_KV_DIM(head_dim) * block_size * 2 * 2;
-}
-
-/*
- * TXDA_KV_INT8: K and V as above but with int8 elements, then F32 scale_k[block_size] and
- * scale_v[block_size] of the block's tokens, for each KV head; an element is scale * q, scale =
- * max|x| / 127 over the head's D elements. The same in precise mode, at twice the offsets.
- */
-static inline __u64 txda_kv8_layer_bytes(__u32 n_kv_heads, __u32 head_dim, __u32 block_size)
-{
-	return (__u64)n_kv_heads * (TXDA_KV_DIM(head_dim) * 2 + 8) * block_size;
-}
-
-/*
- * Latent attention keeps at layer_offset one vector a token, [block_size/2][D'][2], element
- * (p / 2, d, p % 2): the latent one, then the key; D' = L + R rounded up to 16, elements past L + R
- * are 0.
- */
-static inline __u64 txda_mla_layer_bytes(__u32 latent, __u32 rope, __u32 block_size)
-{
-	return (__u64)TXDA_KV_DIM(latent + rope) * block_size * 2;
-}
-
-/*
- * TXDA_KV_INT8: the vectors as above but with int8 elements, then F32 scale[block_size] of the
- * latent parts and F32 scale[block_size] of the keys; what attention sees is scale * q, rounded to
- * bf16 (not in precise mode). The same in precise mode, at twice the offsets.
- */
-static inline __u64 txda_mla8_layer_bytes(__u32 latent, __u32 rope, __u32 block_size)
-{
-	return (__u64)(TXDA_KV_DIM(latent + rope) + 8) * block_size;
-}
-
-/* The keys of an indexer: [block_size][D'], D' = D rounded up to 16, elements past D are 0. */
-static inline __u64 txda_index_layer_bytes(__u32 dim, __u32 block_size)
-{
-	return (__u64)TXDA_KV_DIM(dim) * block_size * 2;
-}
-
-/* States of DELTA_CONV and DELTA_RULE, F32 (at twice the offsets in precise mode). */
-static inline __u64 txda_conv_state_bytes(__u32 channels, __u32 kernel)
-{
-	return ((__u64)channels * (kernel - 1) * 4 + 63) & ~63ull;
-}
-
-static inline __u64 txda_delta_state_bytes(__u32 n_v_heads, __u32 k_dim, __u32 v_dim)
-{
-	return ((__u64)n_v_heads * k_dim * v_dim * 4 + 63) & ~63ull;
-}
-
-/* Tokens of a KV block. */
-static inline int txda_is_block_size(__u32 n)
-{
-	return n >= 16 && n <= 1024 && !(n & (n - 1));
-}
 
 #endif /* TXDA_ISA_H */

@@ -23,7 +23,9 @@ static const struct packet_rule packet_rules[TXDA_PKT_COUNT] = {
 	[TXDA_PKT_COPY_2D] = {sizeof(struct txda_pkt_copy_2d), 0, true},
 	[TXDA_PKT_FILL] = {sizeof(struct txda_pkt_fill), 0, true},
 	[TXDA_PKT_EXEC] = {sizeof(struct txda_pkt_exec),
-			   TXDA_EXEC_RELOAD | TXDA_EXEC_PRECISE | TXDA_EXEC_PROFILE, false},
+			   TXDA_EXEC_RELOAD | TXDA_EXEC_PRECISE | TXDA_EXEC_PROFILE |
+				   TXDA_EXEC_PART,
+			   false},
 	[TXDA_PKT_SIGNAL] = {sizeof(struct txda_pkt_fence), TXDA_SIGNAL_IRQ, true},
 	[TXDA_PKT_WAIT] = {sizeof(struct txda_pkt_fence), 0, true},
 	[TXDA_PKT_TIMESTAMP] = {sizeof(struct txda_pkt_timestamp), 0, true},

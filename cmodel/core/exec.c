@@ -224,9 +224,10 @@ bool cm_exec_refresh(struct cm_exec *e)
 static bool check_packet(struct cm_exec *e, uint64_t packet_va)
 {
 	const struct txda_pkt_exec *p = e->packet;
-	bool profile = p->hdr.flags & TXDA_EXEC_PROFILE;
+	bool profile = p->hdr.flags & TXDA_EXEC_PROFILE, part = p->hdr.flags & TXDA_EXEC_PART;
 
-	if (p->reserved || p->bindings_va % 8 || p->profile_va % 8 || profile != !!p->profile_va)
+	if (p->reserved || part != !!p->n_ops || (!part && p->first_op) || p->bindings_va % 8 ||
+	    p->profile_va % 8 || profile != !!p->profile_va)
 		return fail(e, TXDA_FAULT_PACKET, packet_va, p->hdr.op);
 	return true;
 }
@@ -250,6 +251,8 @@ static bool check_launch(struct cm_exec *e, const struct cm_program *program)
 		if (p->sym[i] > h->sym_max[i])
 			return fail(e, TXDA_FAULT_SYMBOL, 0, i);
 	}
+	if (p->first_op > h->n_ops || p->n_ops > h->n_ops - p->first_op)
+		return fail(e, TXDA_FAULT_PROGRAM, p->program_va, p->first_op);
 	return true;
 }
 
@@ -290,8 +293,9 @@ enum cm_result cm_exec_begin(struct cm_exec *e, const struct txda_pkt_exec *p, u
 	    !resolve_profile(e, ctx))
 		return CM_FAULT;
 	e->context = ctx;
-	e->op = 0;
-	return program->hdr->n_ops ? CM_AGAIN : CM_DONE;
+	e->op = p->first_op;
+	e->end = p->n_ops ? p->first_op + p->n_ops : program->hdr->n_ops;
+	return e->op < e->end ? CM_AGAIN : CM_DONE;
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */
@@ -388,9 +392,9 @@ enum cm_result cm_exec_next(struct cm_exec *e)
 		ctx->profile[e->op] = (struct txda_op_time){ctx->start_ns, clock_ns()};
 	e->op++;
 	/* A long launch shows in the sensors as it goes. */
-	if (e->op == ctx->program->hdr->n_ops || e->op % OPS_PER_FLUSH == 0)
+	if (e->op == e->end || e->op % OPS_PER_FLUSH == 0)
 		cm_account_flush(e->pool);
-	return e->op < ctx->program->hdr->n_ops ? CM_AGAIN : CM_DONE;
+	return e->op < e->end ? CM_AGAIN : CM_DONE;
 }
 
 /* The tensors of all ranks at the same time: one may push out another (cm_mmu.evictions). */

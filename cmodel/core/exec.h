@@ -63,7 +63,7 @@ struct cm_exec {
 	const struct txda_pkt_exec *packet; /* of the current launch */
 	struct cm_context *context;	    /* likewise */
 	struct cm_context *contexts;	    /* all of this queue, last used first */
-	uint32_t op;			    /* the current one */
+	uint32_t op, end;		    /* the current one, and behind the last one */
 	struct txda_fault *fault;	    /* where CM_FAULT says why */
 };
 

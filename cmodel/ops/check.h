@@ -12,7 +12,7 @@
 #define DT_ACT	  (DT(TXDA_F32) | DT(TXDA_BF16))
 #define DT_WEIGHT                                                                                  \
 	(DT(TXDA_F32) | DT(TXDA_BF16) | DT(TXDA_F16) | DT(TXDA_W8) | DT(TXDA_W4) | DT(TXDA_W8Z) |  \
-	 DT(TXDA_W4Z) | DT(TXDA_F8) | DT(TXDA_MX4))
+	 DT(TXDA_W4Z) | DT(TXDA_F8) | DT(TXDA_MX4) | DT(TXDA_W4M) | DT(TXDA_W5M) | DT(TXDA_W6S))
 
 /* Row-major tensor of one of @dtypes with shape [d0, d1], or [d0] when d1 is CM_VECTOR. A missing
  * tensor is wrong. */
@@ -75,6 +75,20 @@ static inline uint64_t cm_div_up(uint64_t a, uint64_t b)
 {
 	return (a + b - 1) / b;
 }
+
+/* The row after the last one of part @part, where each part has @each of @rows. */
+static inline uint64_t cm_part_end(unsigned part, uint64_t each, uint64_t rows)
+{
+	uint64_t end = (part + (uint64_t)1) * each;
+
+	return end < rows ? end : rows;
+}
+
+/* Ops that compute the rows of their output one by one (rows.c): a part is a range of rows. */
+#define CM_ROWS_PER_PART 16
+void cm_rows_plan(struct cm_launch *l);
+void cm_rows_need(const struct cm_launch *l, struct cm_op_need *need);
+void cm_rows_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written);
 
 /* Makes the names of LINEAR launches unpredictable; once, before there are any. */
 void cm_linear_seed(void);

@@ -41,13 +41,6 @@ static void collective_traffic(const struct cm_launch *l, uint64_t *read, uint64
 	*read = *written = l->in[0]->dim[0] * l->in[0]->dim[1] * 4;
 }
 
-static uint64_t part_end(unsigned part, uint64_t rows)
-{
-	uint64_t end = ((uint64_t)part + 1) * ROWS_PER_PART;
-
-	return end < rows ? end : rows;
-}
-
 /* Each rank's tensors are checked when it arrives, before the peers are known: then group_size is
  * 0. */
 static int all_reduce_check(const struct cm_launch *l)
@@ -67,8 +60,8 @@ static void all_reduce_run(const struct cm_launch *l, unsigned phase, unsigned p
 	float *sum = l->core[core];
 
 	(void)phase;
-	for (uint64_t row = (uint64_t)part * ROWS_PER_PART; row < part_end(part, l->in[0]->dim[0]);
-	     row++) {
+	for (uint64_t row = (uint64_t)part * ROWS_PER_PART;
+	     row < cm_part_end(part, ROWS_PER_PART, l->in[0]->dim[0]); row++) {
 		memcpy(sum, (const float *)l->peer[0]->in[0]->ptr + row * width, width * 4);
 		for (unsigned r = 1; r < l->group_size; r++)
 			cm_simd->add(sum, sum, (const float *)l->peer[r]->in[0]->ptr + row * width,
@@ -121,8 +114,8 @@ static void all_gather_run(const struct cm_launch *l, unsigned phase, unsigned p
 
 	(void)phase;
 	(void)core;
-	for (uint64_t row = (uint64_t)part * ROWS_PER_PART; row < part_end(part, l->in[0]->dim[0]);
-	     row++)
+	for (uint64_t row = (uint64_t)part * ROWS_PER_PART;
+	     row < cm_part_end(part, ROWS_PER_PART, l->in[0]->dim[0]); row++)
 		for (unsigned r = 0; r < l->group_size; r++) {
 			uint64_t n = full - r * width < width ? full - r * width : width;
 

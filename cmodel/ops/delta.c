@@ -22,13 +22,17 @@
 struct seq {
 	uint32_t first, n; /* tokens of the step */
 	uint32_t position; /* of the first */
+	uint32_t kept;	   /* of the step's tokens, how many a snapshot has; 0: there is none */
 };
+
+/* Which state of a sequence: before the step, behind it, a snapshot in between. */
+enum which { FROM, TO, SNAPSHOT };
 
 /* What both ops have of a batch. */
 struct batch {
 	const struct cm_tensor *cache, *table, *spans, *ctx;
 	uint64_t tokens, layer_offset;
-	uint32_t block_size;
+	uint64_t first, blocks; /* of the op's part of a state, of all of it */
 };
 
 static struct batch batch_of(const struct cm_launch *l)
@@ -44,21 +48,44 @@ static struct batch batch_of(const struct cm_launch *l)
 		.tokens = l->in[0]->dim[0],
 		.layer_offset =
 			conv ? l->op->delta_conv.layer_offset : l->op->delta_rule.layer_offset,
-		.block_size = conv ? l->op->delta_conv.block_size : l->op->delta_rule.block_size,
+		.first = conv ? l->op->delta_conv.first : l->op->delta_rule.first,
+		.blocks = in[0]->dim[1] / 3,
 	};
 }
 
-static int want_states(const struct cm_launch *l, const struct batch *b, uint64_t bytes)
+/* @bytes in each of @n blocks of the state. */
+static int want_states(const struct cm_launch *l, const struct batch *b, uint64_t bytes, uint64_t n)
 {
-	const struct cm_tensor *t = b->cache;
+	const struct cm_tensor *t = b->cache, *table = b->table;
+	uint64_t end = 0;
 
 	if (!t || t->layout != TXDA_KV_PAGED || t->ndim != 2)
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t ? t->va : 0, 0);
-	if (!txda_is_block_size(b->block_size))
-		return cm_bad(l, TXDA_FAULT_PROGRAM, t, t->va, b->block_size);
-	if (cm_want_room(l, t, bytes, b->layer_offset))
+	if (cm_want_room(l, t, bytes, b->layer_offset) ||
+	    cm_want(l, table, DT(TXDA_I32), CM_ANY, CM_ANY) ||
+	    cm_want(l, b->spans, DT(TXDA_I32), table->dim[0], 2) ||
+	    cm_want(l, b->ctx, DT(TXDA_I32), table->dim[0], CM_VECTOR))
 		return -EINVAL;
-	return cm_want_batch(l, b->tokens, t, b->table, b->spans, b->ctx, b->block_size);
+	if (table->dim[1] % 3 != 1 || b->first + n > table->dim[1] / 3)
+		return cm_bad(l, TXDA_FAULT_SHAPE, table, table->va, table->dim[1]);
+	for (uint64_t s = 0; s < table->dim[0]; s++) {
+		uint64_t first = cm_index_at(b->spans, 2 * s),
+			 tokens = cm_index_at(b->spans, 2 * s + 1), c = cm_index_at(b->ctx, s);
+
+		if (first < end || first + tokens > b->tokens)
+			return cm_bad(l, TXDA_FAULT_INDEX, b->spans, b->spans->va + s * 8, first);
+		end = first + tokens;
+		if (c < tokens || c > INT32_MAX)
+			return cm_bad(l, TXDA_FAULT_INDEX, b->ctx, b->ctx->va + s * 4, c);
+		for (uint64_t i = 1; tokens && i < table->dim[1]; i++) {
+			uint64_t at = s * table->dim[1] + i;
+
+			if (cm_index_at(table, at) >= t->dim[0])
+				return cm_bad(l, TXDA_FAULT_INDEX, table, table->va + at * 4,
+					      cm_index_at(table, at));
+		}
+	}
+	return 0;
 }
 
 /* Copies the batch; what went bad since check() becomes empty. */
@@ -69,32 +96,36 @@ static void copy_batch(const struct cm_launch *l, const struct batch *b)
 
 	for (uint64_t s = 0; s < b->table->dim[0]; s++) {
 		uint64_t first = cm_index_at(b->spans, 2 * s), n = cm_index_at(b->spans, 2 * s + 1),
-			 context = cm_index_at(b->ctx, s);
+			 context = cm_index_at(b->ctx, s),
+			 kept = cm_index_at(b->table, s * b->table->dim[1]);
 
-		if (first < end || first + n > b->tokens || context < n ||
-		    context > b->table->dim[1] * b->block_size || !b->cache->dim[0])
+		if (first < end || first + n > b->tokens || context < n || context > INT32_MAX ||
+		    !b->cache->dim[0])
 			n = 0;
 		else
 			end = first + n;
-		seq[s] = (struct seq){(uint32_t)first, (uint32_t)n, (uint32_t)(context - n)};
+		kept = n && kept > context - n && kept <= context ? kept - (context - n) : 0;
+		seq[s] = (struct seq){(uint32_t)first, (uint32_t)n, (uint32_t)(context - n),
+				      (uint32_t)kept};
 	}
 }
 
-/* The state in the block that has position @position of sequence @s. */
+/* The op's part of a state of sequence @s, in its block number @i. */
 static float *state_at(const struct cm_launch *l, const struct batch *b, uint64_t s,
-		       uint64_t position)
+		       enum which which, uint64_t i)
 {
-	uint64_t block = cm_index_at(b->table, s * b->table->dim[1] + position / b->block_size);
+	uint64_t block =
+		cm_index_at(b->table, s * b->table->dim[1] + 1 + which * b->blocks + b->first + i);
 
 	block = block < b->cache->dim[0] ? block : 0;
 	return (float *)((uint8_t *)b->cache->ptr +
 			 (block * b->cache->dim[1] + b->layer_offset) * (l->precise ? 2 : 1));
 }
 
-/* Whether the state behind token @i of the step is kept: the last one of a block, or of all. */
-static bool is_kept(const struct batch *b, const struct seq *seq, uint32_t i)
+/* Whether the state behind the first @n tokens of the step goes to this one. */
+static bool goes_to(const struct seq *seq, enum which which, uint32_t n)
 {
-	return i + 1 == seq->n || (seq->position + i + 1) % b->block_size == 0;
+	return n == (which == TO ? seq->n : seq->kept);
 }
 
 static uint64_t align64(uint64_t n)
@@ -117,7 +148,8 @@ static int conv_check(const struct cm_launch *l)
 		return -EINVAL;
 	if (w->dim[1] < 2 || w->dim[1] > TXDA_DELTA_MAX_KERNEL || x->dim[1] > 1u << 24)
 		return cm_bad(l, TXDA_FAULT_SHAPE, w, w->va, w->dim[1]);
-	return want_states(l, &b, txda_conv_state_bytes((uint32_t)x->dim[1], (uint32_t)w->dim[1]));
+	return want_states(l, &b, txda_conv_state_bytes((uint32_t)x->dim[1], (uint32_t)w->dim[1]),
+			   1);
 }
 
 static void conv_need(const struct cm_launch *l, struct cm_op_need *need)
@@ -176,7 +208,7 @@ static void conv_token(const struct cm_launch *l, const struct batch *b, uint64_
 	if (s == UINT32_MAX)
 		return;
 	if (seq->position)
-		old = state_at(l, b, s, seq->position - 1);
+		old = state_at(l, b, s, FROM, 0);
 	for (uint64_t j = 0; j < kernel; j++)
 		row[j] = conv_row(l, seq, old,
 				  (int64_t)(t - seq->first) - (int64_t)(kernel - 1 - j));
@@ -189,6 +221,22 @@ static void conv_token(const struct cm_launch *l, const struct batch *b, uint64_
 	}
 }
 
+/* What goes to a state of the sequence: the last rows of its first @n tokens of the step. */
+static void conv_store(const struct cm_launch *l, const struct seq *seq, const float *old,
+		       uint32_t n, float *to)
+{
+	const uint64_t channels = l->in[0]->dim[1], kept = l->in[1]->dim[1] - 1;
+
+	for (uint64_t j = 0; j < kept; j++, to += channels) {
+		const float *row = conv_row(l, seq, old, (int64_t)n - (int64_t)(kept - j));
+
+		if (row)
+			memcpy(to, row, channels * 4);
+		else
+			memset(to, 0, channels * 4);
+	}
+}
+
 /* The states behind the tokens of one sequence: @old is a copy, since they may be in its place. */
 static void conv_states(const struct cm_launch *l, const struct batch *b, uint32_t s, float *old)
 {
@@ -198,23 +246,10 @@ static void conv_states(const struct cm_launch *l, const struct batch *b, uint32
 	if (!seq->n)
 		return;
 	if (seq->position)
-		memcpy(old, state_at(l, b, s, seq->position - 1), channels * kept * 4);
-	for (uint32_t i = 0; i < seq->n; i++) {
-		float *to;
-
-		if (!is_kept(b, seq, i))
-			continue;
-		to = state_at(l, b, s, (uint64_t)seq->position + i);
-		for (uint64_t j = 0; j < kept; j++, to += channels) {
-			const float *row =
-				conv_row(l, seq, old, (int64_t)i - (int64_t)(kept - 1 - j));
-
-			if (row)
-				memcpy(to, row, channels * 4);
-			else
-				memset(to, 0, channels * 4);
-		}
-	}
+		memcpy(old, state_at(l, b, s, FROM, 0), channels * kept * 4);
+	if (seq->kept)
+		conv_store(l, seq, old, seq->kept, state_at(l, b, s, SNAPSHOT, 0));
+	conv_store(l, seq, old, seq->n, state_at(l, b, s, TO, 0));
 }
 
 static void conv_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
@@ -272,7 +307,10 @@ static int rule_check(const struct cm_launch *l)
 	    cm_want(l, l->in[2], DT(TXDA_F32), 2, p->n_v_heads) ||
 	    cm_want(l, l->out[0], DT(TXDA_F32), x->dim[0], width))
 		return -EINVAL;
-	return want_states(l, &b, txda_delta_state_bytes(p->n_v_heads, p->k_dim, p->v_dim));
+	if (!p->per_block || p->per_block > p->n_v_heads)
+		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->per_block);
+	return want_states(l, &b, p->per_block * txda_delta_state_bytes(p->k_dim, p->v_dim),
+			   cm_div_up(p->n_v_heads, p->per_block));
 }
 
 static void rule_need(const struct cm_launch *l, struct cm_op_need *need)
@@ -362,7 +400,8 @@ static void rule_run(const struct cm_launch *l, unsigned phase, unsigned part, u
 	const struct txda_op_delta_rule *p = &l->op->delta_rule;
 	const unsigned s = part / p->n_v_heads, h = part % p->n_v_heads;
 	const struct seq *seq = (const struct seq *)l->shared + s;
-	const uint64_t pad = padded(l), own = (uint64_t)h * p->k_dim * p->v_dim;
+	const uint64_t pad = padded(l), in = h / p->per_block,
+		       own = h % p->per_block * txda_delta_state_bytes(p->k_dim, p->v_dim) / 4;
 	struct batch b = batch_of(l);
 	struct head w = {.s = l->core[core]};
 
@@ -377,13 +416,14 @@ static void rule_run(const struct cm_launch *l, unsigned phase, unsigned part, u
 	memset(w.s, 0, p->k_dim * pad * 4);
 	memset(w.v, 0, pad * 4);
 	for (unsigned i = 0; seq->position && i < p->k_dim; i++)
-		memcpy(w.s + i * pad, state_at(l, &b, s, seq->position - 1) + own + i * p->v_dim,
+		memcpy(w.s + i * pad, state_at(l, &b, s, FROM, in) + own + i * p->v_dim,
 		       p->v_dim * 4);
 	for (uint32_t i = 0; i < seq->n; i++) {
 		rule_token(l, &w, seq->first + i, h);
-		for (unsigned j = 0; is_kept(&b, seq, i) && j < p->k_dim; j++)
-			memcpy(state_at(l, &b, s, (uint64_t)seq->position + i) + own + j * p->v_dim,
-			       w.s + j * pad, p->v_dim * 4);
+		for (enum which to = TO; to <= SNAPSHOT; to++)
+			for (unsigned j = 0; goes_to(seq, to, i + 1) && j < p->k_dim; j++)
+				memcpy(state_at(l, &b, s, to, in) + own + j * p->v_dim,
+				       w.s + j * pad, p->v_dim * 4);
 	}
 }
 
@@ -391,7 +431,7 @@ static void rule_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *wr
 {
 	const struct txda_op_delta_rule *p = &l->op->delta_rule;
 	uint64_t states =
-		l->in[3]->dim[0] * txda_delta_state_bytes(p->n_v_heads, p->k_dim, p->v_dim);
+		l->in[3]->dim[0] * p->n_v_heads * txda_delta_state_bytes(p->k_dim, p->v_dim);
 
 	*read = l->in[0]->dim[0] * l->in[0]->dim[1] * 4 + states;
 	*written = l->out[0]->dim[0] * l->out[0]->dim[1] * 4 + states;

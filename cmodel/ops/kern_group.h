@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Panel kernels for weights in groups with float activations: W8, W4, their kin with zero points
- * and F8 (tile layouts in txda_isa.h, packed activations in simd.h). Included by path.c.
+ * and F8 (tile layouts in txda_layouts.h, packed activations in simd.h). Included by path.c.
  *
  * A block of 32 of K is summed by itself and then scaled into the sums of the panel: the blocks are
  * short chains of additions that the CPU can overlap, and the order is the same for any number of

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Panel kernels of LINEAR: a block of packed rows times (part of) one panel of 32 columns. Included
- * by path.c; see simd.h and the tile layouts of txda_isa.h.
+ * by path.c; see simd.h and the tile layouts of txda_layouts.h.
  *
  * Each is an inline function of a constant number of rows, so that the accumulators live in
  * registers, and a switch that picks the instance. All instances do the same operations in the same
@@ -147,7 +147,7 @@ static void panel_bf16(const struct cm_panel *p)
 #define BROADCAST_32(v, word) __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(word))
 
 /* 4 K of 32 columns as u8, times x[rows] of 4 int8 each. */
-V_INLINE void i8_quad(const unsigned rows, __m512i d[CM_MR_I8][2], __m512i w0, __m512i w1,
+V_INLINE void i8_quad(const unsigned rows, __m512i d[][2], __m512i w0, __m512i w1,
 		      const uint32_t *x)
 {
 	KEEP(w0);

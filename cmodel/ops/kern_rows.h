@@ -66,6 +66,10 @@ static void pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float *x, 
 		v_store_bf16(h, v_load(in));
 		v_store_bf16(h + VL, v_load(in + VL));
 		memcpy(u, h, sizeof(u));
+		if (step == 1 && pairs == VL) {
+			memcpy(block + i / 2, u, sizeof(u));
+			continue;
+		}
 		for (size_t j = 0; j < pairs; j++)
 			block[(i / 2 + j) * step + m] = u[j];
 		if (!wide)
@@ -159,6 +163,72 @@ static void pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, si
 		block[9 * mr + m] = (uint32_t)(-(int)zero * sum);
 	}
 }
+
+#if VL == 16
+/* v[i][j] = v[j][i] */
+V_INLINE void transpose(__m512i v[16])
+{
+	__m512i t[16];
+
+	EACH(i, 8) {
+		t[2 * i] = _mm512_unpacklo_epi32(v[2 * i], v[2 * i + 1]);
+		t[2 * i + 1] = _mm512_unpackhi_epi32(v[2 * i], v[2 * i + 1]);
+	}
+	EACH(i, 4)
+		EACH(j, 2) {
+			v[4 * i + 2 * j] = _mm512_unpacklo_epi64(t[4 * i + j], t[4 * i + j + 2]);
+			v[4 * i + 2 * j + 1] =
+				_mm512_unpackhi_epi64(t[4 * i + j], t[4 * i + j + 2]);
+		}
+	/* v[4 i + j]: column j of each 4 x 4 words of rows 4 i to 4 i + 3 */
+	EACH(j, 4) {
+		t[j] = _mm512_shuffle_i32x4(v[j], v[4 + j], 0x88);
+		t[4 + j] = _mm512_shuffle_i32x4(v[j], v[4 + j], 0xdd);
+		t[8 + j] = _mm512_shuffle_i32x4(v[8 + j], v[12 + j], 0x88);
+		t[12 + j] = _mm512_shuffle_i32x4(v[8 + j], v[12 + j], 0xdd);
+	}
+	EACH(j, 4) {
+		v[j] = _mm512_shuffle_i32x4(t[j], t[8 + j], 0x88);
+		v[8 + j] = _mm512_shuffle_i32x4(t[j], t[8 + j], 0xdd);
+		v[4 + j] = _mm512_shuffle_i32x4(t[4 + j], t[12 + j], 0x88);
+		v[12 + j] = _mm512_shuffle_i32x4(t[4 + j], t[12 + j], 0xdd);
+	}
+}
+
+static void interleave(uint32_t *to, unsigned mr, const uint32_t *const *rows, unsigned n_rows,
+		       size_t n)
+{
+	for (unsigned r0 = 0; r0 < n_rows; r0 += 16) {
+		const unsigned some = n_rows - r0 < 16 ? n_rows - r0 : 16;
+		const __mmask16 store = (__mmask16)((1u << some) - 1);
+
+		for (size_t i = 0; i < n; i += 16) {
+			const unsigned words = n - i < 16 ? (unsigned)(n - i) : 16;
+			const __mmask16 load = (__mmask16)((1u << words) - 1);
+			__m512i v[16];
+
+			EACH(r, 16)
+				v[r] = r < some ? _mm512_maskz_loadu_epi32(load, rows[r0 + r] + i)
+						: _mm512_setzero_si512();
+			transpose(v);
+			EACH(j, 16)
+				if (j < words)
+					_mm512_mask_storeu_epi32(to + (i + j) * mr + r0, store,
+								 v[j]);
+		}
+	}
+}
+#else
+static void interleave(uint32_t *to, unsigned mr, const uint32_t *const *rows, unsigned n_rows,
+		       size_t n)
+{
+	/* So few words at a time that their lines stay near until all rows are there. */
+	for (size_t i = 0; i < n; i += 64)
+		for (unsigned r = 0; r < n_rows; r++)
+			for (size_t j = i; j < n && j < i + 64; j++)
+				to[j * mr + r] = rows[r][j];
+}
+#endif
 
 /* to[2 i] = h[i]: every other element, the ones between untouched. */
 static void put_every_other(uint16_t *to, const uint16_t *h, size_t n)

@@ -2,7 +2,7 @@
 /*
  * LINEAR: y = act(norm(x) W^T + bias) + residual.
  *
- * Phase "pack" turns rows of x into blocks of packed rows (simd.h); with few rows each
+ * Phase "pack" turns rows of x into blocks of packed rows (simd.h); with few rows, of one block, each
  * core packs them for itself instead, which is cheaper than a barrier. Phase "multiply" hands out
  * parts of (some panels of W) x (some blocks of rows). Within a part K is taken in stretches so
  * that a stretch of a panel stays in the first cache levels while all rows pass over it; the
@@ -23,10 +23,23 @@
 #define MOST_IDLE   15 /* percent of the cores' time at the end: else parts are made smaller */
 #define PACK_ROWS   4  /* rows of a part of packing, where rows share no cache lines */
 #define STREAM_ROWS 64 /* up to here the weights stream past once */
-#define PACKED_MARK 64 /* bytes before a core's own packed rows: which launch they are of */
+#define NEAR_BYTES  (4u << 20) /* packed rows that the caches hold while panels pass over them */
+#define PACKED_MARK 64	       /* bytes before a core's own packed rows: which launch they are of */
 
 /* state.u[] */
-enum { U_MR, U_PACK, U_BLOCKS, U_MBLOCKS, U_GROUP, U_STREAM, U_PANELS, U_SEQ, U_GO };
+enum {
+	U_MR,
+	U_PACK,
+	U_BLOCKS,
+	U_MBLOCKS,
+	U_GROUP,
+	U_GROUPS,
+	U_STREAM,
+	U_PANELS,
+	U_SEQ,
+	U_GO,
+	U_FAR
+};
 
 static void product_of(const struct cm_launch *l, struct cm_product *p)
 {
@@ -136,8 +149,12 @@ static bool ends_unevenly(uint64_t parts, unsigned cores)
  * Many rows: panels that a part takes, and into how many the blocks are cut. As large as the caches
  * allow, since each part reads its rows and its panels anew, and no larger than the cores need to
  * end together.
+ *
+ * Parts of the same panels follow each other, unless the rows are too many for the caches: then
+ * parts of the same rows do, since weights are prefetched and rows are not.
  */
-static void size_parts(struct cm_launch *l, uint64_t blocks, uint64_t mr)
+static void size_parts(struct cm_launch *l, const struct cm_product *p, uint64_t blocks,
+		       uint64_t mr)
 {
 	uint64_t panels = l->state.u[U_PANELS], group = cm_simd->tiles ? PART_TILES : PART_PANELS;
 	uint64_t cuts = cm_div_up(blocks * mr, PART_ROWS);
@@ -149,6 +166,8 @@ static void size_parts(struct cm_launch *l, uint64_t blocks, uint64_t mr)
 	l->state.u[U_GROUP] = group;
 	l->state.u[U_BLOCKS] = cm_div_up(blocks, cuts);
 	l->state.u[U_MBLOCKS] = cm_div_up(blocks, l->state.u[U_BLOCKS]);
+	l->state.u[U_GROUPS] = cm_div_up(panels, group);
+	l->state.u[U_FAR] = cm_product_packed(p, l->in[0]->dim[0]) > NEAR_BYTES;
 }
 
 static void linear_plan(struct cm_launch *l)
@@ -174,16 +193,17 @@ static void linear_plan(struct cm_launch *l)
 		l->state.u[U_GROUP] = 1;
 		l->state.u[U_BLOCKS] = blocks;
 		l->state.u[U_MBLOCKS] = 1;
+		l->state.u[U_FAR] = 0;
 	} else {
-		size_parts(l, blocks, mr);
+		size_parts(l, &p, blocks, mr);
 	}
 	l->state.u[U_SEQ] = __atomic_add_fetch(&launches, 0x9e3779b97f4a7c15, __ATOMIC_RELAXED);
-	l->state.u[U_GO] = m <= SMALL_ROWS;
-	if (m > SMALL_ROWS)
+	l->state.u[U_GO] = m <= SMALL_ROWS && blocks == 1;
+	if (!l->state.u[U_GO])
 		l->parts[l->phases++] = (unsigned)(blocks * cm_div_up(mr, l->state.u[U_PACK]));
 	l->parts[l->phases++] =
 		(unsigned)(stream ? stream_part(panels, l->cores, UINT64_MAX, &first, &end)
-				  : cm_div_up(panels, l->state.u[U_GROUP]) * l->state.u[U_MBLOCKS]);
+				  : l->state.u[U_GROUPS] * l->state.u[U_MBLOCKS]);
 }
 
 /* Packs rows [first, end) of the block at @to that rows [row, row + mr) make. */
@@ -308,16 +328,18 @@ static void finish_panel(const struct cm_launch *l, const struct part *t, float 
 static void multiply(const struct cm_launch *l, const struct cm_product *p, unsigned part,
 		     unsigned core)
 {
-	uint64_t mblocks = l->state.u[U_MBLOCKS], blocks = l->state.u[U_BLOCKS];
-	uint64_t rows = l->in[0]->dim[0], acc_rows = blocks * l->state.u[U_MR];
+	uint64_t rows = l->in[0]->dim[0], acc_rows = l->state.u[U_BLOCKS] * l->state.u[U_MR];
 	uint64_t group = l->state.u[U_GROUP];
+	uint64_t per = l->state.u[U_FAR] ? l->state.u[U_GROUPS] : l->state.u[U_MBLOCKS];
+	uint64_t block = l->state.u[U_FAR] ? part / per : part % per,
+		 panels = l->state.u[U_FAR] ? part % per : part / per;
 	float *acc = (float *)((uint8_t *)l->core[core] + cm_product_scratch(p));
 	struct part t = {
 		.p = p,
 		.mr = l->state.u[U_MR],
-		.row0 = part % mblocks * acc_rows,
-		.panel0 = part / mblocks * group,
-		.panel1 = (part / mblocks + 1) * group,
+		.row0 = block * acc_rows,
+		.panel0 = panels * group,
+		.panel1 = (panels + 1) * group,
 		.a = packed_rows(l, p, core),
 	};
 

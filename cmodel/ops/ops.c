@@ -284,6 +284,29 @@ static float quant_get(const struct cm_tensor *w, const uint8_t *panel, unsigned
 	return scale * (float)((int)in - 8 - zero);
 }
 
+static float two_level_get(const struct cm_tensor *w, const uint8_t *panel, unsigned c, uint64_t k)
+{
+	unsigned in = (unsigned)(k % w->group), e = in % 32, at = c * 4 + e % 4;
+	const uint8_t *group = panel + k / w->group * txda_tile_group_bytes(w->dtype, w->group);
+	const uint8_t *block = group + txda_tile_group_header(w->dtype) +
+			       in / 32 * txda_tile_block_bytes(w->dtype);
+	const uint8_t *q = block + 64, *high = q + 512;
+	int code = q[e / 8 * 128 + at] >> (e & 4) & 15;
+	uint16_t d, dmin;
+
+	memcpy(&d, group + 2 * c, 2);
+	memcpy(&dmin, group + 64 + 2 * c, 2);
+	if (w->dtype == TXDA_W6S) {
+		code |= (high[e / 16 * 128 + at] >> e % 16 / 4 * 2 & 3) << 4;
+		return cm_f16_to_f32(d) * (float)(int8_t)block[e / 16 * 32 + c] *
+		       (float)(code - 32);
+	}
+	if (w->dtype == TXDA_W5M)
+		code |= (high[at] >> e / 4 & 1) << 4;
+	return cm_f16_to_f32(d) * (float)block[c] * (float)code -
+	       cm_f16_to_f32(dmin) * (float)block[32 + c];
+}
+
 float cm_tile_get(const struct cm_tensor *w, uint64_t n, uint64_t k)
 {
 	uint64_t half = w->dim[0] / 2, p = n / 32;
@@ -302,7 +325,9 @@ float cm_tile_get(const struct cm_tensor *w, uint64_t n, uint64_t k)
 	case TXDA_BF16:
 		return cm_bf16_to_f32(((const uint16_t *)panel)[k / 2 * 64 + c * 2 + k % 2]);
 	case TXDA_F16: return cm_f16_to_f32(((const uint16_t *)panel)[k * 32 + c]);
-	default: return quant_get(w, panel, c, k);
+	default:
+		return txda_is_two_level(w->dtype) ? two_level_get(w, panel, c, k)
+						   : quant_get(w, panel, c, k);
 	}
 }
 

@@ -9,6 +9,7 @@
 
 #include "kern_rows.h"
 #include "kern_linear.h"
+#include "kern_two_level.h"
 #include "kern_group.h"
 #include "kern_tiles.h"
 #include "kern_attention.h"
@@ -49,8 +50,11 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.from_bf16 = from_bf16,
 	.to_bf16 = to_bf16,
 	.pack_f32 = pack_f32,
+	.interleave = interleave,
 	.panel_f16 = panel_f16,
 	.panel_f32 = panel_f32,
+	.pack_two_level = pack_two_level,
+	.panel_two_level = panel_two_level,
 	.pack_group = pack_group,
 	.panel_group = panel_group,
 	.rotate = rotate,

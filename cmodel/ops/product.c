@@ -19,12 +19,13 @@
 static void set_units(struct cm_product *p)
 {
 	unsigned words = cm_simd->bf16_floats || p->wide ? 2 : 1;
+	bool two_level = txda_is_two_level(p->w->dtype);
 
 	p->mr = cm_simd->mr;
 	if (p->i8) {
 		p->per = TXDA_QUANT_BLOCK;
-		p->unit_bytes = 40;
-		p->mr = cm_simd->mr_i8;
+		p->unit_bytes = two_level ? 76 : 40;
+		p->mr = two_level ? CM_MR_TWO_LEVEL : cm_simd->mr_i8;
 	} else if (p->grouped) {
 		p->per = TXDA_QUANT_BLOCK;
 		p->unit_bytes = (16 * words + 1) * 4;
@@ -46,8 +47,10 @@ void cm_product_init(struct cm_product *p, const struct cm_launch *l, const stru
 		     const struct cm_tensor *w, const struct cm_tensor *norm,
 		     const uint32_t *columns, float eps, uint32_t flags)
 {
-	bool quant = txda_is_grouped(w->dtype), i8 = (w->dtype == TXDA_W8 || w->dtype == TXDA_W4) &&
-						     !(flags & TXDA_LINEAR_FLOAT_INPUT);
+	bool quant = txda_is_grouped(w->dtype),
+	     i8 = ((w->dtype == TXDA_W8 || w->dtype == TXDA_W4) &&
+		   !(flags & TXDA_LINEAR_FLOAT_INPUT)) ||
+		  txda_is_two_level(w->dtype);
 
 	*p = (struct cm_product){
 		.x = x,
@@ -81,10 +84,23 @@ static uint64_t row_floats(uint64_t k)
 	return cm_div_up(k, TXDA_QUANT_BLOCK) * TXDA_QUANT_BLOCK;
 }
 
-/* The row as float32, normalised, reordered. */
+/* Whether rows are packed apart from each other, then put side by side at once: bf16 blocks are more
+ * than the first cache holds. Tiles want rows in pieces anyway. */
+static bool packs_apart(const struct cm_product *p)
+{
+	return p->per == 2 && !cm_simd->tiles;
+}
+
+/* Bytes of a row that is packed apart. */
+static uint64_t row_bytes(const struct cm_product *p)
+{
+	return packs_apart(p) ? cm_div_up(cm_product_packed(p, 1), 64) * 64 : 0;
+}
+
+/* The row as float32, normalised, reordered; then the rows of a block that are packed apart. */
 uint64_t cm_product_scratch(const struct cm_product *p)
 {
-	return (2 * row_floats(p->width) + row_floats(p->k)) * 4;
+	return (2 * row_floats(p->width) + row_floats(p->k)) * 4 + p->mr * row_bytes(p);
 }
 
 uint64_t cm_product_bytes(const struct cm_product *p)
@@ -133,36 +149,48 @@ static const float *order_row(const struct cm_product *p, const float *row, floa
 	return to;
 }
 
+/* Packs row @r of x as row @m of a block of @mr. */
+static void pack_row(const struct cm_product *p, uint64_t r, unsigned m, unsigned mr, void *to,
+		     float *scratch)
+{
+	const float *in =
+		order_row(p, input_row(p, r, scratch), scratch + 2 * row_floats(p->width));
+
+	if (p->grouped)
+		cm_simd->pack_group(to, mr, m, in, row_floats(p->k), txda_is_nibbles(p->w->dtype),
+				    p->wide);
+	else if (p->per == 2)
+		cm_simd->pack_bf16(to, mr, m, in, p->k, p->wide);
+	else if (p->i8 && txda_is_two_level(p->w->dtype))
+		cm_simd->pack_two_level(to, mr, m, in, p->k);
+	else if (p->i8)
+		cm_simd->pack_i8(to, mr, m, in, p->k, p->w->dtype == TXDA_W4 ? 8 : 128);
+	else
+		cm_simd->pack_f32(to, mr, m, in, p->k);
+}
+
 void cm_product_pack(const struct cm_product *p, const uint64_t *rows, unsigned first, unsigned end,
 		     unsigned mr, void *to, float *scratch)
 {
-	const struct cm_tensor *x = p->x;
-	bool nibbles = txda_is_nibbles(p->w->dtype);
-	uint64_t k = p->k;
+	const bool as_is = p->unit_bytes == 4 && p->x->dtype == TXDA_BF16 && !p->norm &&
+			   !p->columns && p->k % 2 == 0;
+	uint8_t *apart = (uint8_t *)(scratch + 2 * row_floats(p->width) + row_floats(p->k));
+	const uint32_t *row[CM_MR_MAX];
 
 	for (unsigned m = first; m < end; m++) {
-		const float *in;
+		uint8_t *own = apart + (m - first) * row_bytes(p);
 
-		if (p->unit_bytes == 4 && p->per == 2 && x->dtype == TXDA_BF16 && !p->norm &&
-		    !p->columns && k % 2 == 0 && !cm_simd->tiles) {
-			const uint16_t *h = (const uint16_t *)x->ptr + rows[m] * k;
-			uint32_t *block = to;
-
-			for (uint64_t i = 0; i < k / 2; i++)
-				memcpy(&block[i * mr + m], h + 2 * i, 4);
-			continue;
-		}
-		in = order_row(p, input_row(p, rows[m], scratch),
-			       scratch + 2 * row_floats(p->width));
-		if (p->grouped)
-			cm_simd->pack_group(to, mr, m, in, row_floats(k), nibbles, p->wide);
-		else if (p->per == 2)
-			cm_simd->pack_bf16(to, mr, m, in, k, p->wide);
-		else if (p->i8)
-			cm_simd->pack_i8(to, mr, m, in, k, p->w->dtype == TXDA_W4 ? 8 : 128);
+		row[m - first] = (const uint32_t *)own;
+		if (!packs_apart(p))
+			pack_row(p, rows[m], m, mr, to, scratch);
+		else if (as_is)
+			row[m - first] = (const uint32_t *)p->x->ptr + rows[m] * p->k / 2;
 		else
-			cm_simd->pack_f32(to, mr, m, in, k);
+			pack_row(p, rows[m], 0, 1, own, scratch);
 	}
+	if (packs_apart(p))
+		cm_simd->interleave((uint32_t *)to + first, mr, row, end - first,
+				    cm_product_packed(p, 1) / 4);
 }
 
 /* Precise mode: float32 rows packed one by one (block rows side by side), weights as they mean,
@@ -219,6 +247,8 @@ static void multiply_block(const struct cm_product *p, const struct cm_panel *bl
 {
 	if (p->grouped)
 		cm_simd->panel_group(block);
+	else if (txda_is_two_level(p->w->dtype))
+		cm_simd->panel_two_level(block);
 	else if (p->w->dtype == TXDA_W8)
 		cm_simd->panel_w8(block);
 	else if (p->w->dtype == TXDA_W4)

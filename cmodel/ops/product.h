@@ -18,7 +18,7 @@ struct cm_product {
 	const uint32_t *columns;      /* [K], below X or TXDA_NONE; or NULL */
 	uint64_t width, n, k;	      /* X, N, K */
 	float eps;
-	bool precise, wide, i8, grouped; /* i8: int8 activations; grouped: floats for groups */
+	bool precise, wide, i8, grouped; /* i8: integer activations; grouped: floats for groups */
 	unsigned per;			 /* elements of K a unit of the panel kernel */
 	unsigned unit_bytes;		 /* of packed activations, per row */
 	unsigned mr;			 /* most rows of a block */

@@ -13,13 +13,6 @@
 #define TOKENS_PER_PART 8
 #define MAX_HEAD_DIM	512
 
-static uint64_t part_end(unsigned part, uint64_t rows)
-{
-	uint64_t end = ((uint64_t)part + 1) * TOKENS_PER_PART;
-
-	return end < rows ? end : rows;
-}
-
 static void tokens_plan(struct cm_launch *l)
 {
 	uint64_t tokens = l->out[0]->dim[0];
@@ -103,8 +96,8 @@ static void table_run(const struct cm_launch *l, unsigned phase, unsigned part, 
 
 	(void)phase;
 	(void)core;
-	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, l->in[0]->dim[0]);
-	     t++) {
+	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART;
+	     t < cm_part_end(part, TOKENS_PER_PART, l->in[0]->dim[0]); t++) {
 		float *out = (float *)l->out[0]->ptr + t * 2 * pairs;
 
 		if (l->in[2])
@@ -315,7 +308,8 @@ static void rope_kv_run(const struct cm_launch *l, unsigned phase, unsigned part
 
 	(void)phase;
 	(void)core;
-	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, qkv->dim[0]); t++) {
+	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART;
+	     t < cm_part_end(part, TOKENS_PER_PART, qkv->dim[0]); t++) {
 		const float *table = (const float *)l->in[1]->ptr + t * l->in[1]->dim[1];
 		uint32_t slot = cm_index_at(l->in[2], t);
 		uint64_t row = t * width;
@@ -431,7 +425,8 @@ static void mla_store_run(const struct cm_launch *l, unsigned phase, unsigned pa
 
 	(void)phase;
 	(void)core;
-	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART; t < part_end(part, out->dim[0]); t++) {
+	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART;
+	     t < cm_part_end(part, TOKENS_PER_PART, out->dim[0]); t++) {
 		const float *table = (const float *)l->in[1]->ptr + t * p->rope;
 		const float *kv = (const float *)l->in[3]->ptr + t * (p->latent + p->rope);
 		uint32_t slot = cm_index_at(l->in[2], t);

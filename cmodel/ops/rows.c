@@ -8,31 +8,22 @@
 #include "product.h"
 #include "simd.h"
 
-#define ROWS_PER_PART 16
-
-static void rows_plan(struct cm_launch *l)
+void cm_rows_plan(struct cm_launch *l)
 {
 	uint64_t rows = l->out[0]->dim[0];
 
 	l->phases = 0;
 	if (rows)
-		l->parts[l->phases++] = (unsigned)cm_div_up(rows, ROWS_PER_PART);
+		l->parts[l->phases++] = (unsigned)cm_div_up(rows, CM_ROWS_PER_PART);
 }
 
-static uint64_t part_end(unsigned part, uint64_t rows)
-{
-	uint64_t end = ((uint64_t)part + 1) * ROWS_PER_PART;
-
-	return end < rows ? end : rows;
-}
-
-static void rows_need(const struct cm_launch *l, struct cm_op_need *need)
+void cm_rows_need(const struct cm_launch *l, struct cm_op_need *need)
 {
 	need->shared_bytes = 0;
 	need->core_bytes = l->out[0]->dim[1] * 4 + 64;
 }
 
-static void rows_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)
+void cm_rows_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)
 {
 	*read = *written = l->out[0]->dim[0] * l->out[0]->dim[1] * 4;
 }
@@ -58,7 +49,8 @@ static void rmsnorm_run(const struct cm_launch *l, unsigned phase, unsigned part
 	const float *w = l->in[1]->ptr;
 
 	(void)phase;
-	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
+	for (uint64_t r = (uint64_t)part * CM_ROWS_PER_PART;
+	     r < cm_part_end(part, CM_ROWS_PER_PART, out->dim[0]); r++) {
 		const float *x = (const float *)l->in[0]->ptr + r * width;
 		float *to = out->dtype == TXDA_F32 && !l->in[2] ? (float *)out->ptr + r * width
 								: l->core[core];
@@ -79,10 +71,10 @@ const struct cm_op_impl cm_op_rmsnorm = {
 	.n_in = 3,
 	.n_out = 1,
 	.check = rmsnorm_check,
-	.need = rows_need,
-	.plan = rows_plan,
+	.need = cm_rows_need,
+	.plan = cm_rows_plan,
 	.run = rmsnorm_run,
-	.traffic = rows_traffic,
+	.traffic = cm_rows_traffic,
 };
 
 /* ---- EMBED ---- */
@@ -106,7 +98,8 @@ static void embed_run(const struct cm_launch *l, unsigned phase, unsigned part, 
 
 	(void)phase;
 	(void)core;
-	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
+	for (uint64_t r = (uint64_t)part * CM_ROWS_PER_PART;
+	     r < cm_part_end(part, CM_ROWS_PER_PART, out->dim[0]); r++) {
 		/* read once: the memory may change after the check */
 		uint32_t token = cm_index_at(l->in[0], r);
 		float *to = (float *)out->ptr + r * width;
@@ -126,10 +119,10 @@ const struct cm_op_impl cm_op_embed = {
 	.n_in = 2,
 	.n_out = 1,
 	.check = embed_check,
-	.need = rows_need,
-	.plan = rows_plan,
+	.need = cm_rows_need,
+	.plan = cm_rows_plan,
 	.run = embed_run,
-	.traffic = rows_traffic,
+	.traffic = cm_rows_traffic,
 };
 
 /* ---- GATHER_ROWS ---- */
@@ -152,7 +145,8 @@ static void gather_run(const struct cm_launch *l, unsigned phase, unsigned part,
 
 	(void)phase;
 	(void)core;
-	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
+	for (uint64_t r = (uint64_t)part * CM_ROWS_PER_PART;
+	     r < cm_part_end(part, CM_ROWS_PER_PART, out->dim[0]); r++) {
 		uint32_t row = cm_index_at(l->in[1], r);
 
 		/* A program whose input and output overlap gets undefined results. */
@@ -166,10 +160,10 @@ const struct cm_op_impl cm_op_gather_rows = {
 	.n_in = 2,
 	.n_out = 1,
 	.check = gather_check,
-	.need = rows_need,
-	.plan = rows_plan,
+	.need = cm_rows_need,
+	.plan = cm_rows_plan,
 	.run = gather_run,
-	.traffic = rows_traffic,
+	.traffic = cm_rows_traffic,
 };
 
 /* ---- SILU_MUL ---- */
@@ -213,8 +207,8 @@ static void silu_mul_run(const struct cm_launch *l, unsigned phase, unsigned par
 
 	(void)phase;
 	(void)core;
-	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, l->out[0]->dim[0]);
-	     r++) {
+	for (uint64_t r = (uint64_t)part * CM_ROWS_PER_PART;
+	     r < cm_part_end(part, CM_ROWS_PER_PART, l->out[0]->dim[0]); r++) {
 		const float *x = (const float *)l->in[0]->ptr + r * 2 * width;
 
 		silu_mul_row(l, x, x + width, width, r * width);
@@ -225,8 +219,8 @@ const struct cm_op_impl cm_op_silu_mul = {
 	.n_in = 1,
 	.n_out = 1,
 	.check = silu_mul_check,
-	.need = rows_need,
-	.plan = rows_plan,
+	.need = cm_rows_need,
+	.plan = cm_rows_plan,
 	.run = silu_mul_run,
-	.traffic = rows_traffic,
+	.traffic = cm_rows_traffic,
 };

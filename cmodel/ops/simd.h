@@ -14,6 +14,9 @@
  *   f32:   float[K][mr]
  *   int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] }, zero being
  *          what the zero point of the weights adds: the sum of the 32 q times -8 (W4) or -128 (W8)
+ *   int16: per 32 of K { u32 q[8][2][mr] of 4 K each; float scale[mr]; int32 sum[2][mr] of the first
+ *          and of the last 16 }, for weights of two levels. The two are the high bytes and what is left
+ *          to add to 256 times these, or, without AVX-512, the even and the odd elements
  *   group: per 32 of K { u32[16][mr], a pair each, or u32[16][2][mr] when wide, or float[32][mr]
  *          with bf16_floats; float sum[mr] of the values as they are multiplied }. For nibbles the
  *          pairs stand as in the kernel's loads
@@ -27,10 +30,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CM_MR	    12 /* rows of a packed block of float32 */
-#define CM_MR_I8    6  /* and of one with int8 activations, which have int32 sums besides */
-#define CM_MR_GROUP 8  /* and of one for weights in groups with float activations */
-#define CM_MR_MAX   32 /* no path has more */
+#define CM_MR		12 /* rows of a packed block of float32 */
+#define CM_MR_I8	6  /* and of one with int8 activations, which have int32 sums besides */
+#define CM_MR_TWO_LEVEL 3  /* and of one for weights of two levels, with two sums */
+#define CM_MR_GROUP	8  /* and of one for weights in groups with float activations */
+#define CM_MR_MAX	32 /* no path has more */
 
 /*
  * acc[m][32] (+)= block of packed rows times units of K of one panel.
@@ -51,8 +55,7 @@ struct cm_panel {
 /* One KV head's share of ATTENTION for up to CM_ATT_ROWS query rows, over keys [from, to) of one
  * split. */
 #define CM_ATT_ROWS 16
-#define CM_ATT_TILE                                                                                \
-	64 /* keys that a step of the online softmax takes; divides TXDA_ATTENTION_SPLIT */
+#define CM_ATT_TILE TXDA_ATTENTION_TILE /* keys that a step of the online softmax takes */
 
 /* Keys and values of a sequence and head. */
 struct cm_attend_keys {
@@ -110,12 +113,18 @@ struct cm_simd {
 	void (*pack_f32)(float *block, unsigned mr, unsigned m, const float *x, size_t k);
 	void (*pack_i8)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 			unsigned zero);
+	/* to[i * mr + r] = rows[r][i]: rows of @n words, packed as blocks of one, into a block of @mr. */
+	void (*interleave)(uint32_t *to, unsigned mr, const uint32_t *const *rows, unsigned n_rows,
+			   size_t n);
 	void (*panel_bf16)(const struct cm_panel *p);
 	void (*panel_f16)(const struct cm_panel *p);
 	void (*panel_f32)(const struct cm_panel *p);
 	void (*panel_w8)(const struct cm_panel *p);
 	void (*panel_w4)(const struct cm_panel *p);
-	/* As for w8 and w4, but with float activations; any type with groups. */
+	/* W4M, W5M and W6S. */
+	void (*pack_two_level)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k);
+	void (*panel_two_level)(const struct cm_panel *p);
+	/* As for w8 and w4, but with float activations; any type with groups of one level. */
 	void (*pack_group)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 			   bool nibbles, bool wide);
 	void (*panel_group)(const struct cm_panel *p);

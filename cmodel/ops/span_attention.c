@@ -21,6 +21,7 @@
 #define BLOCK	     128 /* keys of a block of the scratch cache */
 #define MAX_HEAD_DIM 512
 #define LEAST_ROWS   256 /* of a part: fewer would pack the keys too often */
+#define AHEAD	     8	 /* rows to prefetch: hardware does not see their stride */
 
 struct span {
 	uint32_t first, n;
@@ -162,6 +163,15 @@ static const float *row_of(const struct cm_launch *l, uint64_t row, uint32_t hea
 	       ((row * 3 + which) * p->n_heads + head) * (uint64_t)p->head_dim;
 }
 
+static void prefetch_row(const struct cm_launch *l, uint64_t row, uint32_t head, unsigned which)
+{
+	const float *x = row_of(l, row, head, which);
+
+	if (row < l->in[0]->dim[0])
+		for (uint32_t d = 0; d < l->op->span_attention.head_dim; d += 16)
+			__builtin_prefetch(x + d);
+}
+
 static void rotated(const struct cm_launch *l, uint64_t row, uint32_t head, unsigned which,
 		    float *to)
 {
@@ -191,6 +201,8 @@ static void pack_keys(const struct cm_launch *l, const struct span *s, uint32_t 
 			 *v = block + (uint64_t)padded * BLOCK + (uint64_t)in / 2 * padded * 2 +
 			      in % 2;
 
+		prefetch_row(l, s->first + i + AHEAD, head, 1);
+		prefetch_row(l, s->first + i + AHEAD, head, 2);
 		rotated(l, s->first + i, head, 1, r->tmp);
 		cm_simd->to_bf16(h, r->tmp, dim);
 		for (uint32_t d = 0; d < dim; d += 2)
@@ -239,6 +251,7 @@ static void attend_rows(const struct cm_launch *l, const struct span *s, uint32_
 	for (uint32_t i = 0; i < rows; i++) {
 		a.q[i] = r->q + (uint64_t)i * padded;
 		a.pos[i] = s->n - 1;
+		prefetch_row(l, s->first + row + CM_ATT_ROWS + i, head, 0);
 		rotated(l, s->first + row + i, head, 0, r->q + (uint64_t)i * padded);
 	}
 	cm_simd->attend(&a);

@@ -181,11 +181,19 @@ V_INLINE float v_top_i(vi v)
 V_INLINE vf v_exp(vf x)
 {
 	const vf magic = v_set1(12582912.0f);
-	vi tiny = x < v_set1(-87.3f);
-	vf y = v_select(x > v_set1(88.3f), v_set1(88.3f), x);
-	vf t, n, r, p;
+	vf y, t, n, r, p;
 
+	/* NaN stays what it is. */
+#if defined(__AVX512F__)
+	const __mmask16 normal = _mm512_cmp_ps_mask((__m512)x, (__m512)v_set1(-87.3f), _CMP_NLT_UQ);
+
+	y = v_max(v_set1(-87.3f), (vf)_mm512_min_ps((__m512)v_set1(88.3f), (__m512)x));
+#else
+	vi tiny = x < v_set1(-87.3f);
+
+	y = v_select(x > v_set1(88.3f), v_set1(88.3f), x);
 	y = v_select(tiny, v_set1(-87.3f), y);
+#endif
 	t = v_fma(y, v_set1(1.44269504f), magic);
 	n = t - magic;
 	r = v_fma(n, v_set1(-0.693359375f), y);
@@ -198,7 +206,11 @@ V_INLINE vf v_exp(vf x)
 	p = v_fma(p, r, v_set1(5.0000001201e-1f));
 	p = v_fma(p * r, r, r) + v_set1(1.0f);
 	p = (vf)((vu)p + ((vu)t << 23));
+#if defined(__AVX512F__)
+	return (vf)_mm512_maskz_mov_ps(normal, (__m512)p);
+#else
 	return v_select(tiny, v_set1(0.0f), p);
+#endif
 }
 
 /* bfloat16 pairs: the even element is the low half of each 32-bit lane. */
@@ -232,7 +244,12 @@ V_INLINE vu v_bf16_bits(vf v)
 
 V_INLINE void v_store_bf16(uint16_t *p, vf v)
 {
+#if defined(__AVX512BF16__)
+	/* As v_bf16_bits(), but what is too small for a normal number is 0, as the products take it. */
+	*(vh_any *)p = (vh)_mm512_cvtneps_pbh((__m512)v);
+#else
 	*(vh_any *)p = __builtin_convertvector(v_bf16_bits(v), vh);
+#endif
 }
 
 static inline float cm_bf16_to_f32(uint16_t h)

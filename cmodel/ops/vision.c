@@ -9,35 +9,6 @@
 #include "product.h"
 #include "simd.h"
 
-#define ROWS_PER_PART 16
-
-static void rows_plan(struct cm_launch *l)
-{
-	uint64_t rows = l->out[0]->dim[0];
-
-	l->phases = 0;
-	if (rows)
-		l->parts[l->phases++] = (unsigned)cm_div_up(rows, ROWS_PER_PART);
-}
-
-static uint64_t part_end(unsigned part, uint64_t rows)
-{
-	uint64_t end = ((uint64_t)part + 1) * ROWS_PER_PART;
-
-	return end < rows ? end : rows;
-}
-
-static void rows_need(const struct cm_launch *l, struct cm_op_need *need)
-{
-	need->shared_bytes = 0;
-	need->core_bytes = l->out[0]->dim[1] * 4 + 64;
-}
-
-static void rows_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)
-{
-	*read = *written = l->out[0]->dim[0] * l->out[0]->dim[1] * 4;
-}
-
 /* ---- LAYERNORM ---- */
 
 static int layernorm_check(const struct cm_launch *l)
@@ -79,7 +50,8 @@ static void layernorm_run(const struct cm_launch *l, unsigned phase, unsigned pa
 	float *to = l->core[core];
 
 	(void)phase;
-	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
+	for (uint64_t r = (uint64_t)part * CM_ROWS_PER_PART;
+	     r < cm_part_end(part, CM_ROWS_PER_PART, out->dim[0]); r++) {
 		const float *x = (const float *)l->in[0]->ptr + r * width;
 
 		if (l->precise)
@@ -105,10 +77,10 @@ const struct cm_op_impl cm_op_layernorm = {
 	.n_in = 3,
 	.n_out = 1,
 	.check = layernorm_check,
-	.need = rows_need,
-	.plan = rows_plan,
+	.need = cm_rows_need,
+	.plan = cm_rows_plan,
 	.run = layernorm_run,
-	.traffic = rows_traffic,
+	.traffic = cm_rows_traffic,
 };
 
 /* ---- INTERPOLATE ---- */
@@ -139,7 +111,8 @@ static void interpolate_run(const struct cm_launch *l, unsigned phase, unsigned 
 	float *sum = l->core[core];
 
 	(void)phase;
-	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
+	for (uint64_t r = (uint64_t)part * CM_ROWS_PER_PART;
+	     r < cm_part_end(part, CM_ROWS_PER_PART, out->dim[0]); r++) {
 		memset(sum, 0, width * 4);
 		for (uint64_t j = 0; j < k; j++) {
 			uint32_t tap = cm_index_at(taps, r * k + j);
@@ -158,10 +131,10 @@ const struct cm_op_impl cm_op_interpolate = {
 	.n_in = 4,
 	.n_out = 1,
 	.check = interpolate_check,
-	.need = rows_need,
-	.plan = rows_plan,
+	.need = cm_rows_need,
+	.plan = cm_rows_plan,
 	.run = interpolate_run,
-	.traffic = rows_traffic,
+	.traffic = cm_rows_traffic,
 };
 
 /* ---- MERGE_ROWS ---- */
@@ -194,7 +167,8 @@ static void merge_run(const struct cm_launch *l, unsigned phase, unsigned part, 
 
 	(void)phase;
 	(void)core;
-	for (uint64_t r = (uint64_t)part * ROWS_PER_PART; r < part_end(part, out->dim[0]); r++) {
+	for (uint64_t r = (uint64_t)part * CM_ROWS_PER_PART;
+	     r < cm_part_end(part, CM_ROWS_PER_PART, out->dim[0]); r++) {
 		const float *from = (const float *)x->ptr + (x->ndim == 1 ? 0 : r * width);
 		float *to = (float *)out->ptr + r * width;
 		uint32_t row = cm_index_at(l->in[2], r);
@@ -217,8 +191,8 @@ const struct cm_op_impl cm_op_merge_rows = {
 	.n_in = 3,
 	.n_out = 1,
 	.check = merge_check,
-	.need = rows_need,
-	.plan = rows_plan,
+	.need = cm_rows_need,
+	.plan = cm_rows_plan,
 	.run = merge_run,
-	.traffic = rows_traffic,
+	.traffic = cm_rows_traffic,
 };

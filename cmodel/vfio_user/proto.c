@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "io.h"
+
 /* More than a peer may send, so that those that are too many can be closed as well. */
 #define CONTROL_FDS 64
 
@@ -141,15 +143,7 @@ static int send_all(int sock, struct iovec *iov, size_t n_iov, int fd)
 		/* The descriptor has gone with the first bytes. */
 		msg.msg_control = NULL;
 		msg.msg_controllen = 0;
-		while (msg.msg_iovlen && (size_t)n >= msg.msg_iov->iov_len) {
-			n -= (ssize_t)msg.msg_iov->iov_len;
-			msg.msg_iov++;
-			msg.msg_iovlen--;
-		}
-		if (msg.msg_iovlen) {
-			msg.msg_iov->iov_base = (uint8_t *)msg.msg_iov->iov_base + n;
-			msg.msg_iov->iov_len -= (size_t)n;
-		}
+		io_advance(&msg, (size_t)n);
 	}
 	return 0;
 }

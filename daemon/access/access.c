@@ -8,7 +8,7 @@
 
 #include "number.h"
 
-/* The highest number means "none". */
+/* The highest number is reserved for "none". */
 #define ID_MAX (UINT32_MAX - 1)
 
 int access_add_user(struct access_list *list, const char *name)

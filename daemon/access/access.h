@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lists of users and groups, and who asks: the kernel's word (SO_PEERCRED, SO_PEERGROUPS), which a
- * client cannot forge.
+ * Lists of users and groups, matched against the peer's identity as the kernel reports it
+ * (SO_PEERCRED, SO_PEERGROUPS), which a client cannot forge.
  *
- * Pure, but for looking names up. Any thread.
+ * Pure, except for name look-ups. Any thread.
  */
 #ifndef TXDA_DAEMON_ACCESS_H
 #define TXDA_DAEMON_ACCESS_H
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define ACCESS_MAX 64 /* users, and groups, of a list */
+#define ACCESS_MAX 64 /* users, and groups, in a list */
 
 struct access_list {
 	uid_t uids[ACCESS_MAX];
@@ -20,7 +20,7 @@ struct access_list {
 	unsigned n_uids, n_gids;
 };
 
-/* Add a user or a group by name or number. 0; -ENOENT: there is none of that name; -ENOSPC. */
+/* Add a user or a group by name or number. 0; -ENOENT: the name does not exist; -ENOSPC. */
 int access_add_user(struct access_list *list, const char *name);
 int access_add_group(struct access_list *list, const char *name);
 
@@ -29,7 +29,7 @@ static inline bool access_is_empty(const struct access_list *list)
 	return !list->n_uids && !list->n_gids;
 }
 
-/* Whether one of the user, its group and its further groups [n] is in the list. */
+/* Whether the user, its group or one of its supplementary groups [n] is in the list. */
 bool access_has(const struct access_list *list, uid_t uid, gid_t gid, const gid_t *groups,
 		unsigned n);
 

@@ -22,7 +22,7 @@ struct api_key {
 };
 
 struct api_keys {
-	uid_t next_uid; /* of users that are no accounts; never used twice */
+	uid_t next_uid; /* uid of the next user without an account; never reused */
 	unsigned n;
 	struct api_key keys[];
 };
@@ -64,7 +64,7 @@ static const struct identity *find_own(const struct api_keys *k, const char *nam
 	return NULL;
 }
 
-/* Fills the user of that name; false: the number is one of the daemon's own. */
+/* Fills in the user with that name; false: its uid is in the range reserved for the daemon. */
 static bool set_user(struct api_keys *k, const struct api_keys *before, const char *name,
 		     struct identity *ret)
 {
@@ -134,7 +134,7 @@ static int check_name(struct reader *r, const char *name, size_t len)
 	return 0;
 }
 
-/* What the header Authorization can carry (RFC 6750). */
+/* The characters that the header Authorization can carry (RFC 6750). */
 static int check_key(struct reader *r, const char *key, size_t len)
 {
 	if (len < API_KEYS_MIN_BYTES || len > API_KEYS_MAX_BYTES)
@@ -172,12 +172,12 @@ static int add_key(struct reader *r, const char *name, size_t name_len, const ch
 	digest_of(key, len, new->digest);
 	for (unsigned i = 0; i < k->n; i++)
 		if (!memcmp(k->keys[i].digest, new->digest, DIGEST))
-			return wrong(r, "the same key stands in line %u", k->keys[i].line);
+			return wrong(r, "the same key is in line %u", k->keys[i].line);
 	k->n++;
 	return 0;
 }
 
-/* USER:KEY[:admin], without blanks around it. */
+/* USER:KEY[:admin], with surrounding blanks removed. */
 static int read_line(struct reader *r, const char *line, size_t len)
 {
 	const char *end = line + len, *key = memchr(line, ':', len), *mark;
@@ -193,7 +193,7 @@ static int read_line(struct reader *r, const char *line, size_t len)
 	if (!error)
 		error = check_key(r, key, key_len);
 	if (!error && mark && (end - mark != 6 || memcmp(mark, ":admin", 6)))
-		error = wrong(r, "behind the key only ':admin' may stand");
+		error = wrong(r, "only ':admin' may follow the key");
 	return error ? error : add_key(r, line, name_len, key, key_len, mark);
 }
 
@@ -245,7 +245,7 @@ int api_keys_parse(const char *text, size_t len, const char *name, const struct 
 		snprintf(err, errlen, "%s: out of memory", name);
 		return -ENOMEM;
 	}
-	/* The first one is for those who need no key. */
+	/* The first user is for clients that need no key. */
 	r.keys->next_uid = before ? before->next_uid : IDENTITY_OWN_UIDS + 1;
 	error = read_text(&r, text, len);
 	if (error)
@@ -276,7 +276,7 @@ void api_keys_free(struct api_keys *k)
 	free(k);
 }
 
-/* All ones if the digests are the same, else 0; it takes as long either way. */
+/* All ones if the digests are equal, else 0; in constant time. */
 static uint32_t same_digest(const uint8_t *a, const uint8_t *b)
 {
 	uint32_t difference = 0;
@@ -289,7 +289,7 @@ static uint32_t same_digest(const uint8_t *a, const uint8_t *b)
 const struct identity *api_keys_find(const struct api_keys *k, const char *key, size_t len)
 {
 	uint8_t digest[DIGEST];
-	uint32_t found = 0; /* number of the key plus one */
+	uint32_t found = 0; /* index of the key plus one */
 
 	digest_of(key, len, digest);
 	for (uint32_t i = 0; i < k->n; i++)

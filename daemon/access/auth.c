@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Who asks over TCP: by its API key; or, on loopback without keys, everybody as one user.
+ * Authentication over TCP: by API key; or, on loopback without keys, everybody as one user.
  *
- * A key is asked for on every route, so that nothing is told to those who have none: no names of
- * models, no counters. Nothing here answers a browser's question for leave (CORS), so pages of
- * other origins cannot send a key.
+ * Every route needs a key, so that clients without one learn nothing: no model names, no counters.
+ * CORS preflight requests are never granted, so pages of other origins cannot send a key.
  */
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +58,7 @@ static bool check_key(const struct api_keys *keys, const struct http_request *r,
 	return true;
 }
 
-/* Whether a Host header names this machine, by a name that no foreign DNS server answers for. */
+/* Whether a Host header names this machine, by a name that no foreign DNS server can resolve. */
 static bool is_local_host(const char *host)
 {
 	static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
@@ -74,8 +73,8 @@ static bool is_local_host(const char *host)
 }
 
 /*
- * Without keys a browser on this machine would be let in for any page that it shows. It names the
- * page's origin when it posts, and the page's own name as the host when that was made to lead here.
+ * Without keys, a browser on this machine could be used by any page that it displays. Requests of
+ * pages carry the page's origin (when posting), or the page's own host name (DNS rebinding).
  */
 static bool check_browser(const struct http_request *r, struct http_refusal *refusal)
 {

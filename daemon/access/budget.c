@@ -119,7 +119,7 @@ void budget_add(struct account *a, uint64_t bytes)
 	uint64_t used = atomic_fetch_add(&b->used, bytes) + bytes;
 
 	atomic_fetch_add(&a->held, bytes);
-	/* Two threads at once may lose the higher one: it is for the statistics of a moment. */
+	/* A race between two threads may lose the higher value; it is only used for statistics. */
 	if (used > atomic_load(&b->peak))
 		atomic_store(&b->peak, used);
 }
@@ -130,7 +130,7 @@ void budget_give(struct account *a, uint64_t bytes)
 	atomic_fetch_sub(&a->budget->used, bytes);
 }
 
-/* Others may take at the same time; so it is taken first. */
+/* Taken first and checked after, since other threads may take at the same time. */
 bool budget_take(struct account *a, uint64_t bytes)
 {
 	if (bytes > budget_room(a))

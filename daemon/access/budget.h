@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What clients make the daemon hold, and each user's share of it.
+ * Accounting of memory held for clients, and each user's share of it.
  *
- * A user may hold three times as many bytes as are left then: one alone three quarters of the limit,
- * two three sevenths each, and there is always room for one more. A BUDGET_LITTLE-th of the limit is
- * never refused. What cannot be refused any more (budget_add()) may go beyond; then the owner ends
- * something of who holds most.
+ * A user may hold three times as many bytes as would be left then: one user alone three quarters of
+ * the limit, two users three sevenths each, so there is always room for one more. A
+ * BUDGET_LITTLE-th of the limit is never refused. Memory that cannot be refused any more
+ * (budget_add()) may exceed the limit; then the owner ends a request of the user who holds most.
  *
- * An account is a user's. It lasts as long as somebody refers to it, and longer for its counters:
- * those of the last ACCOUNTS_KEPT users who have nothing any more are kept.
+ * There is one account per user. It exists as long as it is referenced, and longer for its
+ * counters: the accounts of the last ACCOUNTS_KEPT users without references are kept.
  *
- * Threads: the event loop's; budget_take(), budget_add() and budget_give() any.
+ * Threads: the event loop's; any for budget_take(), budget_add() and budget_give().
  */
 #ifndef TXDA_DAEMON_BUDGET_H
 #define TXDA_DAEMON_BUDGET_H
@@ -31,19 +31,22 @@
 struct account {
 	struct budget *budget;
 	uid_t uid;
-	char name[IDENTITY_NAME]; /* of a key's user that is no account of the system; else "" */
+	char name[IDENTITY_NAME]; /* name of a key's user without a system account; else "" */
 	unsigned refs;
-	_Atomic uint64_t held; /* bytes */
-	unsigned connections;  /* that were let in */
-	unsigned requests;     /* exchanges */
+	_Atomic uint64_t held;	 /* bytes */
+	atomic_uint images;	 /* of open requests */
+	_Atomic uint64_t pixels; /* of these images, as sent */
+	unsigned connections;	 /* admitted requests */
+	unsigned requests;	 /* exchanges */
 	/* Counters. */
 	uint64_t responses[6]; /* by first digit of the status */
 	uint64_t prompt_tokens, generation_tokens;
-	uint64_t loads; /* of models, that its requests began */
-	/* Of the log, in this second: lines, and those that were left out. */
+	uint64_t images_read;
+	uint64_t loads; /* model loads that its requests started */
+	/* Log rate limit: lines in the current second, and suppressed ones. */
 	unsigned lines, unlogged;
 	uint64_t unlogged_total;
-	uint64_t loads_paid_ns; /* account_take_load()'s */
+	uint64_t loads_paid_ns; /* state of account_take_load() */
 	TAILQ_ENTRY(account) link;
 };
 
@@ -52,37 +55,37 @@ TAILQ_HEAD(account_list, account);
 struct budget {
 	uint64_t limit;
 	_Atomic uint64_t used;
-	_Atomic uint64_t peak;	      /* most that was used; the owner may lower it */
-	struct account_list accounts; /* those that were used last come first */
-	unsigned n_idle;	      /* of them, nobody refers to these */
+	_Atomic uint64_t peak;	      /* highest use; the owner may reset it */
+	struct account_list accounts; /* most recently used first */
+	unsigned n_idle;	      /* number of accounts without references */
 };
 
 void budget_init(struct budget *b, uint64_t limit);
-/* Frees the accounts, none of which anybody refers to. */
+/* Frees the accounts; none may be referenced any more. */
 void budget_clear(struct budget *b);
 
-/* A reference to the account of @uid; @name: of a key's user, or "". NULL: out of memory. */
+/* A reference to the account of @uid; @name: name of a key's user, or "". NULL: out of memory. */
 struct account *account_get(struct budget *b, uid_t uid, const char *name);
 /* NULL is accepted by both. */
 struct account *account_ref(struct account *a);
 void account_unref(struct account *a);
 
 /*
- * The user's request is to begin a load of a model: whether it may. ACCOUNT_LOADS at once, and one
- * more every ACCOUNT_LOAD_SECONDS. False: *ret_wait is how many seconds are left.
+ * Whether the user's request may start a load of a model: ACCOUNT_LOADS at once, and one more every
+ * ACCOUNT_LOAD_SECONDS. False: *ret_wait is the number of seconds to wait.
  */
 bool account_take_load(struct account *a, uint64_t now_ns, unsigned *ret_wait);
 
-/* What one user may hold at most, if all others hold nothing. */
+/* The most that one user may hold if all others hold nothing. */
 static inline uint64_t budget_most(const struct budget *b)
 {
 	return b->limit / 4 * 3;
 }
 /* Bytes that the user may take now. */
 uint64_t budget_room(const struct account *a);
-/* False, and nothing is taken: it is more than that. */
+/* False if it exceeds that, and then nothing is taken. */
 bool budget_take(struct account *a, uint64_t bytes);
-/* Takes it whatever the limit is; budget_give() must follow in either case. */
+/* Takes it regardless of the limit; must also be paired with budget_give(). */
 void budget_add(struct account *a, uint64_t bytes);
 void budget_give(struct account *a, uint64_t bytes);
 /* Whether the user holds more than its share. */

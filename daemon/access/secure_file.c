@@ -18,7 +18,7 @@ static int fail(int error, char *err, size_t errlen, const char *what, const cha
 	return -error;
 }
 
-/* Whether nobody but root and the daemon's user can change what @st tells of. */
+/* Whether only root and the daemon's user can change the file described by @st. */
 static int check_owner(const struct stat *st, const char *path, char *err, size_t errlen)
 {
 	if (!st->st_uid || st->st_uid == geteuid())
@@ -47,7 +47,7 @@ static int check_directory(int fd, const char *path, char *err, size_t errlen)
 	return 0;
 }
 
-/* Opens an entry of a directory that is no symbolic link; @path is where it is, for the words. */
+/* Opens a directory entry that is not a symbolic link; @path is its path, for messages. */
 static int open_entry(int dir, const char *name, int flags, const char *path, char *err,
 		      size_t errlen)
 {
@@ -65,7 +65,7 @@ static int open_entry(int dir, const char *name, int flags, const char *path, ch
 	return fail(error, err, errlen, "open", path);
 }
 
-/* Walks @path, an absolute one that is cut up meanwhile, and opens its last part. */
+/* Walks the absolute path @path, which is modified, and opens its last component. */
 static int open_path(char *path, char *err, size_t errlen)
 {
 	int dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), next, r;
@@ -87,7 +87,7 @@ static int open_path(char *path, char *err, size_t errlen)
 		*slash = '/';
 		part = slash + 1;
 	}
-	/* A FIFO must not keep the daemon waiting. */
+	/* Non-blocking: a FIFO must not block the daemon. */
 	if (!r)
 		r = open_entry(dir, *part ? part : ".", O_RDONLY | O_NONBLOCK | O_NOCTTY, path, err,
 			       errlen);
@@ -95,7 +95,7 @@ static int open_path(char *path, char *err, size_t errlen)
 	return r;
 }
 
-/* Whether it is a file of systemd's directory of credentials. */
+/* Whether it is a file in systemd's credentials directory. */
 static bool is_credential(const char *path)
 {
 	const char *dir = getenv("CREDENTIALS_DIRECTORY");
@@ -134,7 +134,7 @@ static int check_file(int fd, const char *path, size_t max, char *err, size_t er
 	return 0;
 }
 
-/* Reads to the end: the size of before may be no more. */
+/* Reads to the end of file: the size may have changed since fstat(). */
 static int read_all(int fd, const char *path, size_t max, char **ret, size_t *ret_len, char *err,
 		    size_t errlen)
 {

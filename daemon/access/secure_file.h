@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads a file that holds secrets, if nobody but root and the daemon's user can read or change it.
+ * Reads a file that contains secrets, if only root and the daemon's user can read or change it.
  *
- * As sshd's StrictModes has it: the file is a regular one that belongs to root or the daemon's user,
- * without any access for group and others; each directory that leads to it belongs to one of the
- * two, and others can write into it only if it is sticky. Nothing on the way is a symbolic link. The
- * path is walked and the file opened once, and what is checked is what was opened, so that nothing
- * can be exchanged in between.
+ * Like sshd's StrictModes: it must be a regular file that belongs to root or the daemon's user,
+ * without any access for group and others; each directory on the path must belong to one of the
+ * two, and may be writable by others only if it is sticky. No component may be a symbolic link. The
+ * path is walked and the file opened once, and the checks use the opened descriptors, so that
+ * nothing can be exchanged in between.
  *
- * One exception: files of $CREDENTIALS_DIRECTORY may be readable for their group. systemd lets the
- * unit's user in by an ACL, and its mask appears there; nobody else can enter that directory.
+ * One exception: files in $CREDENTIALS_DIRECTORY may be group-readable. systemd grants the unit's
+ * user access by an ACL, whose mask appears as group permission; nobody else can enter that
+ * directory.
  *
  * Any thread.
  */
@@ -19,9 +20,9 @@
 #include <stddef.h>
 
 /*
- * The whole file, @max bytes at most, with a NUL behind it; secure_file_free() wipes and frees it.
- * -EPERM: somebody else has access; -EFBIG; -EINVAL: no regular file; -ELOOP; what open(2) says. The
- * words are in err.
+ * The whole file, at most @max bytes, NUL-terminated; secure_file_free() wipes and frees it.
+ * -EPERM: somebody else has access; -EFBIG; -EINVAL: not a regular file; -ELOOP; errors of open(2).
+ * The message is in err.
  */
 int secure_file_read(const char *path, size_t max, char **ret, size_t *ret_len, char *err,
 		     size_t errlen);

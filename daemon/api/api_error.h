@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An error in OpenAI's shape: {"error": {"message", "type", "param", "code"}}. */
+/* An error in the OpenAI format: {"error": {"message", "type", "param", "code"}}. */
 #ifndef TXDA_SERVER_API_ERROR_H
 #define TXDA_SERVER_API_ERROR_H
 
@@ -14,7 +14,9 @@ struct api_error {
 	char message[640];
 };
 
-/* Sets the type by the status; @param may be NULL. Returns false, so that a check can end in it. */
+/*
+ * Sets the type from the status; @param may be NULL. Returns false, so that a check can return it.
+ */
 bool api_error_set(struct api_error *e, int status, const char *code, const char *param,
 		   const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* Appends the JSON object. */

@@ -10,8 +10,8 @@
 
 enum field_use {
 	HONOURED,
-	NO_EFFECT,   /* the answer is what it would be without it */
-	UNSUPPORTED, /* it would change the answer */
+	NO_EFFECT,   /* ignoring it leaves the answer unchanged */
+	UNSUPPORTED, /* ignoring it would change the answer */
 };
 
 struct object;
@@ -20,15 +20,14 @@ struct field {
 	const char *name;
 	unsigned kinds; /* bits by enum api_kind */
 	enum field_use use;
-	const char
-		*harmless; /* UNSUPPORTED: the value that asks for nothing, as JSON; NULL: null */
+	const char *harmless;	     /* UNSUPPORTED: the JSON value that disables it; NULL: null */
 	const struct object *inside; /* of the object, or of the objects of the array */
 };
 
 struct object {
 	const struct field *fields;
 	unsigned n;
-	bool open; /* what is not known goes to the chat template, or is passed over */
+	bool open; /* unknown members are passed to the chat template, or ignored */
 };
 
 #define OBJECT(fields, open)                                                                       \
@@ -43,15 +42,15 @@ struct object {
 #define DETOKENIZE (1u << API_DETOKENIZE)
 #define FORWARD	   (1u << API_FORWARD)
 #define GENERATION (CHAT | COMPLETION)
-#define PROMPT	   (CHAT | TOKENIZE) /* made by the chat template */
+#define PROMPT	   (CHAT | EMBEDDING | TOKENIZE) /* made by the chat template */
 #define ANY	   UINT32_MAX
 
-/* ---- objects inside -------------------------------------------------------------------------- */
+/* ---- nested objects -------------------------------------------------------------------------- */
 
 static const struct field part_fields[] = {
 	{"type", ANY},
 	{"text", ANY},
-	/* Other types of parts are refused by type. */
+	/* Parts of other types are refused because of their type. */
 	{"image_url", ANY},
 	{"input_audio", ANY},
 	{"file", ANY},
@@ -153,7 +152,7 @@ static const struct field root_fields[] = {
 	{"prompt_cache_key", ANY, NO_EFFECT},
 	{"prompt_cache_retention", ANY, NO_EFFECT},
 	{"request_id", ANY, NO_EFFECT},
-	{"cache_salt", ANY, NO_EFFECT}, /* the prefix cache is a user's own anyway */
+	{"cache_salt", ANY, NO_EFFECT}, /* the prefix cache is per user anyway */
 	{"prediction", CHAT, NO_EFFECT},
 	{"guided_decoding_backend", GENERATION, NO_EFFECT},
 
@@ -245,7 +244,7 @@ static const struct field root_fields[] = {
 };
 static const struct object root_object = OBJECT(root_fields, false);
 
-/* Names that other servers have for members of ours. */
+/* Names used by other servers for members of this API. */
 static const struct {
 	const char *theirs, *ours;
 } translations[] = {
@@ -272,7 +271,7 @@ static const struct field *find(const struct object *o, unsigned kinds, const ch
 	return NULL;
 }
 
-/* Of what @o has; NULL: none. */
+/* A member name of @o; NULL: none. */
 static const char *find_nearest(const struct object *o, unsigned kinds, const char *name)
 {
 	struct nearest near = nearest_to(name);
@@ -307,8 +306,10 @@ struct check {
 	struct api_error *e;
 };
 
-/* Notes a name once, as far as there is room. Names are the client's: what a header must not have
- * is left out. */
+/*
+ * Records a name once, if there is room. Names come from the client, so characters that are not
+ * allowed in a header are left out.
+ */
 static void ignore(struct check *c, const char *path, const char *name)
 {
 	static const char allowed[] =
@@ -331,7 +332,7 @@ static void ignore(struct check *c, const char *path, const char *name)
 		snprintf(c->ignored + used, API_IGNORED_MAX - used, ", ...");
 }
 
-/* Whether a value is the one that asks for nothing. */
+/* Whether a value is the one that disables the feature. */
 static bool is_harmless(const cJSON *value, const char *harmless)
 {
 	char text[64];
@@ -384,7 +385,7 @@ static bool check_member(struct check *c, const cJSON *value, const struct objec
 	return !f->inside || check_inside(c, value, f, path);
 }
 
-/* What is no object is for those to refuse who read it. */
+/* A value that is not an object is refused by the code that reads it. */
 static bool check_object(struct check *c, const cJSON *object, const struct object *o,
 			 const char *path)
 {

@@ -7,14 +7,14 @@
 #include "api_value.h"
 #include "json_strict.h"
 
-/* Notes that @param wants @form; false: another one did before. */
+/* Records that @param requests @form; false: another parameter already did. */
 static bool set_form(struct api_format *f, enum api_form form, const char *param,
 		     const cJSON *value, struct api_error *e)
 {
 	if (f->form)
 		return api_error_set(e, 400, NULL, param,
-				     "%s and %s exclude each other: an answer has one form", param,
-				     f->param);
+				     "%s and %s exclude each other: an answer has one format",
+				     param, f->param);
 	f->form = form;
 	f->param = param;
 	f->value = value;
@@ -29,7 +29,7 @@ static bool must_be(const cJSON *value, const char *param, const char *what, str
 			     api_describe(value, buf, sizeof(buf)));
 }
 
-/* A schema as JSON, or as the text of it. */
+/* A schema as JSON, or as a string containing JSON. */
 static bool set_schema(struct api_format *f, const char *param, const cJSON *value,
 		       struct api_error *e)
 {
@@ -113,7 +113,9 @@ struct names {
 	const char *json, *regex, *choice, *grammar, *whitespace;
 };
 
-/* The members of @object under these names; @prefix and a name make the whole name for errors. */
+/*
+ * Reads the members of @object with these names; @prefix and a name form the full name for errors.
+ */
 static bool parse_guides(const cJSON *object, bool nested, struct api_format *f,
 			 struct api_error *e)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The form that an answer must have: `response_format`, `structured_outputs`, `guided_json` and its
- * like. One of them at most.
+ * The requested format of an answer: `response_format`, `structured_outputs`, `guided_json` and
+ * similar members. At most one of them.
  */
 #ifndef TXDA_SERVER_API_FORMAT_H
 #define TXDA_SERVER_API_FORMAT_H
@@ -24,9 +24,9 @@ enum api_form {
 
 struct api_format {
 	enum api_form form;
-	const char *param;  /* the member that asked for it, for errors */
+	const char *param;  /* the member that requested it, for errors */
 	const cJSON *value; /* a schema, a string, or an array of strings */
-	cJSON *owned;	    /* a schema that came as text */
+	cJSON *owned;	    /* a schema given as a string */
 	bool strict;
 	bool compact;
 	const char *whitespace; /* a regular expression, or NULL */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The body of a forward call: which tensors lie where. */
+/* Parses the body of a forward call: which tensors are where. */
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ unsigned api_dtype_bytes(enum api_dtype dtype)
 	return dtypes[dtype].bytes;
 }
 
-/* An error of a tensor's member. */
+/* Reports an error about a tensor's member. */
 static bool wrong(const char *tensor, const char *member, const char *wanted, const cJSON *value,
 		  struct api_error *e)
 {
@@ -174,6 +174,6 @@ bool api_parse_forward(struct api_params *p, struct api_error *e)
 				     "input_ids is missing: an object with fd and shape");
 	if (!p->logits.given && !p->hidden_states.given)
 		return api_error_set(e, 400, NULL, "logits",
-				     "there must be logits or hidden_states to be written");
+				     "logits or hidden_states is required as an output");
 	return parse_rows(p, e);
 }

@@ -18,7 +18,7 @@ enum part_kind {
 	PART_IMAGE,
 };
 
-/* Checks a content part; *ret_text is a text's. */
+/* Checks a content part; *ret_text is set for text parts. */
 static enum part_kind check_part(const cJSON *part, const char *where, const char **ret_text,
 				 struct api_error *e)
 {
@@ -49,7 +49,7 @@ static enum part_kind check_part(const cJSON *part, const char *where, const cha
 	return PART_TEXT;
 }
 
-/* Moves the URL of an image to the others; what templates see of it is its type. */
+/* Moves the image_url of a part to the list of images; templates only see the part's type. */
 static bool take_image(struct api_params *p, cJSON *part, const char *where, struct api_error *e)
 {
 	const char *detail = NULL;
@@ -77,14 +77,15 @@ static bool take_image(struct api_params *p, cJSON *part, const char *where, str
 		cJSON_Delete(type);
 		return out_of_memory(e);
 	}
-	url = cJSON_DetachItemViaPointer(url == image ? part : image, url);
-	cJSON_AddItemToArray(p->images, url);
+	cJSON_AddItemToArray(p->images, cJSON_DetachItemViaPointer(part, image));
 	p->n_images++;
-	cJSON_DeleteItemFromObjectCaseSensitive(part, "image_url");
 	return true;
 }
 
-/* Checks the parts of a message. *ret_len: bytes of their texts joined; *ret_images: are there any. */
+/*
+ * Checks the parts of a message. *ret_len: bytes of their joined texts; *ret_images: whether there
+ * are images.
+ */
 static bool check_parts(struct api_params *p, const cJSON *parts, unsigned index, size_t *ret_len,
 			bool *ret_images, struct api_error *e)
 {
@@ -110,8 +111,10 @@ static bool check_parts(struct api_params *p, const cJSON *parts, unsigned index
 	return true;
 }
 
-/* Replaces an array of text parts alone by one string, a line break between two parts: what text
- * templates expect. */
+/*
+ * Joins an array of text parts into one string, separated by line breaks: the form that text-only
+ * templates expect.
+ */
 static bool join_parts(struct api_params *p, cJSON *message, const cJSON *parts, unsigned index,
 		       struct api_error *e)
 {
@@ -179,14 +182,17 @@ static bool check_message(struct api_params *p, cJSON *message, unsigned index, 
 				     api_describe(content, buf, sizeof(buf)));
 	if (!content && !(calls && calls->child))
 		return api_error_set(e, 400, NULL, where, "%s is missing", where);
-	/* Templates ask for content without looking whether it is there. */
+	/* Templates read content without checking whether it is present. */
 	if (!cJSON_GetObjectItemCaseSensitive(message, "content") &&
 	    !cJSON_AddStringToObject(message, "content", ""))
 		return out_of_memory(e);
 	return true;
 }
 
-/* An effort is the template's to understand, as vLLM has it; "none" is also that of Qwen's. */
+/*
+ * The effort level is interpreted by the template, as in vLLM; "none" is also a value that Qwen's
+ * know.
+ */
 static bool add_effort(struct api_params *p, const cJSON **kwargs, struct api_error *e)
 {
 	const char *effort = NULL;
@@ -239,10 +245,10 @@ bool api_parse_messages(struct api_params *p, struct api_error *e)
 	if (!add_effort(p, &kwargs, e))
 		return false;
 	p->template_kwargs = kwargs;
-	p->add_generation_prompt = true;
 	if (!api_bool(p->root, "continue_final_message", &p->continue_final_message, e))
 		return false;
-	p->add_generation_prompt = !p->continue_final_message;
+	/* What is embedded is what was said, not what begins an answer. */
+	p->add_generation_prompt = !p->continue_final_message && p->kind != API_EMBEDDING;
 	if (!api_bool(p->root, "add_generation_prompt", &p->add_generation_prompt, e))
 		return false;
 	if (p->continue_final_message && p->add_generation_prompt)
@@ -276,7 +282,7 @@ static bool parse_ids(const cJSON *array, const char *name, struct api_prompt *r
 	return true;
 }
 
-/* How many there may be: answers are bounded for completions, texts for embeddings. */
+/* Limits their number: for completions by the answers, for embeddings by the texts. */
 static bool check_number(const struct api_params *p, const char *name, unsigned n,
 			 struct api_error *e)
 {

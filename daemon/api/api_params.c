@@ -158,7 +158,7 @@ static bool parse_stream(struct api_params *p, struct api_error *e)
 	       api_bool(options, "continuous_usage_stats", &p->continuous_usage, e);
 }
 
-/* Members of chats and completions. */
+/* Members shared by chats and completions. */
 static bool parse_generation(struct api_params *p, struct api_error *e)
 {
 	const cJSON *root = p->root;
@@ -193,9 +193,10 @@ static bool parse_embedding(struct api_params *p, struct api_error *e)
 		[API_POOL_CLS] = "cls",
 	};
 	const char *encoding = "float", *pooling = NULL;
+	bool chat = api_member(p->root, "messages") != NULL;
 
 	p->n = p->best_of = 1;
-	p->add_special = true;
+	p->add_special = !chat;
 	p->normalize_given = api_member(p->root, "normalize") != NULL;
 	if (!api_string(p->root, "encoding_format", &encoding, e) ||
 	    !api_string(p->root, "pooling", &pooling, e) ||
@@ -216,7 +217,10 @@ static bool parse_embedding(struct api_params *p, struct api_error *e)
 		return api_error_set(e, 400, NULL, "pooling",
 				     "pooling must be \"last\", \"mean\" or \"cls\", not \"%.40s\"",
 				     pooling);
-	return api_parse_prompts(p, "input", e);
+	if (chat && api_member(p->root, "input"))
+		return api_error_set(e, 400, NULL, "input",
+				     "input and messages exclude each other");
+	return chat ? api_parse_messages(p, e) : api_parse_prompts(p, "input", e);
 }
 
 static bool parse_tokenize(struct api_params *p, struct api_error *e)
@@ -303,8 +307,10 @@ bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct a
 		cJSON_Delete(p.root);
 		return api_error_set(e, 400, NULL, NULL, "the body must be a JSON object");
 	}
-	/* Notes the literals that a double cannot hold; without them only numbers above 2^53 are
-	 * refused. */
+	/*
+	 * Records number literals that a double cannot represent; only numbers above 2^53 need
+	 * this.
+	 */
 	ok = !txda_template_mark_numbers(p.root, body, len) ||
 	     api_error_set(e, 500, NULL, NULL, "out of memory");
 	ok = ok && api_check_duplicates(p.root, e) &&

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a request to one of the inference routes asks for: its body, checked.
+ * The parsed and checked body of a request to one of the inference routes.
  *
- * Which members there may be says api_fields.h. Those that are honoured must have the right type and
- * range, null counts as absent. Twice the same key in an object is an error.
+ * api_fields.h says which members are allowed. Those that are honoured must have the right type and
+ * range; null counts as absent. A key that occurs twice in an object is an error.
  *
- * Pure: no model is needed, nothing is shared, any thread.
+ * Pure: needs no model and shares no state; any thread.
  */
 #ifndef TXDA_SERVER_API_PARAMS_H
 #define TXDA_SERVER_API_PARAMS_H
@@ -30,9 +30,9 @@
 #define API_MAX_BIASES	    1024
 #define API_MAX_TOOLS	    128
 
-/* A prompt as text or as ids. */
+/* A prompt, as text or as token ids. */
 struct api_prompt {
-	const char *text; /* NULL: ids; belongs to the tree */
+	const char *text; /* NULL: ids; owned by the JSON tree */
 	int32_t *ids;
 	unsigned n_ids;
 };
@@ -44,13 +44,13 @@ struct api_bias {
 
 enum api_tool_choice {
 	API_TOOLS_NONE,	    /* no tools, or they must not be called */
-	API_TOOLS_AUTO,	    /* as the model likes */
-	API_TOOLS_REQUIRED, /* one at least */
-	API_TOOLS_NAMED,    /* the one in tool_name */
+	API_TOOLS_AUTO,	    /* the model decides */
+	API_TOOLS_REQUIRED, /* at least one call */
+	API_TOOLS_NAMED,    /* a call of the function in tool_name */
 };
 
 enum api_pooling {
-	API_POOL_BY_MODEL, /* as the checkpoint says */
+	API_POOL_BY_MODEL, /* the checkpoint's default */
 	API_POOL_LAST,
 	API_POOL_MEAN,
 	API_POOL_CLS,
@@ -79,9 +79,9 @@ enum api_rows {
 };
 
 enum api_early_stopping {
-	API_STOP_BY_SCORE, /* false: when no better beam is likely */
-	API_STOP_AT_WIDTH, /* true: when there are as many as wanted */
-	API_STOP_NEVER,	   /* "never": when no better beam is possible */
+	API_STOP_BY_SCORE, /* false: stop when no better beam is likely */
+	API_STOP_AT_WIDTH, /* true: stop when there are as many finished beams as requested */
+	API_STOP_NEVER,	   /* "never": stop only when no better beam is possible */
 };
 
 #define API_MAX_PRIORITY 32 /* and -32 */
@@ -90,23 +90,22 @@ enum api_early_stopping {
 
 struct api_params {
 	enum api_kind kind;
-	cJSON *root;		       /* the body; what is const below points into it */
-	char ignored[API_IGNORED_MAX]; /* members without effect: "store, user" */
+	cJSON *root;		       /* the body; the const pointers below point into it */
+	char ignored[API_IGNORED_MAX]; /* ignored members: "store, user" */
 	const char *model;	       /* NULL: the first one served */
 	bool keep_alive_given;
-	double timeout;	    /* seconds that the answer may take; 0: not given */
-	int64_t priority;   /* lower ones run first, as vLLM has it; below 0: for administrators */
-	int64_t keep_alive; /* seconds that the model stays loaded; -1: for ever */
+	double timeout;	    /* time limit of the answer in seconds; 0: not given */
+	int64_t priority;   /* lower values run first, as in vLLM; below 0: administrators only */
+	int64_t keep_alive; /* seconds that the model stays loaded; -1: forever */
 	bool stream, include_usage, continuous_usage;
 	bool echo, ignore_eos, skip_special, include_stop;
-	unsigned n, best_of; /* best_of answers are made, the n best are given */
+	unsigned n, best_of; /* best_of answers are generated, the n best are returned */
 	unsigned max_tokens; /* 0 and max_tokens_given: echo only */
 	bool max_tokens_given;
-	unsigned default_max_tokens; /* the model's; 0: as OpenAI */
+	unsigned default_max_tokens; /* the model's default; 0: OpenAI's default */
 	unsigned min_tokens;
-	unsigned
-		thinking_budget; /* tokens of reasoning; API_NO_BUDGET: as many as the model likes */
-	/* NaN, or -1 for top_k: not given, the model's default */
+	unsigned thinking_budget; /* tokens of reasoning; API_NO_BUDGET: unlimited */
+	/* NaN, or -1 for top_k: not given, use the model's default */
 	double temperature, top_p, min_p, repetition_penalty;
 	double presence_penalty, frequency_penalty;
 	int64_t top_k;
@@ -118,7 +117,7 @@ struct api_params {
 	unsigned n_stop;
 	int32_t stop_tokens[API_MAX_STOP_TOKENS];
 	unsigned n_stop_tokens;
-	int logprobs; /* -1: none; n: the chosen one's and the n best ones' */
+	int logprobs; /* -1: none; n: the chosen token's and those of the n most likely ones */
 	struct api_format format;
 
 	/* Beam search: 0: none */
@@ -128,11 +127,11 @@ struct api_params {
 
 	/* chat, and tokenize with messages */
 	/*
-	 * Array of objects with role; content is a string (parts are joined), or where there are
-	 * images among them an array of {"type": "text", "text": ...} and {"type": "image"}.
+	 * Array of objects with role; content is a string (text parts are joined), or if there are
+	 * images an array of {"type": "text", "text": ...} and {"type": "image"}.
 	 */
 	const cJSON *messages;
-	cJSON *images; /* array of their URLs, in order; NULL: there are none */
+	cJSON *images; /* array of their image_url, an URL or an object, in order; NULL: no images */
 	unsigned n_images;
 	const cJSON *tools; /* array of objects for the template, or NULL */
 	enum api_tool_choice tool_choice;
@@ -143,29 +142,32 @@ struct api_params {
 	/* completions, embeddings, tokenize */
 	struct api_prompt *prompts;
 	unsigned n_prompts;
-	bool add_special; /* the model's <s> and the like around a text */
+	bool add_special; /* add the model's special tokens, such as <s>, around a text */
 	/* embeddings */
 	bool base64;
 	enum api_pooling pooling;
-	bool normalize_given, normalize; /* not given: as the model says */
+	bool normalize_given, normalize; /* not given: the model's default */
 	unsigned dimensions;		 /* 0: all */
 	/* tokenize */
 	bool token_strings;
 	/* forward */
 	struct api_tensor input_ids, logits, hidden_states;
 	enum api_rows rows;
-	unsigned *row_list; /* [n_row_list] positions, rising */
+	unsigned *row_list; /* [n_row_list] positions, increasing */
 	unsigned n_row_list;
 };
 
-/* Parses and checks @body. On false @e says what is wrong, and there is nothing to free. */
+/* Parses and checks @body. On false @e describes the error, and there is nothing to free. */
 bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct api_params *ret,
 		      struct api_error *e);
 void api_params_free(struct api_params *p);
-/* Reads a time as of `keep_alive`: seconds as a number, or "90", "90s", "5m", "2h", or -1. */
+/* Parses a duration as in `keep_alive`: seconds as a number, or "90", "90s", "5m", "2h", or -1. */
 bool api_parse_keep_alive(const cJSON *root, bool *ret_given, int64_t *ret, struct api_error *e);
 
-/* ---- parts of it ----------------------------------------------------------------------------- */
+/*
+ * ---- internal parts
+ * ----------------------------------------------------------------------------------
+ */
 
 /* api_sampling.c */
 bool api_parse_sampling(struct api_params *p, struct api_error *e);

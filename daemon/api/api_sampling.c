@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* How tokens are chosen: temperature and the like, penalties, biases, how many answers, beams. */
+/* Sampling parameters: temperature and the like, penalties, biases, number of answers, beams. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "api_params.h"
 #include "api_value.h"
 
-/* The token id that a key of logit_bias spells, -1: none. */
+/* Parses a key of logit_bias as a token id; -1: not a token id. */
 static int64_t token_key(const char *key)
 {
 	char *end;
@@ -80,7 +80,7 @@ static bool parse_numbers(struct api_params *p, struct api_error *e)
 
 /* ---- beams ----------------------------------------------------------------------------------- */
 
-/* What beam search takes no notice of, and so would not be done. */
+/* Parameters that beam search does not implement, and which are therefore refused with it. */
 static bool check_beams(const struct api_params *p, struct api_error *e)
 {
 	const char *param = NULL;

@@ -5,7 +5,7 @@
 #include "api_params.h"
 #include "api_value.h"
 
-/* A function's name: letters, digits, and - _ . */
+/* A valid function name: letters, digits, and - _ . */
 static bool is_function_name(const char *name)
 {
 	size_t n =

@@ -36,7 +36,7 @@ const char *api_describe(const cJSON *value, char *buf, size_t len)
 		n = strlen(value->valuestring);
 		if (n > 40) {
 			n = 40;
-			/* Not amid a character. */
+			/* Does not cut in the middle of a character. */
 			while (n && ((unsigned char)value->valuestring[n] & 0xC0) == 0x80)
 				n--;
 		}
@@ -173,7 +173,7 @@ static bool keys_unique(const cJSON *object, struct api_error *e)
 	return ok;
 }
 
-/* As deep as the parser allows, TXDA_JSON_MAX_DEPTH. */
+/* Recursion is limited by the parser's TXDA_JSON_MAX_DEPTH. */
 bool api_check_duplicates(const cJSON *root, struct api_error *e)
 {
 	const cJSON *item;

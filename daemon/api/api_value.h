@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading members of a JSON object with their types and ranges: each function leaves *ret alone
- * when the member is absent or null, and returns false with @e set when it is wrong. @path, if not
- * NULL, is put before the name in errors.
+ * Reads members of a JSON object and checks their types and ranges: each function leaves *ret
+ * unchanged when the member is absent or null, and returns false with @e set when it is invalid.
+ * @path, if not NULL, precedes the name in errors.
  */
 #ifndef TXDA_SERVER_API_VALUE_H
 #define TXDA_SERVER_API_VALUE_H
@@ -16,7 +16,7 @@
 
 /* The member, or NULL if absent or null. */
 const cJSON *api_member(const cJSON *object, const char *name);
-/* What a value is, for errors: `3.5`, `"abc..."`, `an array`. */
+/* Describes a value for errors: `3.5`, `"abc..."`, `an array`. */
 const char *api_describe(const cJSON *value, char *buf, size_t len);
 
 bool api_bool(const cJSON *object, const char *name, bool *ret, struct api_error *e);
@@ -27,13 +27,15 @@ bool api_int(const cJSON *object, const char *name, int64_t min, int64_t max, in
 	     struct api_error *e);
 bool api_unsigned(const cJSON *object, const char *name, unsigned min, unsigned max, unsigned *ret,
 		  struct api_error *e);
-/* A value of an array or the like. Exact for all int64_t whose literal was noted
- * (txda_template_mark_numbers()). */
+/*
+ * Reads a value that is not a direct member, such as an array element. Exact for all int64_t whose
+ * literal was recorded (txda_template_mark_numbers()).
+ */
 bool api_value_int(const cJSON *value, int64_t *ret);
 
-/* False when an object somewhere below has a key twice. */
+/* False when this object or a nested one has a duplicate key. */
 bool api_check_duplicates(const cJSON *root, struct api_error *e);
-/* Counts the values of a JSON text, which must be well-formed; stops at @limit + 1. */
+/* Counts the values in a well-formed JSON text; stops at @limit + 1. */
 size_t api_count_values(const char *text, size_t len, size_t limit);
 
 #endif

@@ -88,7 +88,7 @@ static void quoted(struct json_out *o, const char *text, size_t len)
 {
 	static const char hex[] = "0123456789abcdef";
 	const uint8_t *s = (const uint8_t *)text;
-	size_t plain = 0; /* start of what can be copied as it is */
+	size_t plain = 0; /* start of the run that can be copied unchanged */
 
 	json_raw(o, "\"", 1);
 	for (size_t i = 0; i < len;) {

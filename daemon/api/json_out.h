@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes JSON into a growing buffer. Commas come by themselves. Strings may be any bytes: what is
- * not UTF-8 is written as U+FFFD. When memory runs out, the writer goes on without effect and
- * json_out_failed() tells.
+ * Writes JSON into a growing buffer and inserts commas. Strings may be any bytes: invalid UTF-8 is
+ * written as U+FFFD. If memory runs out, further calls have no effect and json_out_failed() returns
+ * true.
  */
 #ifndef TXDA_SERVER_JSON_OUT_H
 #define TXDA_SERVER_JSON_OUT_H
@@ -14,9 +14,12 @@
 struct json_out {
 	char *data;
 	size_t len, cap;
-	bool comma; /* the next element needs one before it */
+	bool comma; /* the next element needs a comma before it */
 	bool failed;
-	/* NULL, or takes o->data and sets o->len to 0 whenever JSON_SPILL bytes are there. */
+	/*
+	 * NULL, or called whenever JSON_SPILL bytes are buffered; takes o->data and sets o->len to
+	 * 0.
+	 */
 	void (*spill)(struct json_out *o, void *arg);
 	void *spill_arg;
 };
@@ -25,7 +28,7 @@ struct json_out {
 
 void json_out_init(struct json_out *o);
 void json_out_free(struct json_out *o);
-/* As good as new, with its memory kept. */
+/* Resets the writer; keeps the allocation. */
 void json_out_clear(struct json_out *o);
 static inline void json_out_set_spill(struct json_out *o,
 				      void (*spill)(struct json_out *o, void *arg), void *arg)
@@ -38,7 +41,7 @@ static inline bool json_out_failed(const struct json_out *o)
 	return o->failed;
 }
 
-/* Bytes that the calling thread has written so far, into whatever buffers. */
+/* Total bytes written by the calling thread, into all buffers. */
 uint64_t json_out_written(void);
 
 void json_raw(struct json_out *o, const void *bytes, size_t len); /* no comma, no escaping */

@@ -8,9 +8,9 @@
 
 #define NO_NODE UINT32_MAX
 
-/* A token behind a beginning: hypotheses share their beginnings. */
+/* A token and its predecessor: hypotheses share their prefixes. */
 struct node {
-	uint32_t parent; /* NO_NODE: the beginning of all */
+	uint32_t parent; /* NO_NODE: the first token */
 	struct engine_logprob token;
 };
 
@@ -23,7 +23,7 @@ struct hypothesis {
 
 struct candidate {
 	double sum;
-	unsigned beam, rank; /* which beam, which of its candidates */
+	unsigned beam, rank; /* index of the beam, and of its candidate */
 };
 
 struct beam_search {
@@ -129,7 +129,7 @@ static double score_of(const struct beam_search *b, double sum, unsigned length)
 	return sum / pow(length ? length : 1, b->options.length_penalty);
 }
 
-/* Puts a hypothesis among the finished ones if it is good enough. */
+/* Adds a hypothesis to the finished ones if it is good enough. */
 static void finish(struct beam_search *b, struct hypothesis h, unsigned length)
 {
 	unsigned at = b->n_finished;
@@ -155,7 +155,7 @@ static bool is_stop(const struct beam_search *b, int32_t token)
 	return false;
 }
 
-/* Best first; of equal ones those of the earlier beam, of the better rank. */
+/* Best first; ties are broken by the earlier beam, then by the better rank. */
 static int by_sum(const void *x, const void *y)
 {
 	const struct candidate *a = x, *b = y;
@@ -167,13 +167,13 @@ static int by_sum(const void *x, const void *y)
 	return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
-/* The best that any beam can still score. */
+/* The best score that any beam can still reach. */
 static double best_to_come(const struct beam_search *b)
 {
 	double sum = b->n_live ? b->live[0].sum : -INFINITY;
 	bool late = b->options.stopping == BEAM_STOP_NEVER && b->options.length_penalty > 0;
 
-	/* Log probabilities only fall, but a longer text may divide them by more. */
+	/* Log probabilities only decrease, but a longer text may divide them by more. */
 	return score_of(b, sum, late ? b->options.max_tokens : b->length);
 }
 
@@ -186,7 +186,7 @@ static void look_for_the_end(struct beam_search *b)
 			  b->finished[width - 1].score >= best_to_come(b);
 	if (b->length < b->options.max_tokens && b->n_live && !b->over)
 		return;
-	/* Out of tokens: what is there counts as it is. */
+	/* Out of tokens: unfinished beams count as they are. */
 	for (unsigned i = 0; i < b->n_live && !b->over; i++)
 		finish(b, b->live[i], b->length);
 	b->over = true;

@@ -9,19 +9,19 @@
 #include "beam.h"
 #include "choose.h"
 
-/* A sequence of the scheduler's, or room for one. */
+/* A sequence of the scheduler, or a free entry. */
 struct beam {
-	struct engine_seq seq; /* first */
+	struct engine_seq seq; /* first member */
 	bool in_use, has_row;
-	bool parked;	 /* it has its row and made room for others: not the scheduler's */
-	unsigned index;	 /* of the beam in its round */
+	bool parked;	 /* it has its row and gave its blocks to others: not in the scheduler */
+	unsigned index;	 /* index of the beam in its round */
 	int32_t *tokens; /* [max_tokens] */
 };
 
 struct beam_run {
 	unsigned width, max_tokens, n_candidates;
 	struct beam *beams;		     /* [2 * width] */
-	struct beam *live[ENGINE_MAX_BEAMS]; /* by their indices in this round */
+	struct beam *live[ENGINE_MAX_BEAMS]; /* by beam index in this round */
 	int32_t *tokens;		     /* [2 * width][max_tokens] */
 	struct engine_logprob *candidates;   /* [width][n_candidates] */
 };
@@ -72,7 +72,7 @@ int beam_run_check(const struct engine *e, const struct engine_request *r, char 
 	return -E2BIG;
 }
 
-/* A beam with @n generated tokens, those of @from. */
+/* A sequence for a beam with @n generated tokens, copied from @from. */
 static struct beam *new_beam(struct engine_request *r, const struct beam *from, unsigned n)
 {
 	struct beam *beam = r->beams->beams;
@@ -84,13 +84,12 @@ static struct beam *new_beam(struct engine_request *r, const struct beam *from, 
 		memcpy(beam->tokens, from->tokens, n * sizeof(*beam->tokens));
 	beam->seq = (struct engine_seq){
 		.request = r,
-		.late = true, /* nobody proposes what all beams may go on with */
+		.late = true, /* no proposals: beams diverge */
 		.sched =
 			{
 				.uid = r->uid,
 				.priority = r->priority,
 				.prompt = r->prompt,
-				.keys = r->images ? r->images->keys : NULL,
 				.images = r->images,
 				.generated = beam->tokens,
 				.n_prompt = r->n_prompt,
@@ -132,8 +131,8 @@ void beam_run_row(struct engine *e, const struct sched_item *item, unsigned row_
 	int32_t token;
 
 	/*
-	 * A beam that had its row was preempted and computed again, and the round ended when this
-	 * step was begun already: the row is the last round's.
+	 * A beam that already had its row was preempted and recomputed, and the round ended after
+	 * this step had begun: the row belongs to the previous round.
 	 */
 	if (item->first + item->tokens < item->seq->n_total)
 		return;
@@ -145,12 +144,12 @@ void beam_run_row(struct engine *e, const struct sched_item *item, unsigned row_
 	}
 	sampler_top(e->sampler, &row, b->n_candidates,
 		    b->candidates + (size_t)beam->index * b->n_candidates);
-	/* After a preemption it comes again. */
+	/* After a preemption it is computed again. */
 	e->stats.generation_tokens += !beam->has_row;
 	beam->has_row = true;
 }
 
-/* Lets the beams of the next round go on from those of this one. */
+/* Derives the beams of the next round from those of this one. */
 static void go_on(struct engine *e, struct engine_request *r, unsigned n_before, unsigned n)
 {
 	unsigned length = beam_search_length(r->search);
@@ -160,7 +159,7 @@ static void go_on(struct engine *e, struct engine_request *r, unsigned n_before,
 	for (unsigned i = 0; i < n; i++) {
 		struct beam *parent = b->live[beam_search_parent(r->search, i)], *beam = parent;
 
-		/* The first one clears it. */
+		/* The first one clears the flag. */
 		if (!parent->has_row) {
 			beam = new_beam(r, parent, length - 1);
 			beam->tokens[length - 1] = beam_search_token(r->search, i);
@@ -192,7 +191,7 @@ void beam_run_make_room(struct engine *e, struct engine_request *r)
 	bool stuck = false;
 
 	for (unsigned i = 0; i < n; i++)
-		stuck = stuck || (!b->live[i]->has_row && !b->live[i]->seq.sched.blocks);
+		stuck = stuck || (!b->live[i]->has_row && !b->live[i]->seq.sched.cache.blocks[0]);
 	for (unsigned i = 0; i < n && stuck; i++) {
 		if (!b->live[i]->has_row || b->live[i]->parked)
 			continue;

@@ -7,12 +7,12 @@
 
 #include "token_counts.h"
 
-/* How long after a step its proposals wait for masks, all together. */
+/* How long all proposals together wait for masks after a step. */
 #define MASK_WAIT_NS (NS_PER_S / 1000)
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
-/* Has the constraint accept @token (-1: none) and find the next mask. */
+/* Starts the job that accepts @token (-1: none) and computes the next mask. */
 static void ask_mask(struct engine *e, struct engine_seq *seq, int32_t token, bool last)
 {
 	seq->job.token = token;
@@ -20,14 +20,14 @@ static void ask_mask(struct engine *e, struct engine_seq *seq, int32_t token, bo
 	mask_workers_submit(e->masks, &seq->job);
 }
 
-/* Whether it is known what may come next. */
+/* Whether the set of allowed tokens is known. */
 static bool mask_known(const struct engine_seq *seq)
 {
 	return !seq->request->constraint ||
 	       atomic_load_explicit(&seq->job.done, memory_order_acquire);
 }
 
-/* Whether a token may come, by a mask that is known; else error or ending are set. */
+/* Whether a token is allowed, by a known mask; otherwise error or ending is set. */
 static bool mask_allows(struct engine_seq *seq)
 {
 	struct engine_constraint *c = seq->request->constraint;
@@ -42,7 +42,7 @@ static bool mask_allows(struct engine_seq *seq)
 	return seq->ending == ENGINE_RUNNING;
 }
 
-/* Keeps a row until its mask is known. */
+/* Keeps a copy of a row until its mask is known. */
 static void keep_row(struct engine *e, struct engine_seq *seq, unsigned row_index)
 {
 	struct step_slot *slot = &e->slots[e->turn];
@@ -70,14 +70,17 @@ static void keep_row(struct engine *e, struct engine_seq *seq, unsigned row_inde
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* Chooses token number @n of those generated. -EIO: the row is broken; -EPROTO: none can come. */
+/*
+ * Chooses token number @n of those generated. -EIO: the row is invalid; -EPROTO: no token is
+ * allowed.
+ */
 static int sample(struct engine *e, struct engine_seq *seq, struct sampler_row *row, unsigned n,
 		  int32_t *ret_token)
 {
 	const struct engine_request *r = seq->request;
 	const struct engine_sampling *p = &r->sampling;
 	const struct engine_mask *mask = r->constraint ? &seq->job.mask : NULL;
-	/* A form that is complete ends, however few tokens that took. */
+	/* If the constrained text is complete the answer ends, regardless of min_tokens. */
 	bool complete = mask && (mask->bits || mask->list) && !mask->n && mask->end;
 	const struct sampler_rules rules = {
 		.mask_stops = !p->ignore_eos && n < p->min_tokens && !complete,
@@ -87,7 +90,8 @@ static int sample(struct engine *e, struct engine_seq *seq, struct sampler_row *
 	int error = sampler_choose(e->sampler, row, p, r->n_prompt + n, &rules, ret_token);
 
 	if (error == -ENOENT) {
-		seq->error_words = "no token of the vocabulary can go on with the text in its form";
+		seq->error_words =
+			"no token of the vocabulary can continue the text within its constraint";
 		return -EPROTO;
 	}
 	if (error) {
@@ -99,7 +103,7 @@ static int sample(struct engine *e, struct engine_seq *seq, struct sampler_row *
 	return 0;
 }
 
-/* Samples a token of the row by a mask that is known and appends it; false: the request ends. */
+/* Samples a token from the row with a known mask and appends it; false: the request ends. */
 static bool advance(struct engine *e, struct engine_seq *seq, struct sampler_row *row, uint64_t now)
 {
 	struct engine_request *r = seq->request;
@@ -139,7 +143,7 @@ static bool advance(struct engine *e, struct engine_seq *seq, struct sampler_row
 	return seq->ending == ENGINE_RUNNING;
 }
 
-/* ---- what the loop calls --------------------------------------------------------------------- */
+/* ---- interface of the loop ------------------------------------------------------------------- */
 
 void choose_begin(struct engine *e, struct engine_seq *seq)
 {
@@ -162,7 +166,7 @@ void choose_tokens(struct engine *e, struct sched_item *item, unsigned row_index
 	struct engine_seq *seq = (struct engine_seq *)item->seq;
 	unsigned accepted = 0;
 
-	/* It was computed anew after a preemption. */
+	/* The row was computed again after a preemption. */
 	choose_drop_row(seq);
 	for (;;) {
 		struct sampler_row row;
@@ -198,7 +202,7 @@ bool choose_first(struct engine *e, struct engine_seq *seq, unsigned row_index, 
 
 bool choose_ended(struct engine_seq *seq)
 {
-	/* The constraint may take the last token for the end of its form, or fail. */
+	/* Its mask may show that the last token completed the constrained text, or fail. */
 	if (seq->ending == ENGINE_FINISH_LENGTH) {
 		if (!mask_known(seq))
 			return false;

@@ -9,7 +9,7 @@
 #include "clock.h"
 #include "engine_internal.h"
 
-#define NGRAM_WINDOW 8192 /* tokens back that are searched */
+#define NGRAM_WINDOW 8192 /* number of tokens searched backwards */
 
 struct draft {
 	enum engine_speculation how;
@@ -18,13 +18,13 @@ struct draft {
 
 	/* ENGINE_SPECULATE_MODEL */
 	struct txda_model *model;
-	unsigned max_tokens, max_items, max_rows; /* a step */
-	unsigned max_context;			  /* beyond it there are no proposals */
+	unsigned max_tokens, max_items, max_rows; /* maximum tokens per step */
+	unsigned max_context;			  /* no proposals with more sequences than this */
 	uint64_t step_limit_ns;
 	struct sampler *sampler;
 	struct step_slot slot;
 	unsigned *wanted; /* [max_items] proposals for the slot's items */
-	bool mtp;	  /* the large model's own layer */
+	bool mtp;	  /* the large model's own prediction layer */
 };
 
 /* ---- n-gram ---------------------------------------------------------------------------------- */
@@ -34,7 +34,7 @@ static int32_t known_token(const struct sched_seq *seq, unsigned i)
 	return i < seq->n_prompt ? seq->prompt[i] : seq->generated[i - seq->n_prompt];
 }
 
-/* How many tokens before @end are those at the end of the sequence, at most @most. */
+/* How many tokens before @end equal those at the end of the sequence, at most @most. */
 static unsigned common_tail(const struct sched_seq *seq, unsigned end, unsigned most)
 {
 	unsigned n = 0;
@@ -66,7 +66,7 @@ static unsigned ngram_propose(const struct draft *d, const struct sched_seq *seq
 	return n;
 }
 
-/* ---- a small model --------------------------------------------------------------------------- */
+/* ---- draft model ----------------------------------------------------------------------------- */
 
 static int run(struct draft *d, unsigned n_items, char *err, size_t errlen)
 {
@@ -81,7 +81,7 @@ static int run(struct draft *d, unsigned n_items, char *err, size_t errlen)
 	return error;
 }
 
-/* What the layer goes on from at token @token of its next step. */
+/* The layer's inputs for token @token of its next step. */
 static void put_state(struct draft *d, unsigned token, const float *state)
 {
 	size_t n = d->slot.n_before;
@@ -90,7 +90,7 @@ static void put_state(struct draft *d, unsigned token, const float *state)
 		memcpy(d->slot.inputs[rank].hidden_before + token * n, state, n * sizeof(*state));
 }
 
-/* Samples a proposal for each item that wants one; keeps those that want another. */
+/* Samples a proposal for each item that needs one; keeps the items that need another. */
 static unsigned take_proposals(struct draft *d, unsigned n_items)
 {
 	unsigned kept = 0, row = 0, shift = d->slot.token_shift;
@@ -126,7 +126,7 @@ static unsigned take_proposals(struct draft *d, unsigned n_items)
 	return kept;
 }
 
-/* An admitted sequence has what was found of it, also in the small model. */
+/* Prefix cache hits of an admitted sequence are also valid in the draft model. */
 static void note_admission(struct engine_seq *seq)
 {
 	if (seq->draft.admission == seq->sched.n_admissions)
@@ -135,13 +135,13 @@ static void note_admission(struct engine_seq *seq)
 	seq->draft.n_computed = seq->sched.n_matched;
 }
 
-/* What the small model still has of a sequence. */
+/* Sets how much of a sequence is valid in the draft model. */
 static void forget_rejected(struct engine_seq *seq)
 {
 	const struct sched_seq *sched = &seq->sched;
 
 	note_admission(seq);
-	/* Of proposals those that stood; never the last token, which was sampled behind them. */
+	/* Of proposals the accepted ones; never the last token, which was sampled after them. */
 	if (seq->draft.n_computed > sched->n_total - 1)
 		seq->draft.n_computed = sched->n_total - 1;
 }
@@ -154,11 +154,11 @@ static unsigned wanted(const struct draft *d, struct scheduler *s, struct sched_
 	if (sched->n_total - sched->n_computed != 1 || ((struct engine_seq *)sched)->late ||
 	    (d->max_context && sched->n_total + d->tokens > d->max_context))
 		return 0;
-	/* The last token needs no proposal. */
+	/* The last token needs no proposal after it. */
 	return scheduler_reserve(s, sched, left - 1 < d->tokens ? left - 1 : d->tokens);
 }
 
-/* Plans what the small model has to catch up with, and whom it shall propose for. */
+/* Plans the tokens that the draft model has to catch up with, and the sequences to propose for. */
 static unsigned plan_catch_up(struct draft *d, struct scheduler *s)
 {
 	unsigned n_items = 0, tokens = d->max_tokens, rows = d->max_rows;
@@ -193,7 +193,7 @@ static unsigned plan_catch_up(struct draft *d, struct scheduler *s)
 	return n_items;
 }
 
-/* Plans the step of the layer over the tokens of @step that stood. */
+/* Plans the layer's step over the accepted tokens of @step. */
 static unsigned plan_layer(struct draft *d, struct scheduler *s, const struct step_slot *step)
 {
 	unsigned n_items = 0, token = 0, at = 0;
@@ -207,7 +207,7 @@ static unsigned plan_layer(struct draft *d, struct scheduler *s, const struct st
 		if (!seq || seq->request->pooling.how)
 			continue;
 		note_admission(seq);
-		/* The layer needs the token behind the last one, too. */
+		/* The layer also needs the token after the last one. */
 		if (seq->draft.n_computed != item->first || item->first + n > d->max_context ||
 		    item->first + n >= item->seq->n_total)
 			continue;
@@ -274,7 +274,7 @@ int draft_propose(struct draft *d, struct scheduler *s, const struct step_slot *
 	return 0;
 }
 
-/* Whether the model gives what its layer needs, for as many tokens. */
+/* Whether the model provides the layer's inputs, for as many tokens. */
 static int check_layer(struct draft *d, const struct txda_model_info *info,
 		       const struct txda_model_info *target, const struct step_slot *slot,
 		       char *err, size_t errlen)
@@ -313,7 +313,8 @@ static int load_model(struct draft *d, struct txda_group *group,
 	int error;
 
 	model_options.path = options->draft_case_dir;
-	model_options.kv_blocks = target->kv_blocks;
+	/* Its blocks go by the numbers of the model's (step.h). */
+	model_options.kv_blocks_per_group = target->kv_blocks;
 	model_options.keep_weights = options->keep_weights;
 	model_options.verify_weights = true;
 	error = txda_model_load(group, &model_options, &d->model);
@@ -332,7 +333,14 @@ static int load_model(struct draft *d, struct txda_group *group,
 			 info.vocab, info.block_size, target->vocab, target->block_size);
 		return -EINVAL;
 	}
+	if (info.stateful) {
+		snprintf(err, errlen,
+			 "the draft model has layers that keep a state, in which proposals that "
+			 "are not kept would stay");
+		return -EINVAL;
+	}
 	error = step_init(&d->slot, d->model, options->context, &info, &max_blocks, err, errlen);
+	d->slot.borrows = true;
 	if (!error)
 		error = check_layer(d, &info, target, slot, err, errlen);
 	if (error)

@@ -9,10 +9,11 @@
 
 #include <txda.h>
 
+#include "clock.h"
 #include "engine.h"
 #include "json_strict.h"
 
-#define MAX_INFO (1u << 20) /* bytes of a model_info.json */
+#define MAX_INFO (1u << 20) /* maximum size of model_info.json */
 
 struct kept_image {
 	uid_t uid;
@@ -22,12 +23,15 @@ struct kept_image {
 
 struct encoder {
 	struct txda_model *model;
-	struct txda_context *context; /* borrowed, for words; may be NULL */
+	struct txda_context *context; /* borrowed, for messages; may be NULL */
 	struct image_tower tower;
 	unsigned hidden, deep;
 	struct engine_image *running; /* a reference; NULL: none */
-	uint64_t fence;
-	TAILQ_HEAD(kept_list, kept_image) kept; /* the most recently used first */
+	unsigned n_ops, next_op;  /* of the program; those before next_op are done for running */
+	unsigned last_ops;	  /* in the last launch */
+	uint64_t fence, begun_ns; /* of the last launch */
+	double op_row_ns;	  /* time of an op, for each row */
+	TAILQ_HEAD(kept_list, kept_image) kept; /* in order of use, the most recent first */
 	uint64_t kept_bytes;
 	unsigned n_kept;
 };
@@ -47,7 +51,7 @@ static int read_tower(const char *case_dir, struct image_tower *ret, bool *ret_s
 		return -ENAMETOOLONG;
 	}
 	error = txda_json_load(path, MAX_INFO, &info, err, errlen);
-	if (error) /* without it, the model's load says so */
+	if (error) /* if it is missing, the model's load reports it */
 		return error == -ENOENT ? 0 : error;
 	vision = cJSON_GetObjectItemCaseSensitive(info, "vision");
 	*ret_sees = vision != NULL;
@@ -81,7 +85,7 @@ int encoder_new(struct txda_group *group, const struct engine_options *options,
 	TAILQ_INIT(&e->kept);
 	model_options.path = options->case_dir;
 	model_options.program = "vision";
-	/* As for the model, which finds its weights loaded then. */
+	/* With the model's options, so that the model finds its weights loaded. */
 	model_options.progress = options->load_progress;
 	model_options.progress_arg = options->load_progress_arg;
 	model_options.keep_weights = options->keep_weights;
@@ -93,6 +97,7 @@ int encoder_new(struct txda_group *group, const struct engine_options *options,
 		free(e);
 		return error;
 	}
+	e->n_ops = (unsigned)txda_model_op_count(e->model);
 	*ret = e;
 	return 0;
 }
@@ -124,7 +129,7 @@ const struct image_tower *encoder_tower(const struct encoder *e)
 	return &e->tower;
 }
 
-/* Columns of an output [rows, columns] of `vision`; 0: there is none. */
+/* Columns of an output [rows, columns] of `vision`; 0: not present. */
 static unsigned columns(struct encoder *e, const char *name)
 {
 	struct txda_tensor_info info = TXDA_INIT(struct txda_tensor_info);
@@ -152,7 +157,7 @@ int encoder_check(struct encoder *e, unsigned hidden, unsigned deep, char *err, 
 	return 0;
 }
 
-/* ---- what is remembered ---------------------------------------------------------------------- */
+/* ---- cache ----------------------------------------------------------------------------------- */
 
 static void remember(struct encoder *e, uid_t uid, struct engine_image *image)
 {
@@ -199,7 +204,7 @@ unsigned encoder_recall(struct encoder *e, uid_t uid, struct engine_images *imag
 	return n;
 }
 
-/* ---- a launch -------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 static struct engine_image *next_image(const struct engine_images *images)
 {
@@ -220,6 +225,8 @@ static int set_inputs(struct encoder *e, const struct engine_image *image)
 	const struct image_plan *p = &image->plan;
 	const struct image_tower *t = &e->tower;
 	const size_t taps = (size_t)p->rows * t->taps;
+	/* Windows that become one row each. */
+	const bool shrinks = t->kind == IMAGE_SLICES && t->window;
 	const struct {
 		const char *name;
 		const void *data;
@@ -231,6 +238,9 @@ static int set_inputs(struct encoder *e, const struct engine_image *image)
 		{"tap_weights", p->tap_weights, taps},
 		{"image_spans", p->image_spans, 2 * (size_t)p->spans},
 		{"window_spans", p->window_spans, t->window ? 2 * (size_t)p->windows : 0},
+		{"merged_spans", p->merged_spans, shrinks ? 2 * (size_t)p->spans : 0},
+		{"mean_rows", p->mean_rows, shrinks ? p->rows : 0},
+		{"mean_weights", p->mean_weights, shrinks ? p->rows : 0},
 		{"embed_rows", p->embed_rows, p->tokens},
 	};
 	int error = 0;
@@ -250,25 +260,47 @@ static int say(const struct encoder *e, int error, char *err, size_t errlen)
 	return error;
 }
 
-int encoder_begin(struct encoder *e, const struct engine_images *images, char *err, size_t errlen)
+/* Ops of the next launch, so that it takes @most_ns at most by what was measured. */
+static unsigned choose_ops(const struct encoder *e, uint64_t most_ns)
+{
+	double ops = (double)most_ns / (e->op_row_ns * e->running->plan.rows);
+	unsigned left = e->n_ops - e->next_op;
+
+	if (!most_ns)
+		return left;
+	/* What was measured with few ops says little of many; nothing was: one. */
+	if (ops > 2.0 * e->last_ops)
+		ops = 2.0 * e->last_ops;
+	return ops < 1 ? 1 : ops < left ? (unsigned)ops : left;
+}
+
+int encoder_begin(struct encoder *e, const struct engine_images *images, uint64_t most_ns,
+		  char *err, size_t errlen)
 {
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	struct engine_image *image = next_image(images);
-	int error = set_inputs(e, image);
+	int error = 0;
 
+	/* Of one whose request is gone meanwhile, what was done is lost. */
+	if (image != e->running) {
+		engine_image_unref(e->running);
+		e->running = engine_image_ref(image);
+		e->next_op = 0;
+		error = set_inputs(e, image);
+	}
 	step.tokens = image->plan.units;
 	step.seqs = image->plan.spans;
 	step.blocks = e->tower.window ? image->plan.windows : 1;
 	step.rows = image->plan.tokens;
+	step.first_op = e->next_op;
+	step.n_ops = e->last_ops = choose_ops(e, most_ns);
+	e->begun_ns = clock_ns();
 	if (!error)
 		error = txda_model_run(e->model, &step, &e->fence);
-	if (error)
-		return say(e, error, err, errlen);
-	e->running = engine_image_ref(image);
-	return 0;
+	return error ? say(e, error, err, errlen) : 0;
 }
 
-/* What it became, in memory of the image's; what it was made of is not needed any more. */
+/* Stores the result in the image; its pixels are not needed any more. */
 static int take_outputs(struct encoder *e, struct engine_image *image)
 {
 	size_t bytes = (size_t)image->tokens * e->hidden * sizeof(float),
@@ -294,18 +326,34 @@ static int take_outputs(struct encoder *e, struct engine_image *image)
 	return 0;
 }
 
-int encoder_wait(struct encoder *e, uid_t uid, uint64_t deadline_ns, char *err, size_t errlen)
+/* Notes how long ops take, for each row. A slow launch counts for a while, less with each other. */
+static void measure(struct encoder *e)
+{
+	double now = (double)(clock_ns() - e->begun_ns) / e->last_ops / e->running->plan.rows,
+	       before = e->op_row_ns * 7 / 8;
+
+	e->op_row_ns = now > before ? now : before;
+}
+
+int encoder_wait(struct encoder *e, uid_t uid, uint64_t deadline_ns, bool *ret_encoded, char *err,
+		 size_t errlen)
 {
 	int error = txda_model_sync(e->model, e->fence, deadline_ns);
 
 	if (error == -ETIMEDOUT)
 		return error;
+	*ret_encoded = false;
+	measure(e);
+	e->next_op += e->last_ops;
+	if (!error && e->next_op < e->n_ops)
+		return 0;
 	if (!error)
 		error = take_outputs(e, e->running);
 	if (error)
 		say(e, error, err, errlen);
 	else
 		remember(e, uid, e->running);
+	*ret_encoded = !error;
 	engine_image_unref(e->running);
 	e->running = NULL;
 	return error;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Encodes images: runs the program `vision` of a model that sees, one image a launch, so that an
- * image's embeddings depend on nothing but the image. What a user's images became is remembered by
- * their hash, up to ENCODER_CACHE_BYTES and ENCODER_CACHE_IMAGES of all users together, the least
- * recently used forgotten first; users find their own alone.
+ * Encodes images: runs the program `vision` of a vision model, for one image at a time, so that an
+ * image's embeddings depend on nothing but the image. It can run in several launches of some ops
+ * each, with steps in between; the bits are the same. Embeddings are cached by user and image hash,
+ * up to ENCODER_CACHE_BYTES and ENCODER_CACHE_IMAGES for all users together, evicting the least
+ * recently used; a user's images are found by that user only.
  *
  * One thread, the engine's.
  */
@@ -23,8 +24,8 @@ struct engine_options;
 struct txda_group;
 
 /*
- * Loads the program `vision` of the case dir; before the model itself, whose KV cache takes what memory
- * is left. *ret is NULL for a model that does not see.
+ * Loads the program `vision` of the case dir; call before loading the model, whose KV cache takes
+ * the remaining memory. *ret is NULL for a model without vision.
  */
 int encoder_new(struct txda_group *group, const struct engine_options *options,
 		struct encoder **ret, char *err, size_t errlen);
@@ -32,21 +33,26 @@ void encoder_free(struct encoder *e); /* NULL is accepted */
 
 const struct image_tower *encoder_tower(const struct encoder *e);
 /*
- * Columns of the embeddings of the step's program, which must be those of `vision`: -EINVAL. Call it
+ * Checks the width of the embeddings expected by the step program against `vision`: -EINVAL. Call
  * once, before the first image.
  */
 int encoder_check(struct encoder *e, unsigned hidden, unsigned deep, char *err, size_t errlen);
 
 /* Whether an image of the request is not encoded yet. */
 bool encoder_wants(const struct engine_images *images);
-/* Takes the request's images that are remembered for @uid; returns how many. */
+/* Fills in the request's images that are cached for @uid; returns how many. */
 unsigned encoder_recall(struct encoder *e, uid_t uid, struct engine_images *images);
-/* Launches the first image that is not encoded yet. */
-int encoder_begin(struct encoder *e, const struct engine_images *images, char *err, size_t errlen);
 /*
- * 0: it is encoded, and remembered for @uid. -ETIMEDOUT: it is still running at @deadline_ns. -ENOMEM:
- * there is no memory for what it became, and the model can go on.
+ * Launches the first image that is not encoded yet: as many of its remaining ops as take @most_ns
+ * by what was measured so far, at least one; 0: all.
  */
-int encoder_wait(struct encoder *e, uid_t uid, uint64_t deadline_ns, char *err, size_t errlen);
+int encoder_begin(struct encoder *e, const struct engine_images *images, uint64_t most_ns,
+		  char *err, size_t errlen);
+/*
+ * 0: the launch is over; *ret_encoded: so is the image, which is cached for @uid. -ETIMEDOUT: still
+ * running at @deadline_ns. -ENOMEM: no memory for the result; the model can continue.
+ */
+int encoder_wait(struct encoder *e, uid_t uid, uint64_t deadline_ns, bool *ret_encoded, char *err,
+		 size_t errlen);
 
 #endif

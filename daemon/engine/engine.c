@@ -31,7 +31,7 @@ static void note_mask(void *engine)
 	wake_engine(e);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- lifetime -------------------------------------------------------------------------------- */
 
 static int load_model(struct engine *e, struct txda_group *group,
 		      const struct engine_options *options, struct txda_model_info *info, char *err,
@@ -63,25 +63,26 @@ static unsigned at_most(unsigned wanted, unsigned normal, unsigned limit)
 	return value < limit ? value : limit;
 }
 
-/* The engine's limits, from the program's, the memory's and the options'. */
+/* The engine's limits: the minimum of the program's, the memory's and the options'. */
 static void set_limits(struct engine *e, const struct engine_options *options,
-		       const struct txda_model_info *info, unsigned max_blocks)
+		       const struct txda_model_info *info, struct kv_layout *layout)
 {
 	struct engine_limits *l = &e->limits;
-	unsigned blocks = max_blocks < info->kv_blocks ? max_blocks : info->kv_blocks;
-	uint64_t context = (uint64_t)blocks * info->block_size;
+	unsigned context;
 
 	l->vocab = info->vocab;
 	l->block_size = info->block_size;
 	l->kv_blocks = info->kv_blocks;
 	l->kv_block_bytes = info->kv_block_bytes;
-	l->max_context = context < info->max_context ? (unsigned)context : info->max_context;
-	l->max_context = at_most(options->max_context, l->max_context, l->max_context);
 	l->max_num_batched_tokens =
 		at_most(options->max_num_batched_tokens, 2048, info->max_tokens);
 	l->max_num_seqs = at_most(options->max_num_seqs, 256, info->max_seqs);
 	l->max_num_seqs = at_most(l->max_num_seqs, 0, info->max_rows);
 	l->max_num_seqs = at_most(l->max_num_seqs, 0, l->max_num_batched_tokens);
+	layout->ahead = l->max_num_batched_tokens;
+	context = kv_layout_fit(layout, info->kv_blocks);
+	l->max_context = context < info->max_context ? context : info->max_context;
+	l->max_context = at_most(options->max_context, l->max_context, l->max_context);
 	l->hidden = e->slots[0].n_hidden;
 	l->pooling = (struct engine_pooling){
 		.how = !strcmp(info->pooling, "mean")  ? ENGINE_POOL_MEAN
@@ -96,6 +97,7 @@ static void set_limits(struct engine *e, const struct engine_options *options,
 	}
 	e->max_queue = at_most(options->max_queue, 1024, 1u << 20);
 	e->step_limit_ns = (options->step_seconds ? options->step_seconds : 600) * NS_PER_S;
+	e->max_stall_ns = options->max_stall_ms * (NS_PER_S / 1000);
 	e->prefix_caching = options->prefix_caching;
 	e->deadline_ns = UINT64_MAX;
 }
@@ -103,13 +105,18 @@ static void set_limits(struct engine *e, const struct engine_options *options,
 static int build(struct engine *e, const struct engine_options *options,
 		 const struct txda_model_info *info, char *err, size_t errlen)
 {
+	struct kv_layout layout = {
+		.block_size = info->block_size,
+		.key_words = info->block_size + (e->encoder ? ENGINE_IMAGES_KEY_WORDS : 0),
+		.n_groups = info->kv_groups ? info->kv_groups : 1,
+		.state_blocks = info->state_blocks,
+	};
 	struct scheduler_options plan;
-	unsigned max_blocks;
 	int error;
 
 	for (unsigned i = 0; i < 2; i++) {
-		error = step_init(&e->slots[i], e->model, options->context, info, &max_blocks, err,
-				  errlen);
+		error = step_init(&e->slots[i], e->model, options->context, info,
+				  &layout.max_blocks, err, errlen);
 		if (error)
 			return error;
 	}
@@ -126,20 +133,39 @@ static int build(struct engine *e, const struct engine_options *options,
 			return error;
 		e->slots[0].sees = e->slots[1].sees = true;
 	}
-	set_limits(e, options, info, max_blocks);
+	if (info->stateful && !info->state_blocks) {
+		snprintf(err, errlen,
+			 "%s is of an older version, with states in KV blocks: compile it again",
+			 options->case_dir);
+		return -EINVAL;
+	}
+	for (unsigned g = 0; g < layout.n_groups; g++) {
+		if (!info->state_blocks || !info->kv_reach[g])
+			continue;
+		snprintf(err, errlen,
+			 "%s has both states and attention within a window, which no model has",
+			 options->case_dir);
+		return -EINVAL;
+	}
+	/* A model that proposes tokens uses the blocks of group 0 and sees all. */
+	for (unsigned g = options->speculation == ENGINE_SPECULATE_MODEL; g < layout.n_groups; g++)
+		layout.reach[g] = info->kv_reach[g];
+	set_limits(e, options, info, &layout);
 	plan = (struct scheduler_options){
 		.max_seqs = e->limits.max_num_seqs,
 		.max_users = e->max_queue + 2 * e->limits.max_num_seqs,
 		.max_tokens = e->limits.max_num_batched_tokens,
 		.max_rows = info->max_rows,
 		.max_context = e->limits.max_context,
-		.max_stall_ns = options->max_stall_ms * (NS_PER_S / 1000),
+		.max_stall_ns = e->max_stall_ns,
 		.max_decode_ns = options->max_decode_ms * (NS_PER_S / 1000),
+		.fair_time = options->fair_time,
 		.prefix_caching = options->prefix_caching,
 	};
-	error = kv_new(info->kv_blocks, info->block_size, &e->kv);
+	error = kv_new(info->kv_blocks, &layout, &e->kv);
 	if (!error)
 		error = scheduler_new(&plan, e->kv, &e->scheduler);
+	e->slots[0].kv = e->slots[1].kv = e->kv;
 	if (!error)
 		error = sampler_new(info->vocab, info->topk, &e->sampler);
 	if (!error)
@@ -158,7 +184,7 @@ static int start_thread(struct engine *e, char *err, size_t errlen)
 	sigset_t all, old;
 	int error;
 
-	/* Signals are for the daemon's own threads. */
+	/* Signals are handled by the daemon's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	error = -pthread_create(&e->thread, NULL, engine_main, e);
@@ -366,7 +392,7 @@ struct engine_request *engine_take_ready(struct engine *e)
 {
 	uint64_t count;
 
-	/* Before the list, so that news behind it makes the fd readable again. */
+	/* Before taking the list, so that later events make the fd readable again. */
 	if (read(e->ready_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		return NULL;
 	return ready_take(&e->ready);

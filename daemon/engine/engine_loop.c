@@ -11,7 +11,7 @@
 #include "forward.h"
 #include "pool.h"
 
-#define WAIT_SLICE_NS (NS_PER_S / 2)  /* how often a long step looks for the engine's end */
+#define WAIT_SLICE_NS (NS_PER_S / 2)  /* interval of checks for the engine's end */
 #define STOP_GRACE_NS (10 * NS_PER_S) /* how long engine_free() waits for a step */
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -26,12 +26,12 @@ static void wake_client(struct engine *e)
 {
 	uint64_t one = 1;
 
-	/* The counter cannot be full: the client reads it, and 2^64 wakes take a while. */
+	/* The counter cannot overflow: the client reads it, and 2^64 wakes take too long. */
 	if (e->wake_client && write(e->ready_fd, &one, sizeof(one)) == sizeof(one))
 		e->wake_client = false;
 }
 
-/* Ends a request that the scheduler does not have (any more); drops the engine's reference. */
+/* Ends a request that is not in the scheduler (any more); drops the engine's reference. */
 static void end_request(struct engine *e, struct engine_request *r, enum engine_finish finish,
 			int error, const char *text)
 {
@@ -47,7 +47,7 @@ static void end_request(struct engine *e, struct engine_request *r, enum engine_
 	engine_request_unref(r);
 }
 
-/* A request that nobody leads (any more) is computed as others are, once its images are encoded. */
+/* Adds a request without leader to the scheduler, once its images are encoded. */
 static void schedule(struct engine *e, struct engine_seq *seq)
 {
 	struct engine_images *images = seq->request->images;
@@ -63,7 +63,7 @@ static void schedule(struct engine *e, struct engine_seq *seq)
 		scheduler_add(e->scheduler, &seq->sched);
 }
 
-/* Takes a request from those that wait for its leader. */
+/* Removes a request from its leader's waiters. */
 static void leave_leader(struct engine_seq *seq)
 {
 	struct engine_request **at = &seq->leader->forks;
@@ -74,7 +74,7 @@ static void leave_leader(struct engine_seq *seq)
 	seq->leader = NULL;
 }
 
-/* Who waited for the prompt of a request that ends: the first one computes it for the others. */
+/* Waiters for the prompt of a request that ends: the first of them computes it for the others. */
 static void lead_on(struct engine *e, struct engine_request *r)
 {
 	struct engine_request *first = r->forks;
@@ -112,7 +112,7 @@ static void finish(struct engine *e, struct engine_seq *seq, enum engine_finish 
 	end_request(e, r, how, error, text);
 }
 
-/* Stores the logprobs of the prompt tokens behind the item's rows. */
+/* Stores the logprobs of the prompt tokens from the item's rows. */
 static void store_prompt_rows(struct engine *e, const struct sched_item *item, unsigned row_index)
 {
 	struct engine_seq *seq = (struct engine_seq *)item->seq;
@@ -140,18 +140,18 @@ static void lose(struct engine *e, const char *text)
 }
 
 /*
- * Waits for the step, or for an image of @encodes; gives up when it takes too long, or a while after
- * the engine is to stop.
+ * Waits for the step, or for a launch of an image of @encodes (*ret_encoded: its last one); gives up
+ * when it takes too long, or some time after the engine is to stop.
  */
-static int wait_launch(struct engine *e, const struct engine_seq *encodes, uint64_t start,
-		       char *err, size_t errlen)
+static int wait_launch(struct engine *e, const struct engine_seq *encodes, bool *ret_encoded,
+		       uint64_t start, char *err, size_t errlen)
 {
 	uint64_t now = start, stop_at = UINT64_MAX;
 	int error;
 
 	do {
 		error = encodes ? encoder_wait(e->encoder, encodes->sched.uid, now + WAIT_SLICE_NS,
-					       err, errlen)
+					       ret_encoded, err, errlen)
 				: step_wait(&e->slots[e->turn], now + WAIT_SLICE_NS, err, errlen);
 		if (error != -ETIMEDOUT)
 			return error;
@@ -168,7 +168,7 @@ static int wait_launch(struct engine *e, const struct engine_seq *encodes, uint6
 	return -ETIMEDOUT;
 }
 
-/* Requests that wait. Beams of a search that wait for each other take nobody's place. */
+/* Number of waiting requests. Beams of a search that wait for each other do not count. */
 static unsigned waiting(const struct engine *e)
 {
 	unsigned running = scheduler_running(e->scheduler);
@@ -176,12 +176,25 @@ static unsigned waiting(const struct engine *e)
 	return e->n_live > running ? e->n_live - running : 0;
 }
 
-/* Shows the counters; without @wait only if nobody is reading them. */
+/* Counts what the blocks in use hold, by kind. */
+static void count_kinds(struct engine *e)
+{
+	const struct kv_layout *l = kv_layout(e->kv);
+
+	e->stats.kv_keys_bytes = e->stats.kv_window_bytes = 0;
+	for (unsigned g = 0; g < l->n_groups; g++)
+		*(l->reach[g] ? &e->stats.kv_window_bytes : &e->stats.kv_keys_bytes) +=
+			kv_used_blocks(e->kv, g) * e->limits.kv_block_bytes;
+	e->stats.kv_state_bytes = kv_used_blocks(e->kv, l->n_groups) * e->limits.kv_block_bytes;
+}
+
+/* Publishes the counters; without @wait only if nobody is reading them. */
 static void publish(struct engine *e, bool wait)
 {
 	e->stats.running = scheduler_running(e->scheduler);
 	e->stats.waiting = waiting(e);
 	e->stats.kv_usage = 1 - (double)kv_free_blocks(e->kv) / kv_blocks(e->kv);
+	count_kinds(e);
 	e->stats.preemptions = scheduler_preemptions(e->scheduler);
 	e->stats.bytes_written = e->slots[0].bytes_written + e->slots[1].bytes_written;
 	e->stats.bytes_read =
@@ -195,7 +208,7 @@ static void publish(struct engine *e, bool wait)
 	pthread_mutex_unlock(&e->stats_lock);
 }
 
-/* What a request learns when its first step is planned. */
+/* Timestamps of a request's first step. */
 static void note_start(struct engine *e, struct engine_seq *seq, uint64_t now)
 {
 	struct engine_request *r = seq->request;
@@ -223,7 +236,10 @@ static bool can_begin_next(const struct engine *e, const struct step_slot *slot)
 	return !draft_wanted(e->draft, e->scheduler);
 }
 
-/* While @slot's step runs: what is known of the next one, with holes for the tokens to come. */
+/*
+ * While @slot's step runs: plans the known part of the next one, with placeholders for the tokens
+ * to come.
+ */
 static void begin_next(struct engine *e, const struct step_slot *slot, struct step_slot *next)
 {
 	if (e->draft)
@@ -239,7 +255,10 @@ static void begin_next(struct engine *e, const struct step_slot *slot, struct st
 	step_fill(next);
 }
 
-/* Launches the planned step, prepares the next one and waits. *ret_begun: the next one is begun. */
+/*
+ * Launches the planned step, prepares the next one and waits. *ret_begun: the next one has been
+ * begun.
+ */
 static int compute(struct engine *e, struct step_slot *slot, bool *ret_begun, char *err,
 		   size_t errlen)
 {
@@ -258,7 +277,9 @@ static int compute(struct engine *e, struct step_slot *slot, bool *ret_begun, ch
 	error = step_run(slot, err, errlen);
 	if (error)
 		return error;
-	/* Now the news of the step before: waking the client costs, and the chip is busy meanwhile.
+	/*
+	 * Deliver the previous step's events now: waking the client takes time, and the chip is
+	 * busy meanwhile.
 	 */
 	publish(e, false);
 	wake_client(e);
@@ -266,7 +287,7 @@ static int compute(struct engine *e, struct step_slot *slot, bool *ret_begun, ch
 	*ret_begun = can_begin_next(e, slot);
 	if (*ret_begun)
 		begin_next(e, slot, next);
-	error = wait_launch(e, NULL, start, err, errlen);
+	error = wait_launch(e, NULL, NULL, start, err, errlen);
 	if (error)
 		return error;
 	end = clock_ns();
@@ -278,7 +299,7 @@ static int compute(struct engine *e, struct step_slot *slot, bool *ret_begun, ch
 	return 0;
 }
 
-/* First tokens of those who waited for the prompt, behind its last row. */
+/* Samples first tokens of requests that waited for the prompt, from its last row. */
 static void choose_forks(struct engine *e, struct engine_request *r, unsigned row, uint64_t now)
 {
 	for (struct engine_request *f = r->forks; f; f = f->fork_next) {
@@ -291,7 +312,7 @@ static void choose_forks(struct engine *e, struct engine_request *r, unsigned ro
 	}
 }
 
-/* Takes from the chips what the step brought. */
+/* Reads the step's results from the chips. */
 static void take_results(struct engine *e, struct step_slot *slot)
 {
 	unsigned row = 0;
@@ -318,7 +339,7 @@ static void take_results(struct engine *e, struct step_slot *slot)
 	}
 }
 
-/* Ends the request if that is decided. */
+/* Ends the request if its end is final. */
 static bool finish_if_over(struct engine *e, struct engine_seq *seq)
 {
 	if (!choose_ended(seq))
@@ -328,7 +349,7 @@ static bool finish_if_over(struct engine *e, struct engine_seq *seq)
 	return true;
 }
 
-/* Lets those who waited for the prompt go on from it. */
+/* Forks requests that waited for the prompt. */
 static void fork_all(struct engine *e, struct engine_seq *parent)
 {
 	struct engine_request *f;
@@ -337,14 +358,17 @@ static void fork_all(struct engine *e, struct engine_seq *parent)
 		struct engine_seq *seq = f->seq;
 
 		leave_leader(seq);
-		/* Without a token yet, as its mask is late, it waits and finds the prompt's blocks. */
+		/*
+		 * Its mask is late, so it has no token: it waits in the scheduler and finds the
+		 * prompt's blocks in the cache.
+		 */
 		scheduler_fork(e->scheduler, &parent->sched, &seq->sched);
 		tell(e, f);
 		finish_if_over(e, seq);
 	}
 }
 
-/* Begins the next round of a beam search that has all candidates. */
+/* Starts the next round of a beam search that has all candidates. */
 static void next_round(struct engine *e, struct engine_request *r)
 {
 	int over = r->seq->error ? 0 : beam_run_next(e, r);
@@ -358,7 +382,7 @@ static void next_round(struct engine *e, struct engine_request *r)
 	}
 }
 
-/* Ends the requests that ended with the step, tells of the others' news. */
+/* Ends the requests that ended with the step, and reports the others' events. */
 static void tell_results(struct engine *e, struct step_slot *slot)
 {
 	for (unsigned i = 0; i < slot->n_items; i++) {
@@ -402,7 +426,7 @@ static void run_step(struct engine *e)
 	take_results(e, slot);
 	step_ns = e->stats.step_ns - step_ns;
 	e->encode_debt_ns -= step_ns < e->encode_debt_ns ? step_ns : e->encode_debt_ns;
-	/* Rows that are handed out keep everybody waiting, too. */
+	/* Delivering rows delays everyone, too, so it is part of the measured time. */
 	scheduler_measured(e->scheduler, slot->items, slot->n_items,
 			   step_ns + (clock_ns() - e->boundary_ns));
 	if (!begun)
@@ -414,7 +438,7 @@ static void run_step(struct engine *e)
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-/* Those of the user come after the others' from now on. */
+/* Moves the user's requests behind those of others. */
 static void take_turns(struct engine *e, uid_t uid)
 {
 	struct engine_seq *last = TAILQ_LAST(&e->encodes, encode_list), *seq, *next;
@@ -430,7 +454,7 @@ static void take_turns(struct engine *e, uid_t uid)
 	}
 }
 
-/* Requests whose images are all there, those of others that are the same too, go on. */
+/* Continues requests whose images are all encoded, and those of others with the same images. */
 static void end_encoding(struct engine *e)
 {
 	struct engine_seq *seq, *next;
@@ -447,26 +471,28 @@ static void end_encoding(struct engine *e)
 }
 
 /*
- * Encodes an image, users taking turns. An image is not divided; beside sequences that run the next
- * one waits until steps have had as much time as this one took.
+ * Encodes an image, with users taking turns. While sequences are running, it is done in launches that
+ * keep --max-stall-ms, and the next one waits until steps have had as much time as this one took.
  */
 static void encode_image(struct engine *e)
 {
 	struct engine_seq *seq = TAILQ_FIRST(&e->encodes);
 	uint64_t start = clock_ns(), ns;
+	bool runs = scheduler_running(e->scheduler), encoded = false;
 	char err[256] = "";
 	int error;
 
-	if (!seq || (e->encode_debt_ns && scheduler_running(e->scheduler)) || atomic_load(&e->lost))
+	if (!seq || (e->encode_debt_ns && runs) || atomic_load(&e->lost))
 		return;
-	/* What the step before brought is told now, as the chips are busy. */
-	if (encoder_begin(e->encoder, seq->request->images, err, sizeof(err))) {
+	/* Deliver the previous step's events now, while the chips are busy. */
+	if (encoder_begin(e->encoder, seq->request->images, runs ? e->max_stall_ns : 0, err,
+			  sizeof(err))) {
 		lose(e, err);
 		return;
 	}
 	publish(e, false);
 	wake_client(e);
-	error = wait_launch(e, seq, start, err, sizeof(err));
+	error = wait_launch(e, seq, &encoded, start, err, sizeof(err));
 	if (error == -ENOMEM) {
 		finish(e, seq, ENGINE_FINISH_ERROR, error, err);
 		return;
@@ -476,18 +502,21 @@ static void encode_image(struct engine *e)
 		return;
 	}
 	ns = clock_ns() - start;
-	e->stats.images++;
+	e->stats.encode_launches++;
 	e->stats.encode_ns += ns;
 	e->encode_debt_ns = ns;
 	if (e->boundary_ns)
-		e->boundary_ns += ns; /* the chips did not idle */
+		e->boundary_ns += ns; /* the chips were not idle */
+	if (!encoded)
+		return;
+	e->stats.images++;
 	take_turns(e, seq->sched.uid);
 	end_encoding(e);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Takes a request in; @leader: whose prompt it waits for, or NULL. */
+/* Adds a request; @leader: the request whose prompt it waits for, or NULL. */
 static void take_request(struct engine *e, struct engine_request *r, struct engine_request *leader)
 {
 	struct engine_seq *seq = r->seq;
@@ -496,7 +525,6 @@ static void take_request(struct engine *e, struct engine_request *r, struct engi
 	seq->sched.priority = r->priority;
 	seq->sched.prompt = r->prompt;
 	seq->sched.images = r->images;
-	seq->sched.keys = r->images ? r->images->keys : NULL;
 	seq->sched.generated = r->tokens;
 	seq->sched.n_prompt = seq->sched.n_total = r->n_prompt;
 	seq->sched.prompt_row = r->sink		 ? forward_first(r)
@@ -526,7 +554,7 @@ static void end_cancelled(struct engine *e, struct engine_seq *seq)
 		finish(e, seq, ENGINE_FINISH_CANCELLED, 0, "");
 }
 
-/* Takes what was submitted in, oldest first. */
+/* Adds submitted requests, oldest first. */
 static void take_submitted(struct engine *e)
 {
 	struct engine_seq *seq = atomic_exchange(&e->submitted, NULL), *oldest = NULL, *next;
@@ -552,13 +580,15 @@ static void take_submitted(struct engine *e)
 		}
 		end_cancelled(e, seq);
 	}
-	/* First counted there, then not counted here, so that the queue never looks shorter than it
-	 * is. */
+	/*
+	 * Counted as waiting before it is uncounted as submitted, so that the queue never appears
+	 * shorter than it is.
+	 */
 	atomic_store(&e->n_waiting, waiting(e));
 	atomic_fetch_sub(&e->n_submitted, n);
 }
 
-/* Calls @visit for each request; it may end that one. */
+/* Calls @visit for each request; it may end that request. */
 static void visit_requests(struct engine *e,
 			   void (*visit)(struct engine *e, struct engine_seq *seq))
 {
@@ -580,7 +610,7 @@ static void end_lost(struct engine *e, struct engine_seq *seq)
 	finish(e, seq, ENGINE_FINISH_ERROR, -EIO, e->lost_text);
 }
 
-/* Goes on with a sequence whose mask has become known. */
+/* Continues a sequence whose mask has become known. */
 static void settle(struct engine *e, struct engine_seq *seq)
 {
 	if (choose_late(e, seq, clock_ns()))
@@ -594,7 +624,7 @@ static void make_room(struct engine *e, struct engine_seq *seq)
 		beam_run_make_room(e, seq->request);
 }
 
-/* Ends it if it is late; else its deadline may be the next one. */
+/* Ends it if its deadline has passed; otherwise the deadline may be the next one. */
 static void end_late(struct engine *e, struct engine_seq *seq)
 {
 	uint64_t deadline = seq->request->deadline_ns;
@@ -607,7 +637,7 @@ static void end_late(struct engine *e, struct engine_seq *seq)
 		e->deadline_ns = deadline;
 }
 
-/* Between two steps: takes in what came, ends what is over. */
+/* Between two steps: adds new requests, ends cancelled and late ones. */
 static void look_around(struct engine *e)
 {
 	unsigned cancels = atomic_load(&e->cancels), masks = atomic_load(&e->masks_done);
@@ -631,7 +661,7 @@ static void look_around(struct engine *e)
 	}
 }
 
-/* Sleeps until there is something to do; a request that waits for its mask may have a deadline. */
+/* Sleeps until there is work; a request that waits for its mask may have a deadline. */
 static void sleep_until_woken(struct engine *e)
 {
 	const struct timespec deadline = {(time_t)(e->deadline_ns / NS_PER_S),
@@ -668,7 +698,7 @@ void *engine_main(void *arg)
 			slot->n_filled = 0;
 			publish(e, true);
 			wake_client(e);
-			e->encode_debt_ns = 0; /* nobody can go on meanwhile */
+			e->encode_debt_ns = 0; /* nothing can continue meanwhile */
 			if (TAILQ_EMPTY(&e->encodes))
 				sleep_until_woken(e);
 		}

@@ -24,7 +24,7 @@ unsigned forward_first(const struct engine_request *r)
 	return r->sink->rows[0];
 }
 
-/* The row behind @position, if it is wanted; -errno: the sink cannot take it. */
+/* Passes the row at @position on, if it was requested; -errno: the sink failed. */
 static int take(struct step_slot *slot, struct engine_request *r, unsigned position, unsigned row)
 {
 	struct engine_sink *sink = r->sink;

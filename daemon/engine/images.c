@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sha256.h"
+
 int engine_image_new(const struct image_tower *t, struct image_size size, const float *pixels,
 		     const uint8_t hash[ENGINE_IMAGE_HASH], struct engine_image **ret, char *err,
 		     size_t errlen)
@@ -53,26 +55,16 @@ void engine_image_unref(struct engine_image *i)
 	free(i);
 }
 
-/* Where the images begin, and the keys. The runs of image tokens are known to be theirs. */
+/* Where the images begin. The runs of image tokens are known to be theirs. */
 static void place(struct engine_images *i, const int32_t *prompt)
 {
 	unsigned position = 0;
 
-	memcpy(i->keys, prompt, i->n_prompt * sizeof(*prompt));
 	for (unsigned k = 0; k < i->n; k++) {
-		const struct engine_image *image = i->image[k];
-
 		while (prompt[position] != (int32_t)i->tower.image_token)
 			position++;
 		i->first[k] = position;
-		for (unsigned j = 0; j < image->tokens; j++) {
-			uint32_t part;
-
-			memcpy(&part, image->hash + j % (ENGINE_IMAGE_HASH / 4) * 4, sizeof(part));
-			/* No token is below 0. */
-			i->keys[position + j] = (int32_t)(part | 1u << 31);
-		}
-		position += image->tokens;
+		position += i->image[k]->tokens;
 	}
 }
 
@@ -92,9 +84,8 @@ int engine_images_new(const struct image_tower *t, struct engine_image *const *i
 		i->image = calloc(n, sizeof(struct engine_image *));
 		i->first = calloc(n, sizeof(*i->first));
 		i->positions = calloc(n_prompt, sizeof(*i->positions));
-		i->keys = calloc(n_prompt, sizeof(*i->keys));
 	}
-	if (i && sizes && i->image && i->first && i->positions && i->keys) {
+	if (i && sizes && i->image && i->first && i->positions) {
 		for (unsigned k = 0; k < n; k++) {
 			i->image[i->n++] = engine_image_ref(images[k]);
 			sizes[k] = images[k]->size;
@@ -128,18 +119,53 @@ void engine_images_unref(struct engine_images *i)
 	free(i->image);
 	free(i->first);
 	free(i->positions);
-	free(i->keys);
 	free(i);
+}
+
+/* The first image that ends behind @position, or n. */
+static unsigned find(const struct engine_images *i, unsigned position)
+{
+	unsigned low = 0, high = i->n;
+
+	while (low < high) {
+		unsigned middle = low + (high - low) / 2;
+
+		if (i->first[middle] + i->image[middle]->tokens > position)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
 }
 
 const struct engine_image *engine_images_at(const struct engine_images *i, unsigned position,
 					    unsigned *ret_row)
 {
-	for (unsigned k = 0; k < i->n && i->first[k] <= position; k++) {
-		if (position - i->first[k] < i->image[k]->tokens) {
-			*ret_row = position - i->first[k];
-			return i->image[k];
+	unsigned k = find(i, position);
+
+	if (k == i->n || i->first[k] > position)
+		return NULL;
+	*ret_row = position - i->first[k];
+	return i->image[k];
+}
+
+void engine_images_key(const struct engine_images *i, unsigned first, unsigned n,
+		       int32_t ret[ENGINE_IMAGES_KEY_WORDS])
+{
+	unsigned k = i ? find(i, first) : 0;
+	uint8_t hash[ENGINE_IMAGE_HASH] = {0};
+	struct sha256 h;
+
+	if (i && k < i->n && i->first[k] < first + n) {
+		sha256_init(&h);
+		for (; k < i->n && i->first[k] < first + n; k++) {
+			/* Where it begins, seen from the first position. */
+			const uint32_t place = i->first[k] - first;
+
+			sha256_update(&h, i->image[k]->hash, sizeof(i->image[k]->hash));
+			sha256_update(&h, &place, sizeof(place));
 		}
+		sha256_final(&h, hash);
 	}
-	return NULL;
+	memcpy(ret, hash, sizeof(hash));
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The images of a request: what the program `vision` is to make embeddings of, and where these go in
- * the prompt. Made by the client side, encoded by the engine (encoder.h), kept with the request: a
+ * The images of a request: inputs for the program `vision`, and where the embeddings go in the
+ * prompt. Created by the client side, encoded by the engine (encoder.h), kept with the request: a
  * sequence that is preempted finds them again.
  *
- * A prompt's keys are its tokens with, in place of an image's, parts of that image's hash: blocks of
- * the prefix cache are the same only where the pictures are.
+ * Blocks of the prefix cache match only where the images in them are the same: engine_images_key()
+ * is part of their keys, after the tokens.
  */
 #ifndef TXDA_ENGINE_IMAGES_H
 #define TXDA_ENGINE_IMAGES_H
@@ -16,35 +16,35 @@
 
 #include "tower.h"
 
-#define ENGINE_IMAGE_HASH 32 /* bytes: SHA-256 of the picture's file */
+#define ENGINE_IMAGE_HASH	32 /* bytes: SHA-256 of the picture's file and of which part it is */
+#define ENGINE_IMAGES_KEY_WORDS (ENGINE_IMAGE_HASH / 4)
 
 struct engine_image {
 	atomic_uint refs;
 	uint8_t hash[ENGINE_IMAGE_HASH];
 	struct image_size size;
 	unsigned tokens;
-	/* Until it is encoded. */
+	/* Inputs, until it is encoded. */
 	struct image_plan plan;
 	float *pixels; /* the input of that name */
-	/* The engine thread's. */
-	float *embeds;	  /* [tokens][hidden]; NULL: it is not encoded yet */
+	/* Private to the engine thread. */
+	float *embeds;	  /* [tokens][hidden]; NULL: not encoded */
 	float *deepstack; /* [tokens][deep] or NULL */
 };
 
 struct engine_images {
 	atomic_uint refs;
-	struct image_tower tower; /* that they were prepared for */
+	struct image_tower tower; /* the tower that they were prepared for */
 	unsigned n, n_prompt;
 	struct engine_image **image; /* [n] references; the engine thread's, once submitted */
 	unsigned *first;	     /* [n] the position of its first token */
 	int32_t (*positions)[3];     /* [n_prompt] time, row, column */
-	int32_t *keys;		     /* [n_prompt] */
-	int32_t delta;		     /* what the position of a later token is more than its place */
+	int32_t delta;		     /* offset of later tokens' positions from their indices */
 };
 
 /*
- * Prepares one image: @pixels are image_process()'s. *ret has one reference. -EINVAL, -E2BIG, -ENOMEM
- * with @err.
+ * Prepares one image: @pixels come from image_process(). *ret has one reference. -EINVAL, -E2BIG,
+ * -ENOMEM with @err.
  */
 int engine_image_new(const struct image_tower *t, struct image_size size, const float *pixels,
 		     const uint8_t hash[ENGINE_IMAGE_HASH], struct engine_image **ret, char *err,
@@ -53,8 +53,8 @@ struct engine_image *engine_image_ref(struct engine_image *i);
 void engine_image_unref(struct engine_image *i); /* NULL is accepted */
 
 /*
- * Places images in a prompt, where each has as many image tokens in a row as it takes; takes a
- * reference to each. *ret has one reference. -EINVAL: they are not those of the prompt; -ENOMEM.
+ * Places images in a prompt, which has a run of image tokens of the right length for each; takes a
+ * reference to each. *ret has one reference. -EINVAL: they do not match the prompt; -ENOMEM.
  */
 int engine_images_new(const struct image_tower *t, struct engine_image *const *images, unsigned n,
 		      const int32_t *prompt, unsigned n_prompt, struct engine_images **ret,
@@ -62,8 +62,15 @@ int engine_images_new(const struct image_tower *t, struct engine_image *const *i
 struct engine_images *engine_images_ref(struct engine_images *i); /* NULL is accepted */
 void engine_images_unref(struct engine_images *i);
 
-/* The image whose token is at @position, and which one of it; NULL: a text's token. */
+/* The image whose token is at @position, and the token's index in it; NULL: a text token. */
 const struct engine_image *engine_images_at(const struct engine_images *i, unsigned position,
 					    unsigned *ret_row);
+
+/*
+ * A hash of the images that have tokens at the @n positions from @first on, and of which of their
+ * tokens those are; zeros: text alone. NULL is accepted.
+ */
+void engine_images_key(const struct engine_images *i, unsigned first, unsigned n,
+		       int32_t ret[ENGINE_IMAGES_KEY_WORDS]);
 
 #endif

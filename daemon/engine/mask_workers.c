@@ -14,7 +14,7 @@
 struct user {
 	uid_t uid;
 	unsigned working;	       /* jobs */
-	uint64_t spent_ns;	       /* CPU time of its jobs, or lifted */
+	uint64_t spent_ns;	       /* CPU time of its jobs, possibly raised */
 	struct mask_job *first, *last; /* waiting */
 };
 
@@ -28,9 +28,9 @@ struct mask_workers {
 	pthread_cond_t work, done;
 	bool stopping;
 	struct mask_job *ended; /* to be freed, linked by next */
-	uint64_t last_spent_ns; /* of the user who was served last */
+	uint64_t last_spent_ns; /* the user who was served last */
 	unsigned n_users, max_users;
-	unsigned most;	    /* workers that one user may occupy */
+	unsigned most;	    /* maximum number of workers per user */
 	struct user *users; /* [max_users] */
 };
 
@@ -42,14 +42,14 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* ---- users; all of it locked ----------------------------------------------------------------- */
+/* ---- users; the lock is held ----------------------------------------------------------------- */
 
 static bool is_active(const struct user *user)
 {
 	return user->first || user->working;
 }
 
-/* The entry of @uid; if it needs a new one, the idle user that spent least is forgotten. */
+/* The entry of @uid; a new one replaces that of the idle user with the least CPU time. */
 static unsigned find_user(struct mask_workers *w, uid_t uid)
 {
 	unsigned spare = w->max_users;
@@ -67,7 +67,7 @@ static unsigned find_user(struct mask_workers *w, uid_t uid)
 	return spare;
 }
 
-/* A user who comes back has saved nothing up. */
+/* Idle time is not credited to a returning user. */
 static void lift(struct mask_workers *w, struct user *user)
 {
 	uint64_t least = UINT64_MAX;
@@ -90,7 +90,7 @@ static void unlink_job(struct mask_workers *w, struct mask_job *job)
 	*(job->next ? &job->next->prev : &user->last) = job->prev;
 }
 
-/* The job that goes next, or NULL. One worker is left to users who come. */
+/* The next job, or NULL. One worker is reserved for other users. */
 static struct mask_job *next_job(struct mask_workers *w)
 {
 	const struct user *best = NULL;
@@ -151,7 +151,7 @@ static void work(struct mask_workers *w, struct mask_job *job)
 		pthread_mutex_unlock(&w->lock);
 		free_constraint(r);
 	} else {
-		/* From here on the job is the engine thread's. */
+		/* From here on the job belongs to the engine thread. */
 		atomic_store_explicit(&job->done, true, memory_order_release);
 		pthread_cond_broadcast(&w->done);
 		pthread_mutex_unlock(&w->lock);
@@ -241,8 +241,8 @@ void mask_workers_end(struct mask_workers *w, struct mask_job *job)
 /* ---- life ------------------------------------------------------------------------------------ */
 
 /*
- * As many as half of the CPUs: the others are the engine's, the clients' and a device model's. Two at
- * least, so that one user's long job leaves one to the others.
+ * Half as many as there are CPUs: the others are for the engine, the clients and a device model. At
+ * least two, so that one user's long job leaves one to the others.
  */
 static unsigned thread_count(void)
 {
@@ -272,7 +272,7 @@ int mask_workers_new(unsigned max_jobs, void (*notify)(void *arg), void *arg,
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&w->done, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	/* Signals are for the daemon's own threads. */
+	/* Signals are handled by the daemon's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	while (w->users && !error && w->n_threads < thread_count()) {

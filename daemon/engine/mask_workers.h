@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads that find out what the constraints of requests allow (struct engine_constraint_ops), so
- * that a grammar that takes milliseconds a token holds up its own sequence only.
+ * Threads that compute the masks of requests' constraints (struct engine_constraint_ops), so that a
+ * grammar that takes milliseconds per token delays only its own sequence.
  *
- * A sequence has one job: to accept the token that was chosen last and to find the next mask.
+ * A sequence has one job: to accept the last chosen token and to compute the next mask.
  *
  *	idle ---submit---> waiting ---a worker---> working ---> idle, done is set, notify() is called
  *	     ---end------> ended   ---a worker---> the constraint is freed
  *
- * Whoever is ended while it waits or works is freed likewise. From submit or end until a worker is
- * through with it, a job holds a reference to its request.
+ * A job that is ended while waiting or working is freed in the same way. From submit or end until a
+ * worker has finished with it, a job holds a reference to its request.
  *
- * Shares: of the users whose jobs wait, the one goes next that occupies the fewest workers, then the
- * one whose jobs took the least CPU time. No user occupies all workers. A user who comes back after idling is lifted to the least
- * of the active ones, or to the one who was served last.
+ * Fair shares: among users with waiting jobs, the next is the one that occupies the fewest workers,
+ * then the one whose jobs took the least CPU time. No user occupies all workers. The CPU time of a
+ * user who returns after being idle is raised to the minimum of the active ones, or to that of the
+ * user served last.
  *
- * Threads: submit, wait and end are the engine thread's; so are the results once done is set.
+ * Threads: submit, wait and end are called by the engine thread, which may read the results once
+ * done is set.
  */
 #ifndef TXDA_ENGINE_MASK_WORKERS_H
 #define TXDA_ENGINE_MASK_WORKERS_H
@@ -24,20 +26,20 @@
 
 struct mask_workers;
 
-/* Part of a sequence; zero at first. */
+/* Embedded in a sequence; initially zero. */
 struct mask_job {
-	/* Set before mask_workers_submit(), the request before anything. */
+	/* Set before mask_workers_submit(), the request before any call. */
 	struct engine_request *request;
 	int32_t token; /* to be accepted first; -1: none */
 	bool last;     /* no token follows: the mask is not needed */
 
 	/* The results; valid while @done is set, the mask until the next submit. */
 	atomic_bool done;
-	int error; /* -errno of the constraint, which has the words */
+	int error; /* -errno of the constraint, which has the message */
 	bool over; /* nothing may follow */
 	struct engine_mask mask;
 
-	/* The workers' own. */
+	/* Private to the workers. */
 	enum { MASK_JOB_IDLE, MASK_JOB_WAITING, MASK_JOB_WORKING } state;
 	bool ended;
 	unsigned user;
@@ -45,18 +47,20 @@ struct mask_job {
 };
 
 /*
- * Starts the threads. @max_jobs: most that wait at a time. @notify is called from a worker after
- * each job that is done.
+ * Starts the threads. @max_jobs: maximum number of waiting jobs. @notify is called by a worker
+ * after each finished job.
  */
 int mask_workers_new(unsigned max_jobs, void (*notify)(void *arg), void *arg,
 		     struct mask_workers **ret);
-/* Ends the threads; all jobs must have been ended before. NULL is accepted. */
+/* Stops the threads; all jobs must have been ended before. NULL is accepted. */
 void mask_workers_free(struct mask_workers *w);
 
 void mask_workers_submit(struct mask_workers *w, struct mask_job *job);
-/* Waits until the job is done, until @deadline_ns (CLOCK_MONOTONIC) at most; whether it is. */
+/*
+ * Waits until the job is done, at most until @deadline_ns (CLOCK_MONOTONIC); returns whether it is.
+ */
 bool mask_workers_wait(struct mask_workers *w, struct mask_job *job, uint64_t deadline_ns);
-/* The request has ended: frees its constraint, once a job at hand is through. */
+/* The request has ended: frees its constraint, after a job in progress. */
 void mask_workers_end(struct mask_workers *w, struct mask_job *job);
 
 #endif

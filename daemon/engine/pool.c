@@ -10,8 +10,8 @@ unsigned pool_first(const struct engine_request *r)
 }
 
 /*
- * Takes the state behind @position, which are given in order, the last one last. Returns the first
- * position that is wanted next.
+ * Adds the state at @position; positions come in order, the last one at the end. Returns the next
+ * position that is needed.
  */
 static unsigned take(struct engine_request *r, unsigned position, const float *hidden)
 {
@@ -25,7 +25,7 @@ static unsigned take(struct engine_request *r, unsigned position, const float *h
 	return r->pooling.how == ENGINE_POOL_MEAN ? position + 1 : r->n_prompt;
 }
 
-/* Makes the vector. -EIO: it is not finite: the model or the chip is broken. */
+/* Computes the vector. -EIO: it is not finite: the model or the chip is faulty. */
 static int finish(struct engine_request *r)
 {
 	double scale = r->pooling.how == ENGINE_POOL_MEAN ? 1.0 / r->n_prompt : 1, square = 0;
@@ -34,7 +34,7 @@ static int finish(struct engine_request *r)
 		square += r->pooled[i] * r->pooled[i];
 	if (!isfinite(square))
 		return -EIO;
-	/* A vector of zeros has no direction and stays as it is. */
+	/* A zero vector has no direction and is returned as it is. */
 	if (r->pooling.normalize)
 		scale = square > 0 ? 1 / sqrt(square) : 0;
 	for (unsigned i = 0; i < r->pooling.dimensions; i++)

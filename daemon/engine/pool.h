@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Last hidden states to one vector.
+ * Pooling: converts last hidden states to one vector.
  *
- * The sum is kept in double and added to in the order of positions, whatever pieces the prompt came
- * in, so that a vector's bits depend on the request alone.
+ * The sum is kept in double and accumulated in position order, however the prompt was split into
+ * chunks, so that a vector's bits depend on the request alone.
  *
- * The engine thread's.
+ * Used by the engine thread.
  */
 #ifndef TXDA_ENGINE_POOL_H
 #define TXDA_ENGINE_POOL_H
 
 #include "engine_internal.h"
 
-/* The first position whose state counts before the last token's; n_prompt: none. */
+/* The first position before the last token's whose state is needed; n_prompt: none. */
 unsigned pool_first(const struct engine_request *r);
 
 /*
- * Takes the states of an item's rows, the first of which is row @row of the step. The last one ends
+ * Adds the states of an item's rows, the first of which is row @row of the step. The last one ends
  * the request.
  */
 void pool_rows(struct step_slot *slot, const struct sched_item *item, unsigned row, uint64_t now);

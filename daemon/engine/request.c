@@ -10,10 +10,10 @@
 #include "images.h"
 #include "token_counts.h"
 
-#define MAX_LENGTH     (1u << 24) /* tokens: no model's context is longer */
-#define MAX_DIMENSIONS (1u << 20) /* of a vector */
+#define MAX_LENGTH     (1u << 24) /* maximum number of tokens: no model's context is longer */
+#define MAX_DIMENSIONS (1u << 20) /* maximum dimensions of a vector */
 
-/* Counts room for @n entries of @size bytes; returns where they begin. */
+/* Reserves room for @n entries of @size bytes; returns their offset. */
 static size_t room(size_t *total, size_t n, size_t size)
 {
 	size_t at = (*total + 15) & ~(size_t)15;
@@ -22,7 +22,7 @@ static size_t room(size_t *total, size_t n, size_t size)
 	return at;
 }
 
-/* Counts the prompt's tokens where that matters. */
+/* Counts the prompt's tokens, if penalties need it. */
 static void begin_counts(struct engine_request *r, void *memory, unsigned max)
 {
 	r->counts = token_counts_init(memory, max);
@@ -32,7 +32,7 @@ static void begin_counts(struct engine_request *r, void *memory, unsigned max)
 		token_counts_add(r->counts, r->prompt[i], false);
 }
 
-/* @pooling: NULL, or what kind of vector is wanted. */
+/* @pooling: NULL, or the requested pooling. */
 static int new_request(const int32_t *prompt, unsigned n_prompt,
 		       const struct engine_sampling *sampling, bool prompt_logprobs,
 		       const struct engine_pooling *pooling, struct engine_request **ret)
@@ -106,7 +106,7 @@ int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 int engine_embedding_new(const int32_t *prompt, unsigned n_prompt,
 			 const struct engine_pooling *pooling, struct engine_request **ret)
 {
-	/* The scheduler knows a request for one token, which is never chosen. */
+	/* The scheduler expects a token to generate, which is never chosen. */
 	const struct engine_sampling one = {.top_p = 1, .logprobs = -1, .max_tokens = 1};
 
 	if (!pooling->how || !pooling->dimensions)
@@ -178,8 +178,8 @@ void engine_request_unref(struct engine_request *r)
 /* ---- the ready list -------------------------------------------------------------------------- */
 
 /*
- * The engine thread pushes, one client thread takes all: a stack without a lock. A request is
- * pushed when its flag was clear; the client clears it before it looks at the news, so none is
+ * The engine thread pushes, one client thread takes all: a lock-free stack. A request is pushed if
+ * its flag was clear; the client clears the flag before it reads the results, so no event is
  * missed.
  */
 bool ready_push(struct ready_list *list, struct engine_request *r)

@@ -213,7 +213,10 @@ static int choose(struct sampler *s, struct sampler_row *row, const struct engin
 		sampler_drop_list(s);
 		return error;
 	}
-	/* Colder than this, logits that differ at all differ by more than a double can weigh. */
+	/*
+	 * Below this temperature, logits that differ at all differ by more than a double can
+	 * represent as a weight.
+	 */
 	if (p->temperature < 1e-5f || p->top_k == 1) {
 		error = choose_best(s, ret_token);
 	} else {

@@ -8,15 +8,15 @@
 #include "token_counts.h"
 
 /*
- * How far the exponential of the device's float32 lse may be off, relatively. A draw so close to a
+ * Maximum relative error of the exponential of the device's float32 lse. A draw so close to a
  * boundary is decided by the full row.
  */
 #define LSE_SLACK 3e-5
 
-/* Single logits of more than this part of a row cost more than all of it in one piece. */
+/* Reading more single logits than this part of a row is slower than reading all of it at once. */
 #define MANY_LOGITS 16
 
-/* ---- what may come --------------------------------------------------------------------------- */
+/* ---- allowed tokens -------------------------------------------------------------------------- */
 
 bool sampler_allows(const struct sampler *s, int32_t token)
 {
@@ -43,9 +43,9 @@ bool sampler_allows(const struct sampler *s, int32_t token)
 	return false;
 }
 
-/* ---- adjusting ------------------------------------------------------------------------------- */
+/* ---- adjustment ------------------------------------------------------------------------------ */
 
-/* The token's entry among the adjusted ones, a new one with its logit as the chip has it. */
+/* The token's entry among the adjusted ones; a new one gets its logit from the chip. */
 static struct adjusted *adjust(struct sampler *s, int32_t token)
 {
 	uint32_t *at = &s->adjusted_at[token];
@@ -94,7 +94,7 @@ static void adjust_all(struct sampler *s)
 	}
 }
 
-/* ---- making the list ------------------------------------------------------------------------- */
+/* ---- building the list ----------------------------------------------------------------------- */
 
 static void list_add(struct sampler *s, int32_t token, float logit)
 {
@@ -102,7 +102,7 @@ static void list_add(struct sampler *s, int32_t token, float logit)
 	s->list_logits[s->n_list++] = logit;
 }
 
-/* Notes a token in s->sorted, for sorting. False: its logit is none. */
+/* Adds a token to s->sorted, for sorting. False: its logit is invalid. */
 static bool note(struct sampler *s, unsigned *n, int32_t token)
 {
 	float logit = sampler_logit(s, token);
@@ -113,7 +113,7 @@ static bool note(struct sampler *s, unsigned *n, int32_t token)
 	return true;
 }
 
-/* Under a mask that is a list: all that may come, best first. */
+/* Under a mask that is a list: all allowed tokens, best first. */
 static int take_mask(struct sampler *s)
 {
 	const struct engine_mask *mask = s->rules.mask;
@@ -141,7 +141,7 @@ static int take_mask(struct sampler *s)
 	return s->n_list && s->list_logits[0] == INFINITY ? -EDOM : 0;
 }
 
-/* Adjusted tokens that are above all that is not in the device's list, best first. */
+/* Adjusted tokens above everything that is not in the device's list, best first. */
 static unsigned sort_adjusted(struct sampler *s)
 {
 	unsigned n = 0;
@@ -158,7 +158,7 @@ static unsigned sort_adjusted(struct sampler *s)
 	return n;
 }
 
-/* The device's list without what may not come, adjusted ones merged in. */
+/* The device's list without forbidden tokens, with adjusted ones merged in. */
 static int take_device_list(struct sampler *s)
 {
 	const struct sampler_row *row = s->row;
@@ -253,8 +253,8 @@ static bool in_device_list(const struct sampler *s, int32_t token)
 }
 
 /*
- * What is known of tokens that are neither in the device's list nor adjusted nor masked stops:
- * their number *ret_m; returns the weight, without temperature and adjustment, of all others.
+ * Tokens that are neither in the device's list nor adjusted nor masked stop tokens: *ret_m is their
+ * number; returns their total weight, without temperature and adjustment.
  */
 static double known_weight(struct sampler *s, double best, double *ret_m)
 {
@@ -284,7 +284,7 @@ static double known_weight(struct sampler *s, double best, double *ret_m)
 	return weight;
 }
 
-/* The weight, after temperature, of adjusted tokens that may come and are not in the list. */
+/* The weight, after temperature, of allowed adjusted tokens that are not in the list. */
 static double adjusted_tail(const struct sampler *s, double best)
 {
 	double sum = 0;
@@ -300,10 +300,10 @@ static double adjusted_tail(const struct sampler *s, double best)
 
 /*
  * Bounds the weight, after temperature, of all tokens outside the list. Without temperature it is
- * known from lse as the rest r of m tokens, each at most as heavy as the device's list's last, w.
- * To the power a = 1 / temperature each then weighs between: a >= 1: sum x^a >= m (r/m)^a and <= r
- * w^(a-1); a < 1: the other way round. What a mask takes off is not known: then there is no lower
- * bound.
+ * known from lse as the remainder r of m tokens, each at most as heavy as the last of the device's
+ * list, w. Raised to the power a = 1 / temperature, the sum is between: a >= 1: sum x^a >= m
+ * (r/m)^a and <= r w^(a-1); a < 1: the other way round. How much of it a mask removes is unknown:
+ * then there is no lower bound.
  */
 static void bound_tail(struct sampler *s, double *ret_low, double *ret_high)
 {
@@ -371,7 +371,9 @@ bool sampler_choose_from_list(struct sampler *s, double u, int32_t *ret_token)
 	}
 	if (p->top_p < 1 || p->min_p > 0)
 		return false;
-	/* All that top_k left: the draw may fall into the list whatever the tail weighs. */
+	/*
+	 * Everything that top_k left: the draw may fall into the list whatever the tail's weight.
+	 */
 	least = sampler_list_draw(s, n + 1, u * (sum + low));
 	most = sampler_list_draw(s, n + 1, u * (sum + high));
 	if (least != most || most >= n)

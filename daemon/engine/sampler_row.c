@@ -15,7 +15,7 @@ int sampler_by_rank(const void *a, const void *b)
 	return x->token < y->token ? -1 : x->token > y->token;
 }
 
-/* Bucket 0 has the heaviest. */
+/* Bucket 0 has the largest weights. */
 static unsigned bucket_of(double weight)
 {
 	int exponent;
@@ -27,8 +27,8 @@ static unsigned bucket_of(double weight)
 }
 
 /*
- * Keeps the best tokens of the tail until @count of them or @mass are reached, the one that reaches
- * it included: clears the weights of the others. Returns the weight that is left.
+ * Keeps the best tokens of the tail until @count of them or @mass are reached, including the one
+ * that reaches it: clears the weights of the others. Returns the remaining weight.
  */
 static double keep_best(struct sampler *s, unsigned count, double mass)
 {
@@ -88,7 +88,7 @@ static double weight_of(const struct sampler *s, float logit, double best)
 	return logit <= best ? exp((logit - best) / s->p->temperature) : 0;
 }
 
-/* Weighs the tokens of the row as they are, those that the mask leaves out not. */
+/* Computes the weights of the row's tokens without adjustment, 0 for masked ones. */
 static void weigh_row(struct sampler *s, double best)
 {
 	const struct engine_mask *mask = s->rules.mask;
@@ -109,8 +109,9 @@ static void weigh_token(struct sampler *s, int32_t token, double best)
 			sampler_allows(s, token) ? weight_of(s, sampler_logit(s, token), best) : 0;
 }
 
-/* Weights of all tokens outside the list, their sum. The list may be empty: then everything is
- * outside. */
+/*
+ * Weights of all tokens outside the list, and their sum. The list may be empty: then of all tokens.
+ */
 static double weigh_tail(struct sampler *s, double best)
 {
 	double sum = 0;
@@ -131,7 +132,7 @@ static double weigh_tail(struct sampler *s, double best)
 	return sum;
 }
 
-/* The best logit of those that may come. */
+/* The best logit of the allowed tokens. */
 static double find_best(struct sampler *s)
 {
 	double best = s->n_list ? s->list_logits[0] : -INFINITY;

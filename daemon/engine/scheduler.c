@@ -4,13 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "images.h"
 #include "scheduler_internal.h"
 
-#define STALL_NS 1000000000 /* saved up, where stalls have no limit */
+#define STALL_NS 1000000000 /* maximum budget if stalls are not limited */
 
 int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct scheduler **ret)
 {
 	struct scheduler *s;
+	bool fits;
 
 	if (!options->max_seqs || !options->max_users || !options->max_context ||
 	    options->max_tokens < options->max_seqs || options->max_rows < options->max_seqs)
@@ -23,19 +25,17 @@ int scheduler_new(const struct scheduler_options *options, struct kv *kv, struct
 	s->stall_limit = options->max_stall_ns ? (int64_t)options->max_stall_ns : STALL_NS;
 	s->stall_ns = s->stall_limit;
 	s->decode_rows = options->max_seqs;
-	s->max_blocks = sched_blocks_for(s, options->max_context);
+	fits = sched_blocks_for(s, options->max_context) <= kv_layout(kv)->max_blocks &&
+	       kv_layout_need(kv_layout(kv), options->max_context) <= kv_blocks(kv);
 	s->running = calloc(options->max_seqs, sizeof(*s->running));
 	s->slots = calloc(options->max_seqs, sizeof(*s->slots));
 	s->users = calloc(options->max_users, sizeof(*s->users));
-	s->tokens = calloc(kv_block_size(kv), sizeof(*s->tokens));
-	s->block_table = calloc(options->max_seqs, s->max_blocks * sizeof(*s->block_table));
-	s->matched = calloc(s->max_blocks, sizeof(*s->matched));
-	if (s->max_blocks > kv_blocks(kv) || !s->running || !s->slots || !s->users || !s->tokens ||
-	    !s->block_table || !s->matched) {
-		int ret_error = s->max_blocks > kv_blocks(kv) ? -EINVAL : -ENOMEM;
-
+	s->key = calloc(kv_key_words(kv), sizeof(*s->key));
+	s->block_table =
+		calloc((size_t)options->max_seqs + 1, kv_seq_entries(kv) * sizeof(*s->block_table));
+	if (!fits || !s->running || !s->slots || !s->users || !s->key || !s->block_table) {
 		scheduler_free(s);
-		return ret_error;
+		return fits ? -ENOMEM : -EINVAL;
 	}
 	for (unsigned i = options->max_seqs; i-- > 0;)
 		s->slots[s->n_slots++] = i;
@@ -50,15 +50,14 @@ void scheduler_free(struct scheduler *s)
 	free(s->running);
 	free(s->slots);
 	free(s->users);
-	free(s->tokens);
+	free(s->key);
 	free(s->block_table);
-	free(s->matched);
 	free(s);
 }
 
 /* ---- users ----------------------------------------------------------------------------------- */
 
-/* The entry of @uid; if it needs a new one, the idle user of the least counter is forgotten. */
+/* The entry of @uid; a new one replaces that of the idle user with the lowest counter. */
 static unsigned find_user(struct scheduler *s, uid_t uid)
 {
 	unsigned spare = UINT_MAX;
@@ -77,7 +76,10 @@ static unsigned find_user(struct scheduler *s, uid_t uid)
 	return spare;
 }
 
-/* A user who comes back has saved nothing up: its counter is lifted to the least of the others'. */
+/*
+ * Idle time is not credited to a returning user: its counter is raised to the minimum of the
+ * others'.
+ */
 static void user_enter(struct scheduler *s, struct user *user)
 {
 	uint64_t least = UINT64_MAX;
@@ -137,7 +139,7 @@ void sched_wait_insert(struct scheduler *s, struct sched_seq *seq)
 	s->n_waiting++;
 }
 
-/* After the last waiting one of the user's highest priority went. */
+/* Called after the last waiting sequence with the user's highest priority left. */
 static void find_top(struct user *user)
 {
 	user->top = INT_MIN;
@@ -180,14 +182,10 @@ void sched_run_remove(struct scheduler *s, struct sched_seq *seq, bool again)
 		i++;
 	s->n_running--;
 	memmove(&s->running[i], &s->running[i + 1], (s->n_running - i) * sizeof(*s->running));
-	kv_release(s->kv, seq->blocks, seq->n_blocks, again);
+	kv_seq_drop(s->kv, &seq->cache, again);
 	s->slots[s->n_slots++] = seq->slot;
 	s->users[seq->user].running--;
-	seq->blocks = NULL;
-	seq->n_blocks = 0;
 	seq->n_computed = 0;
-	seq->n_committed = 0;
-	seq->chain = (struct kv_chain){0};
 	seq->planned = 0;
 	seq->n_draft = 0;
 }
@@ -202,7 +200,6 @@ void scheduler_add(struct scheduler *s, struct sched_seq *seq)
 	seq->arrival = s->arrivals++;
 	seq->arrival_step = s->step;
 	seq->level = seq->priority;
-	seq->chain = (struct kv_chain){0};
 	user_enter(s, &s->users[seq->user]);
 	sched_wait_insert(s, seq);
 }
@@ -211,7 +208,7 @@ static void take_out(struct scheduler *s, struct sched_seq *seq, bool again)
 {
 	if (s->plan.begun && seq->planned)
 		sched_plan_remove(s, seq);
-	if (seq->blocks)
+	if (sched_runs(seq))
 		sched_run_remove(s, seq, again);
 	else
 		sched_wait_remove(s, seq);
@@ -228,22 +225,25 @@ void scheduler_park(struct scheduler *s, struct sched_seq *seq)
 	take_out(s, seq, true);
 }
 
-/* ---- a step that was ------------------------------------------------------------------------- */
+/* ---- after a step ---------------------------------------------------------------------------- */
 
-const int32_t *sched_block_tokens(const struct scheduler *s, const struct sched_seq *seq,
-				  unsigned first)
+const int32_t *sched_block_key(const struct scheduler *s, const struct sched_seq *seq, unsigned n)
 {
-	const int32_t *prompt = seq->keys ? seq->keys : seq->prompt;
-	unsigned size = kv_block_size(s->kv), n = 0;
+	unsigned size = kv_block_size(s->kv), first = n * size, of_prompt = 0;
+	bool plain = kv_key_words(s->kv) == size;
 
-	if (first + size <= seq->n_prompt)
-		return prompt + first;
-	if (first < seq->n_prompt)
-		n = seq->n_prompt - first;
-	memcpy(s->tokens, prompt + first, n * sizeof(*s->tokens));
-	memcpy(s->tokens + n, seq->generated + (first + n - seq->n_prompt),
-	       (size - n) * sizeof(*s->tokens));
-	return s->tokens;
+	if (plain && first + size <= seq->n_prompt)
+		return seq->prompt + first;
+	if (first < seq->n_prompt) {
+		of_prompt = seq->n_prompt - first < size ? seq->n_prompt - first : size;
+		memcpy(s->key, seq->prompt + first, of_prompt * sizeof(*s->key));
+	}
+	if (of_prompt < size)
+		memcpy(s->key + of_prompt, seq->generated + (first + of_prompt - seq->n_prompt),
+		       (size - of_prompt) * sizeof(*s->key));
+	if (!plain)
+		engine_images_key(seq->images, first, size, s->key + size);
+	return s->key;
 }
 
 void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigned n_items)
@@ -257,16 +257,15 @@ void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigne
 		seq->n_computed += items[i].tokens - items[i].rejected;
 		seq->planned = 0;
 		seq->n_draft = 0;
-		for (; (seq->n_committed + 1) * size <= seq->n_computed; seq->n_committed++) {
-			unsigned n = seq->n_committed;
-
-			kv_commit(s->kv, seq->blocks[n], seq->owner, &seq->chain,
-				  sched_block_tokens(s, seq, n * size));
-		}
+		while ((seq->cache.n_committed + 1) * size <= seq->n_computed)
+			kv_seq_commit(s->kv, &seq->cache, seq->owner,
+				      sched_block_key(s, seq, seq->cache.n_committed),
+				      s->options.prefix_caching);
+		kv_seq_moved(&seq->cache);
 	}
 }
 
-/* ---- what is there --------------------------------------------------------------------------- */
+/* ---- lists of sequences ---------------------------------------------------------------------- */
 
 unsigned scheduler_running(const struct scheduler *s)
 {

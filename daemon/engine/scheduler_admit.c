@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Who runs: admission, forks, preemption. */
+/* Admission, forks, preemption. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 /* ---- preemption ------------------------------------------------------------------------------ */
 
-/* Takes @victim out of the plan and gives its blocks back; it waits again. */
+/* Removes @victim from the plan and releases its blocks; it waits again. */
 static void preempt(struct scheduler *s, struct sched_seq *victim)
 {
 	if (victim->planned)
@@ -18,14 +18,16 @@ static void preempt(struct scheduler *s, struct sched_seq *victim)
 	s->plan.preempted = true;
 }
 
-/* How many a user runs, without those that are to be preempted. */
+/* How many sequences a user runs, without preemption candidates. */
 static unsigned stays(const struct scheduler *s, unsigned user)
 {
 	return s->users[user].running - s->users[user].victims;
 }
 
-/* Whether @a is preempted before @b: the lower one, of the user who runs more, then the younger
- * one. */
+/*
+ * Whether @a is preempted before @b: by lower level, then by the user who runs more, then the
+ * younger one.
+ */
 static bool yields_before(const struct scheduler *s, const struct sched_seq *a,
 			  const struct sched_seq *b)
 {
@@ -79,8 +81,8 @@ unsigned sched_cap(struct scheduler *s)
 }
 
 /*
- * The next victim for @seq to be admitted, of a user who is over its cap: after the exchange it
- * still runs as many as @seq's user, or more. NULL: there is none.
+ * The next victim for the admission of @seq, from a user over its cap: afterwards that user still
+ * runs as many as @seq's user, or more. NULL: there is none.
  */
 static struct sched_seq *over_cap_victim(const struct scheduler *s, const struct sched_seq *seq)
 {
@@ -100,32 +102,36 @@ static struct sched_seq *over_cap_victim(const struct scheduler *s, const struct
 
 /* ---- admission ------------------------------------------------------------------------------- */
 
-/* Free blocks that are left for @n running sequences to grow into. */
-static unsigned margin(const struct scheduler *s, unsigned n)
+unsigned sched_margin(const struct scheduler *s, unsigned n)
 {
 	unsigned most = kv_blocks(s->kv) / 16;
 
+	n *= kv_layout(s->kv)->n_groups;
 	return n < most ? n : most;
 }
 
 unsigned scheduler_reserve(struct scheduler *s, struct sched_seq *seq, unsigned n)
 {
-	unsigned size = kv_block_size(s->kv), have;
+	unsigned size = kv_block_size(s->kv), lacks;
 
 	if (n > s->options.max_context - seq->n_total)
 		n = s->options.max_context - seq->n_total;
-	while (seq->n_blocks < sched_blocks_for(s, seq->n_total + n) &&
-	       kv_free_blocks(s->kv) > margin(s, s->n_running) &&
-	       kv_alloc(s->kv, &seq->blocks[seq->n_blocks]))
-		seq->n_blocks++;
-	have = seq->n_blocks * size;
-	have = have > seq->n_total ? have - seq->n_total : 0;
-	return n < have ? n : have;
+	while ((lacks = kv_seq_lacks(s->kv, &seq->cache, seq->n_total + n)) &&
+	       kv_free_blocks(s->kv) < lacks + sched_margin(s, s->n_running)) {
+		unsigned over = (seq->n_total + n - 1) % size + 1; /* in the last block */
+
+		if (over >= n)
+			return 0;
+		n -= over;
+	}
+	kv_seq_grow(s->kv, &seq->cache, seq->n_total + n);
+	return n;
 }
 
 /*
- * Makes sure of a slot and @needed free blocks for @seq, by preemption if that helps. Nobody is
- * preempted before that is known: what was computed would be lost for nothing, step after step.
+ * Ensures a slot and @needed free blocks for @seq, by preemption if that is sufficient. Nothing is
+ * preempted before that is known: otherwise computed tokens would be lost for nothing, step after
+ * step.
  */
 static bool make_room(struct scheduler *s, struct sched_seq *seq, unsigned needed)
 {
@@ -134,13 +140,14 @@ static bool make_room(struct scheduler *s, struct sched_seq *seq, unsigned neede
 	bool enough;
 
 	for (;;) {
-		enough = s->n_slots + victims && have >= needed + margin(s, s->n_running - victims);
+		enough = s->n_slots + victims &&
+			 have >= needed + sched_margin(s, s->n_running - victims);
 		victim = enough ? NULL : over_cap_victim(s, seq);
 		if (!victim)
 			break;
 		victim->victim = true;
 		s->users[victim->user].victims++;
-		have += kv_own_blocks(s->kv, victim->blocks, victim->n_blocks);
+		have += kv_seq_own(s->kv, &victim->cache);
 		victims++;
 	}
 	for (unsigned i = s->n_running; victims && i-- > 0;) {
@@ -152,7 +159,7 @@ static bool make_room(struct scheduler *s, struct sched_seq *seq, unsigned neede
 		victims--;
 		if (!enough)
 			continue;
-		/* It stands where those stood in whose slots it comes. */
+		/* It takes the level of the sequences whose slots it gets. */
 		if (victim->level > seq->level)
 			seq->level = victim->level;
 		preempt(s, victim);
@@ -160,15 +167,14 @@ static bool make_room(struct scheduler *s, struct sched_seq *seq, unsigned neede
 	return enough;
 }
 
-/* The hash of block @n behind @before, remembered while the sequence waits if there is memory. */
+/* The hash of block @n after @before, cached while the sequence waits if there is memory. */
 static uint64_t block_hash(struct scheduler *s, struct sched_seq *seq, unsigned n, uint64_t before)
 {
 	uint64_t hash;
 
 	if (n < seq->n_hashes)
 		return seq->hashes[n];
-	hash = kv_hash(s->kv, seq->owner, before,
-		       sched_block_tokens(s, seq, n * kv_block_size(s->kv)));
+	hash = kv_hash(s->kv, seq->owner, before, sched_block_key(s, seq, n));
 	if (!seq->hashes)
 		seq->hashes = malloc(sched_blocks_for(s, seq->n_total) * sizeof(*seq->hashes));
 	if (seq->hashes && n == seq->n_hashes)
@@ -177,42 +183,33 @@ static uint64_t block_hash(struct scheduler *s, struct sched_seq *seq, unsigned 
 }
 
 /*
- * Takes the blocks that are still there of the sequence's beginning; returns how many. The last
- * known token is always computed, for its row; so are rows for prompt logprobs.
+ * Takes the blocks of the sequence's prefix that are cached. The last known token is always
+ * computed, for its row; so are rows for prompt logprobs.
  */
-static unsigned match(struct scheduler *s, struct sched_seq *seq, uint32_t *blocks,
-		      struct kv_chain *ret_chain)
+static void match(struct scheduler *s, struct sched_seq *seq, struct kv_seq *ret_found)
 {
 	unsigned size = kv_block_size(s->kv), limit = seq->n_total - 1, n = 0;
 
 	if (seq->prompt_row + 1 < seq->n_prompt && seq->prompt_row < limit)
 		limit = seq->prompt_row;
-	*ret_chain = (struct kv_chain){0};
-	while ((n + 1) * size <= limit &&
-	       kv_match(s->kv, seq->owner, ret_chain, block_hash(s, seq, n, ret_chain->hash),
-			sched_block_tokens(s, seq, n * size), &blocks[n]))
+	kv_seq_init(s->kv, ret_found, sched_tables(s, s->options.max_seqs));
+	while ((n + 1) * size <= limit && kv_seq_match(s->kv, ret_found, seq->owner,
+						       block_hash(s, seq, n, ret_found->chain.hash),
+						       sched_block_key(s, seq, n)))
 		n++;
-	return n;
+	kv_seq_settle(s->kv, ret_found);
 }
 
 /*
- * Lets a waiting sequence run, on the full blocks [n] that @chain ends and whose references are its
- * own from now on, and on further ones for its known tokens, which are free.
+ * Starts a waiting sequence with the full blocks of @found, whose references it takes over, and with
+ * newly allocated ones for its known tokens; enough are free.
  */
-static void run_waiting(struct scheduler *s, struct sched_seq *seq, const uint32_t *blocks,
-			unsigned n, const struct kv_chain *chain)
+static void run_waiting(struct scheduler *s, struct sched_seq *seq, const struct kv_seq *found)
 {
-	unsigned needed = sched_blocks_for(s, seq->n_total);
-
 	seq->slot = s->slots[--s->n_slots];
-	seq->blocks = s->block_table + (size_t)seq->slot * s->max_blocks;
-	memcpy(seq->blocks, blocks, n * sizeof(*blocks));
-	seq->n_matched = seq->n_computed = n * kv_block_size(s->kv);
-	seq->n_committed = n;
-	seq->chain = *chain;
-	while (n < needed && kv_alloc(s->kv, &seq->blocks[n]))
-		n++;
-	seq->n_blocks = n;
+	kv_seq_move(s->kv, &seq->cache, found, sched_tables(s, seq->slot));
+	kv_seq_grow(s->kv, &seq->cache, seq->n_total);
+	seq->n_matched = seq->n_computed = found->n_committed * kv_block_size(s->kv);
 	seq->n_admissions++;
 	if (seq->n_charged < seq->n_computed)
 		seq->n_charged = seq->n_computed;
@@ -223,36 +220,42 @@ static void run_waiting(struct scheduler *s, struct sched_seq *seq, const uint32
 
 bool sched_admit(struct scheduler *s, struct sched_seq *seq)
 {
-	struct kv_chain chain;
-	unsigned n;
+	struct kv_seq found;
 
 	if ((!s->n_slots || !kv_free_blocks(s->kv)) && !over_cap_victim(s, seq))
 		return false;
-	/* What is matched is held while victims are chosen, so that it is not counted as theirs. */
-	n = match(s, seq, s->matched, &chain);
-	if (!make_room(s, seq, sched_blocks_for(s, seq->n_total) - n)) {
-		kv_release(s->kv, s->matched, n, true);
+	/*
+	 * Matched blocks are held while victims are chosen, so that they do not count as the
+	 * victims'.
+	 */
+	match(s, seq, &found);
+	if (!make_room(s, seq, kv_seq_lacks(s->kv, &found, seq->n_total))) {
+		kv_seq_drop(s->kv, &found, true);
 		return false;
 	}
-	run_waiting(s, seq, s->matched, n, &chain);
+	run_waiting(s, seq, &found);
 	return true;
 }
 
 bool scheduler_fork(struct scheduler *s, const struct sched_seq *parent, struct sched_seq *child)
 {
-	unsigned n = parent->n_computed / kv_block_size(s->kv);
+	struct kv_seq found;
 
 	if (parent->uid == child->uid)
 		child->owner = parent->owner;
 	scheduler_add(s, child);
-	if (!parent->blocks || parent->uid != child->uid || child->n_total <= parent->n_computed ||
-	    !s->n_slots ||
-	    kv_free_blocks(s->kv) <
-		    sched_blocks_for(s, child->n_total) - n + margin(s, s->n_running))
+	if (!sched_runs(parent) || parent->uid != child->uid ||
+	    child->n_total <= parent->n_computed || !s->n_slots)
 		return false;
-	kv_share(s->kv, parent->blocks, n);
+	kv_seq_init(s->kv, &found, sched_tables(s, s->options.max_seqs));
+	kv_seq_fork(s->kv, &found, &parent->cache);
+	if (kv_free_blocks(s->kv) <
+	    kv_seq_lacks(s->kv, &found, child->n_total) + sched_margin(s, s->n_running)) {
+		kv_seq_drop(s->kv, &found, true);
+		return false;
+	}
 	child->level = parent->level;
 	child->n_charged = parent->n_computed;
-	run_waiting(s, child, parent->blocks, n, &parent->chain);
+	run_waiting(s, child, &found);
 	return true;
 }

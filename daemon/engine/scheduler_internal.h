@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What the scheduler's files share: scheduler.c has users and lists of sequences, scheduler_admit.c
- * admission and preemption, scheduler_plan.c the steps. */
+/*
+ * Shared by the scheduler's files: scheduler.c has users and lists of sequences, scheduler_admit.c
+ * admission and preemption, scheduler_plan.c the steps,
+ * scheduler_share.c their durations.
+ */
 #ifndef TXDA_ENGINE_SCHEDULER_INTERNAL_H
 #define TXDA_ENGINE_SCHEDULER_INTERNAL_H
 
@@ -9,46 +12,69 @@
 struct user {
 	uid_t uid;
 	unsigned live;			/* sequences, running and waiting; 0: idle */
-	unsigned running;		/* of these */
-	unsigned victims;		/* of the running ones, while they are chosen */
-	unsigned wants;			/* of what is being shared */
+	unsigned running;		/* running ones */
+	unsigned victims;		/* candidates for preemption among the running ones */
+	unsigned wants;			/* demand in a max-min share */
 	uint64_t counter;		/* virtual token counter */
-	struct sched_seq *first, *last; /* waiting, by sched_before() */
-	int top;			/* highest priority of these */
-	unsigned n_top;			/* of that priority */
+	bool spent;			/* no more chunks in this step */
+	uint64_t seen_ns;		/* busy_ns when it last had sequences; 0: never */
+	struct sched_seq *first, *last; /* waiting sequences, ordered by sched_before() */
+	int top;			/* highest priority among these */
+	unsigned n_top;			/* number with that priority */
 };
 
-/* A step while it is planned: what is in it, and what is left of its limits. */
+#define STEP_SIZES 16
+
+/* Measured times of steps with about as many decodes and chunk tokens. */
+struct step_size {
+	double rows, tokens, ns;
+	double weight; /* 0: none yet */
+};
+
+/* The estimated cost of a step; 0: not known. */
+struct step_cost {
+	/* Steps of decodes alone, and others; by powers of two. */
+	struct step_size sizes[2][STEP_SIZES];
+	double step_ns, row_ns; /* of any step, and more for each decode */
+	double token_ns;	/* more for each token of chunks */
+	bool guessed;		/* all steps were of one size */
+};
+
+/* A step being planned: its items, and the remaining limits. */
 struct plan {
 	struct sched_item *items;
 	unsigned n_items;
 	unsigned tokens, rows;
-	unsigned cap; /* max-min fair number of running sequences of a user */
+	unsigned cap; /* max-min fair number of running sequences per user */
 	bool preempted;
-	bool begun; /* between scheduler_begin() and scheduler_plan() */
-	bool kept;  /* what scheduler_begin() planned is still there, in place */
+	bool begun;   /* between scheduler_begin() and scheduler_plan() */
+	bool company; /* steps are to be short, as there are several users */
+	bool shared;  /* this step's time for chunks of heavy users is in part_tokens */
+	bool kept;    /* the items from scheduler_begin() are all still there, in place */
 };
 
 struct scheduler {
 	struct scheduler_options options;
 	struct kv *kv;
-	unsigned max_blocks; /* of one sequence */
 	uint64_t step, arrivals, preemptions, owners, turns;
 	uint64_t last_counter;				/* of the user that became idle last */
-	uint64_t times[2 * SCHEDULER_MAX_PRIORITY + 1]; /* virtual times, by priority level */
+	uint64_t times[2 * SCHEDULER_MAX_PRIORITY + 1]; /* virtual times by priority level */
 	unsigned n_running, n_waiting, n_users;
 	struct sched_seq **running; /* [max_seqs] in order of admission */
-	unsigned *slots;	    /* [max_seqs] free rows of the block table, a stack */
+	unsigned *slots;	    /* [max_seqs] free rows of the block table, as a stack */
 	unsigned n_slots;
-	struct user *users;    /* [max_users] */
-	int32_t *tokens;       /* [block_size] a block's tokens in one piece */
-	uint32_t *block_table; /* [max_seqs, max_blocks] */
-	uint32_t *matched;     /* [max_blocks] of a sequence that may be admitted */
-	unsigned chunk_tokens; /* that fit into max_stall_ns beside decodes, by what was measured */
-	unsigned decode_rows;  /* decodes that fit into max_decode_ns, likewise */
-	/* Budget for steps without heavy users, and the most that is saved up; below 0: used up. */
+	struct user *users; /* [max_users] */
+	int32_t *key;	    /* [key_words] of a block, in one piece */
+	/* [max_seqs + 1, kv_seq_entries()], the last of a sequence considered for admission */
+	uint32_t *block_table;
+	unsigned chunk_tokens; /* chunk tokens within max_stall_ns, as measured */
+	unsigned decode_rows;  /* decodes that fit into max_decode_ns, as measured */
+	struct step_cost cost;
+	uint64_t busy_ns;	      /* total duration of all steps */
+	double part_row, part_tokens; /* carried over by heavy users to the next step */
+	/* Budget for steps without heavy users, and its maximum; below 0: overdrawn. */
 	int64_t stall_ns, stall_limit;
-	bool stalls; /* the last plan leaves some out */
+	bool stalls; /* the last plan leaves out some heavy users */
 	struct plan plan;
 };
 
@@ -59,34 +85,64 @@ static inline unsigned sched_blocks_for(const struct scheduler *s, unsigned toke
 	return tokens / size + (tokens % size != 0);
 }
 
+static inline bool sched_runs(const struct sched_seq *seq)
+{
+	return seq->cache.blocks[0];
+}
+
+/* The tables of slot @slot; slot max_seqs is of a sequence considered for admission. */
+static inline uint32_t *sched_tables(const struct scheduler *s, unsigned slot)
+{
+	return s->block_table + slot * kv_seq_entries(s->kv);
+}
+
 /* ---- scheduler.c ----------------------------------------------------------------------------- */
 
-/* Whether @a comes before @b among one user's waiting sequences: who has waited for as many steps
- * as raise it to the other's priority, or longer. */
+/*
+ * Order of one user's waiting sequences: @a comes before @b if its priority, raised by waiting, is
+ * higher, or if it is older at the same level.
+ */
 bool sched_before(const struct sched_seq *a, const struct sched_seq *b);
 void sched_wait_insert(struct scheduler *s, struct sched_seq *seq);
 void sched_wait_remove(struct scheduler *s, struct sched_seq *seq);
-/* Gives its blocks back, to be found @again or not; it runs and waits no more. */
+/* Releases its blocks, to be reused @again or not; it neither runs nor waits any more. */
 void sched_run_remove(struct scheduler *s, struct sched_seq *seq, bool again);
-/* The sequence's known tokens [first, first + block_size) in one piece. */
-const int32_t *sched_block_tokens(const struct scheduler *s, const struct sched_seq *seq,
-				  unsigned first);
+/* The key of the sequence's block @n, whose tokens are known, until the next call. */
+const int32_t *sched_block_key(const struct scheduler *s, const struct sched_seq *seq, unsigned n);
 
 /* ---- scheduler_admit.c ----------------------------------------------------------------------- */
 
-/* Its priority and what waiting has raised it by. */
+/* Its priority plus the levels gained by waiting. */
 int64_t sched_raised(const struct scheduler *s, const struct sched_seq *seq);
-/* How many sequences each user may run so that all slots are shared max-min fairly. */
+/* The number of sequences each user may run for a max-min fair share of all slots. */
 unsigned sched_cap(struct scheduler *s);
-/* The most that a user gets when @total is shared max-min fairly by what users want, at least 1. */
+/* The largest share of a user when @total is divided max-min fairly by demand, at least 1. */
 unsigned sched_fair_share(const struct scheduler *s, unsigned total);
-/* Admits a waiting sequence, with preemption of others if need be; false: it has to wait. */
+/* Admits a waiting sequence, preempting others if necessary; false: it has to wait. */
 bool sched_admit(struct scheduler *s, struct sched_seq *seq);
-/* Preempts the first running sequence to give way for a decode, and returns it. */
+/* Free blocks reserved for the growth of @n running sequences. */
+unsigned sched_margin(const struct scheduler *s, unsigned n);
+/* Preempts the first running sequence in preemption order for a decode, and returns it. */
 struct sched_seq *sched_preempt_lowest(struct scheduler *s);
 
 /* ---- scheduler_plan.c ------------------------------------------------------------------------ */
 
 void sched_plan_remove(struct scheduler *s, const struct sched_seq *seq);
+/* Takes those out of the plan that are not planned any more; whether there were any. */
+bool sched_plan_drop(struct plan *plan);
+
+/* ---- scheduler_share.c ----------------------------------------------------------------------- */
+
+/* A step of so many decodes and tokens of chunks took @ns. */
+void sched_cost_note(struct scheduler *s, unsigned rows, unsigned chunks, double ns);
+/* Whether there is more than one user, or was a short while ago. */
+bool sched_has_company(struct scheduler *s);
+/* Lets sequences take turns when the decodes, which are all that is planned so far, take too long. */
+void sched_take_turns(struct scheduler *s);
+/* Tokens of chunks that a step may have so that users who come do not wait for long. */
+unsigned sched_chunk_limit(struct scheduler *s);
+/* Of these tokens how many @seq may have beside the decodes of others, which are taken off
+ * part_tokens; UINT_MAX: any. */
+unsigned sched_chunk_share(struct scheduler *s, const struct sched_seq *seq);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What a step has: decodes, proposals, chunks of prompts. */
+/* The contents of a step: decodes, proposals, prefill chunks. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,11 +7,13 @@
 #include "scheduler_internal.h"
 
 #define STEP_NS_MOST (3600ull * 1000000000)
-#define LEAST_CHUNK  16 /* tokens of chunks beside decodes, however slow the chips are */
+#define LEAST_CHUNK  16 /* minimum chunk tokens beside decodes, however slow the chips are */
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* Rows of prompt logprobs in the next @tokens tokens; *ret_first: the first one's position. */
+/*
+ * Number of prompt logprob rows in the next @tokens tokens; *ret_first: the first one's position.
+ */
 static unsigned prompt_rows(const struct sched_seq *seq, unsigned tokens, unsigned *ret_first)
 {
 	unsigned from = seq->prompt_row > seq->n_computed ? seq->prompt_row : seq->n_computed;
@@ -23,13 +25,17 @@ static unsigned prompt_rows(const struct sched_seq *seq, unsigned tokens, unsign
 	return to > from ? to - from : 0;
 }
 
-/* The longest chunk of @seq that what is left of the step can take; 0: none. */
-static unsigned longest_chunk(const struct plan *plan, const struct sched_seq *seq)
+/* The longest chunk of @seq, up to @most tokens, that the rest of the step has room for; 0: none. */
+static unsigned longest_chunk(const struct scheduler *s, const struct sched_seq *seq, unsigned most)
 {
+	const struct plan *plan = &s->plan;
 	unsigned remaining = seq->n_total - seq->n_computed;
-	unsigned tokens = remaining < plan->tokens ? remaining : plan->tokens;
-	unsigned first, rows = prompt_rows(seq, tokens, &first);
+	unsigned border = kv_seq_limit(s->kv, &seq->cache, seq->n_computed) - seq->n_computed;
+	unsigned tokens = remaining < most ? remaining : most;
+	unsigned first, rows;
 
+	tokens = tokens < border ? tokens : border;
+	rows = prompt_rows(seq, tokens, &first);
 	if (rows > plan->rows) {
 		tokens = first - seq->n_computed + plan->rows;
 		rows = plan->rows;
@@ -39,7 +45,7 @@ static unsigned longest_chunk(const struct plan *plan, const struct sched_seq *s
 	return tokens;
 }
 
-/* Charges the user for known tokens [0, end), as far as it was not charged before. */
+/* Charges the user for known tokens [0, end) that were not charged before. */
 static void charge(struct scheduler *s, struct sched_seq *seq, unsigned end)
 {
 	unsigned from = seq->n_charged, outputs;
@@ -60,6 +66,7 @@ static void plan_add(struct scheduler *s, struct sched_seq *seq, unsigned tokens
 	*item = (struct sched_item){.seq = seq, .first = seq->n_computed, .tokens = tokens};
 	item->rows = prompt_rows(seq, tokens, &item->first_row);
 	item->sample = end == seq->n_total;
+	kv_seq_plan(s->kv, &seq->cache, item->first, end, sched_margin(s, s->n_running));
 	plan->tokens -= tokens;
 	plan->rows -= item->rows + item->sample;
 	seq->planned = tokens;
@@ -80,8 +87,7 @@ void sched_plan_remove(struct scheduler *s, const struct sched_seq *seq)
 	memmove(item, item + 1, (size_t)(plan->items + plan->n_items - item) * sizeof(*item));
 }
 
-/* Takes those out of the plan that are not planned any more; whether there were any. */
-static bool drop_unplanned(struct plan *plan)
+bool sched_plan_drop(struct plan *plan)
 {
 	unsigned n = 0, n_before = plan->n_items;
 
@@ -103,9 +109,9 @@ static bool drop_unplanned(struct plan *plan)
 /* ---- decodes --------------------------------------------------------------------------------- */
 
 /*
- * The tokens of a sequence's decode, 0 if it has none: the one that is left, and after a fork or a
- * preemption those of the last block, too, unless other decodes need the room. They are no part of a
- * step that is begun early, whose holes are of items of one token.
+ * The number of tokens of a sequence's decode, 0 if it has none: one, or after a fork or a
+ * preemption also those of the last block, unless other decodes need the room. Such sequences are
+ * not part of a step that is begun early, whose placeholders are in items of one token.
  */
 static unsigned decode_tokens(const struct scheduler *s, const struct sched_seq *seq, bool early)
 {
@@ -122,19 +128,17 @@ static unsigned decode_tokens(const struct scheduler *s, const struct sched_seq 
 		       : 0;
 }
 
-/* Gives @seq the block of its next position; false if it had to give its own back instead. */
+/* Allocates the blocks of @seq's next positions; false if @seq itself was preempted. */
 static bool grow(struct scheduler *s, struct sched_seq *seq)
 {
-	while (seq->n_blocks < sched_blocks_for(s, seq->n_total)) {
-		if (kv_alloc(s->kv, &seq->blocks[seq->n_blocks]))
-			seq->n_blocks++;
-		else if (sched_preempt_lowest(s) == seq)
+	while (!kv_seq_grow(s->kv, &seq->cache, seq->n_total)) {
+		if (sched_preempt_lowest(s) == seq)
 			return false;
 	}
 	return true;
 }
 
-/* @early: a step runs, so that nobody is preempted; who lacks a block has to wait. */
+/* @early: a step runs, so nothing is preempted; sequences that lack a block have to wait. */
 static void plan_decodes(struct scheduler *s, bool early)
 {
 	unsigned i = 0;
@@ -143,8 +147,8 @@ static void plan_decodes(struct scheduler *s, bool early)
 		struct sched_seq *seq = s->running[i];
 		unsigned tokens = decode_tokens(s, seq, early), at;
 
-		if (!tokens || (early && !kv_free_blocks(s->kv) &&
-				seq->n_blocks < sched_blocks_for(s, seq->n_total))) {
+		if (!tokens || (early && kv_seq_lacks(s->kv, &seq->cache, seq->n_total) >
+						 kv_free_blocks(s->kv))) {
 			i++;
 			continue;
 		}
@@ -153,82 +157,14 @@ static void plan_decodes(struct scheduler *s, bool early)
 			continue;
 		}
 		plan_add(s, seq, tokens);
-		/* Preemptions may have moved it down. */
+		/* Preemptions may have changed its index. */
 		for (at = s->plan.preempted ? 0 : i; s->running[at] != seq;)
 			at++;
 		i = at + 1;
 	}
 }
 
-/* Counts the decodes of each user on the lowest level; returns how many others there are. */
-static unsigned count_decodes(struct scheduler *s, int level)
-{
-	const struct plan *plan = &s->plan;
-	unsigned others = 0;
-
-	for (unsigned i = 0; i < s->n_users; i++)
-		s->users[i].wants = 0;
-	for (unsigned i = 0; i < plan->n_items; i++) {
-		const struct sched_seq *seq = plan->items[i].seq;
-
-		if (seq->level == level)
-			s->users[seq->user].wants++;
-		else
-			others++;
-	}
-	return others;
-}
-
-static int by_turn(const void *a, const void *b)
-{
-	uint64_t x = ((const struct sched_item *)a)->seq->turn;
-	uint64_t y = ((const struct sched_item *)b)->seq->turn;
-
-	return (x > y) - (x < y);
-}
-
-/* Lets sequences take turns when the decodes, which are all that is planned so far, take too long. */
-static void take_turns(struct scheduler *s)
-{
-	struct plan *plan = &s->plan;
-	bool alone = true, over = false;
-	unsigned others, cap;
-	int level = INT_MAX;
-
-	if (!s->options.max_decode_ns || plan->n_items <= s->decode_rows)
-		return;
-	for (unsigned i = 0; i < plan->n_items; i++) {
-		const struct sched_seq *seq = plan->items[i].seq;
-
-		alone = alone && seq->user == plan->items[0].seq->user;
-		level = seq->level < level ? seq->level : level;
-	}
-	if (alone)
-		return;
-	others = count_decodes(s, level);
-	cap = sched_fair_share(s, s->decode_rows > others ? s->decode_rows - others : 0);
-	for (unsigned i = 0; i < s->n_users; i++) {
-		over = over || s->users[i].wants > cap;
-		s->users[i].wants = cap;
-	}
-	/* A plan that loses nothing may have been begun: its items stay in their places. */
-	if (!over)
-		return;
-	qsort(plan->items, plan->n_items, sizeof(*plan->items), by_turn);
-	for (unsigned i = 0; i < plan->n_items; i++) {
-		struct sched_seq *seq = plan->items[i].seq;
-
-		if (seq->level > level)
-			continue;
-		if (s->users[seq->user].wants)
-			s->users[seq->user].wants--;
-		else
-			seq->planned = 0;
-	}
-	drop_unplanned(plan);
-}
-
-/* Lets proposals ride along with the decodes, which are all that is planned so far. */
+/* Adds proposals to the decodes, which are all that is planned so far. */
 static void plan_drafts(struct scheduler *s)
 {
 	struct plan *plan = &s->plan;
@@ -242,7 +178,7 @@ static void plan_drafts(struct scheduler *s)
 		if (!n)
 			continue;
 		item->drafts = scheduler_reserve(s, item->seq, n);
-		/* It is not the item any more that scheduler_begin() gave out. */
+		/* The item differs now from the one scheduler_begin() returned. */
 		plan->kept = plan->kept && !item->drafts;
 		item->tokens += item->drafts;
 		plan->tokens -= item->drafts;
@@ -253,7 +189,7 @@ static void plan_drafts(struct scheduler *s)
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
 /*
- * The virtual time of a priority level: the highest counter of those that were given chunks on it,
+ * The virtual time of a priority level: the highest counter of the sequences given chunks on it
  * before these.
  */
 static uint64_t *virtual_time(struct scheduler *s, int level)
@@ -266,8 +202,8 @@ static uint64_t *virtual_time(struct scheduler *s, int level)
 }
 
 /*
- * A user's counter as it counts on a level: no more than a few steps behind the level's time. What
- * was saved up by waiting behind higher levels, or by decoding for long, is no credit.
+ * A user's counter as used on a level: at most a few steps behind the level's time. Waiting behind
+ * higher levels, or long decoding, gives no credit.
  */
 static uint64_t counter_at(struct scheduler *s, unsigned user, int level)
 {
@@ -277,20 +213,24 @@ static uint64_t counter_at(struct scheduler *s, unsigned user, int level)
 	return s->users[user].counter > least ? s->users[user].counter : least;
 }
 
-/* Candidate @i: the running prefills, then each user's first waiting sequence; NULL: it is none. */
+/*
+ * Candidate @i: first the running prefills, then each user's first waiting sequence; NULL: there is
+ * none.
+ */
 static struct sched_seq *candidate(const struct scheduler *s, unsigned i)
 {
 	struct sched_seq *seq;
 
 	if (i >= s->n_running)
-		return s->users[i - s->n_running].first;
+		return s->users[i - s->n_running].spent ? NULL : s->users[i - s->n_running].first;
 	seq = s->running[i];
-	return !seq->planned && seq->n_total - seq->n_computed > 1 && longest_chunk(&s->plan, seq)
+	return !seq->planned && !s->users[seq->user].spent && seq->n_total - seq->n_computed > 1 &&
+			       longest_chunk(s, seq, s->plan.tokens)
 		       ? seq
 		       : NULL;
 }
 
-/* The highest priority of the first @n candidates, which waiting does not raise others above. */
+/* The highest priority of the first @n candidates, above which waiting does not raise others. */
 static int top_priority(const struct scheduler *s, unsigned n)
 {
 	int top = INT_MIN;
@@ -307,13 +247,13 @@ static int top_priority(const struct scheduler *s, unsigned n)
 	return top;
 }
 
-/* What candidates are ordered by. */
+/* Sort key of candidates. */
 struct rank {
 	struct sched_seq *seq;
 	int level;
-	bool capped; /* it waits, and its user runs as many as its cap */
+	bool capped; /* it waits, and its user has reached its cap */
 	uint64_t counter;
-	unsigned running; /* of its user */
+	unsigned running; /* virtual counter of its user */
 };
 
 static bool ranks_before(const struct rank *a, const struct rank *b)
@@ -327,7 +267,10 @@ static bool ranks_before(const struct rank *a, const struct rank *b)
 	return a->running != b->running ? a->running < b->running : sched_before(a->seq, b->seq);
 }
 
-/* The first in order of the running prefills and (if @waiting) the waiting ones; NULL: none. */
+/*
+ * The best candidate among the running prefills and (if @waiting) the waiting sequences; NULL:
+ * none.
+ */
 static struct sched_seq *choose(struct scheduler *s, bool waiting, int *ret_level)
 {
 	unsigned n = s->n_running + (waiting ? s->n_users : 0);
@@ -343,12 +286,12 @@ static struct sched_seq *choose(struct scheduler *s, bool waiting, int *ret_leve
 		raised = sched_raised(s, rank.seq);
 		rank.level = raised < top ? (int)raised : top;
 		rank.running = s->users[rank.seq->user].running;
-		rank.capped = !rank.seq->blocks && rank.running >= s->plan.cap;
+		rank.capped = !sched_runs(rank.seq) && rank.running >= s->plan.cap;
 		rank.counter = counter_at(s, rank.seq->user, rank.level);
 		if (!best.seq || ranks_before(&rank, &best))
 			best = rank;
 	}
-	if (best.seq && !best.seq->blocks)
+	if (best.seq && !sched_runs(best.seq))
 		best.seq->level = best.level;
 	*ret_level = best.level;
 	return best.seq;
@@ -371,42 +314,64 @@ static void plan_chunks(struct scheduler *s)
 	struct plan *plan = &s->plan;
 	bool waiting = !plan->preempted;
 
-	/* When all slots are taken, who is admitted gets tokens and a row of who is preempted. */
+	for (unsigned i = 0; i < s->n_users; i++)
+		s->users[i].spent = false;
+	/*
+	 * If all slots are taken, the admitted sequence gets the tokens and row of the preempted
+	 * one.
+	 */
 	while (plan->tokens || (waiting && s->n_waiting && !s->n_slots)) {
 		struct sched_seq *seq;
-		unsigned tokens;
+		uint64_t preemptions;
+		unsigned tokens, left;
+		bool grown;
 		int level;
 
 		waiting = waiting && s->n_waiting && (plan->rows || !s->n_slots);
 		seq = choose(s, waiting, &level);
 		if (!seq)
 			break;
-		if (!seq->blocks && !sched_admit(s, seq)) {
+		left = sched_chunk_share(s, seq);
+		if (!left) {
+			s->users[seq->user].spent = true;
+			continue;
+		}
+		if (!sched_runs(seq) && !sched_admit(s, seq)) {
 			waiting = false;
 			continue;
 		}
-		/* An admitted sequence may find rows for nothing left: then it begins with the next
-		 * step. */
-		tokens = longest_chunk(plan, seq);
+		preemptions = s->preemptions;
+		/* A chunk of layers with a window may need blocks that were not needed before. */
+		grown = grow(s, seq);
+		waiting = waiting && s->preemptions == preemptions;
+		if (!grown)
+			continue;
+		/*
+		 * No rows may be left for an admitted sequence: then it starts with the next step.
+		 */
+		tokens = longest_chunk(s, seq, left < plan->tokens ? left : plan->tokens);
 		if (tokens)
 			plan_chunk(s, seq, tokens, level);
+		if (left != UINT_MAX)
+			s->part_tokens -= tokens;
 	}
 }
 
-/* Tokens of chunks that a step with @decodes may have. */
-static unsigned chunk_limit(const struct scheduler *s, unsigned decodes)
+/* Maximum chunk tokens of a step with @decodes. */
+static unsigned chunk_limit(struct scheduler *s, unsigned decodes)
 {
-	unsigned limit = s->chunk_tokens;
+	unsigned limit = s->chunk_tokens, brief = sched_chunk_limit(s);
 
 	if (!decodes || !s->options.max_stall_ns)
-		return UINT_MAX;
+		return brief;
 	limit = limit > decodes ? limit : decodes;
-	return limit > LEAST_CHUNK ? limit : LEAST_CHUNK;
+	limit = limit > LEAST_CHUNK ? limit : LEAST_CHUNK;
+	return limit < brief ? limit : brief;
 }
 
 /* ---- stalls ---------------------------------------------------------------------------------- */
 
-/* Whether the item's user is heavy beside one whose first token the step brings. */
+/* Whether the item's user is heavy compared to one whose first token the step produces. */
 static bool stands_still(const struct scheduler *s, const struct sched_item *item)
 {
 	const struct plan *plan = &s->plan;
@@ -422,7 +387,7 @@ static bool stands_still(const struct scheduler *s, const struct sched_item *ite
 	return false;
 }
 
-/* Leaves heavy users out of a step with a light one's first token, as long as the budget lasts. */
+/* Leaves heavy users out of a step with a light user's first token, while the budget lasts. */
 static void stall_heavy(struct scheduler *s)
 {
 	struct plan *plan = &s->plan;
@@ -430,12 +395,12 @@ static void stall_heavy(struct scheduler *s)
 	s->stalls = false;
 	if (s->stall_ns <= 0)
 		return;
-	/* First all are judged by the whole plan. */
+	/* All are judged by the complete plan first. */
 	for (unsigned i = 0; i < plan->n_items; i++) {
 		if (stands_still(s, &plan->items[i]))
 			plan->items[i].seq->planned = 0;
 	}
-	s->stalls = drop_unplanned(plan);
+	s->stalls = sched_plan_drop(plan);
 }
 
 bool scheduler_stalls(const struct scheduler *s)
@@ -443,12 +408,12 @@ bool scheduler_stalls(const struct scheduler *s)
 	return s->stalls;
 }
 
-/* ---- what steps take ------------------------------------------------------------------------- */
+/* ---- step durations -------------------------------------------------------------------------- */
 
 /*
- * How many would have fitted into @limit_ns where @n took @ns, up to twice as many. What else the
- * step did took time, too: in a step that was short enough as many would have fitted, and after one
- * that was too long the next ones come down to what fits.
+ * How many would have fitted into @limit_ns given that @n took @ns, at most twice as many. Other
+ * parts of the step took time, too: in a step below the limit at least as many would have fitted,
+ * and after a step above it the next ones converge to what fits.
  */
 static double fitting(double n, uint64_t limit_ns, uint64_t ns)
 {
@@ -460,7 +425,8 @@ static double fitting(double n, uint64_t limit_ns, uint64_t ns)
 void scheduler_measured(struct scheduler *s, const struct sched_item *items, unsigned n_items,
 			uint64_t ns)
 {
-	double fits, chunks = 0;
+	unsigned chunks = 0, rows = 0;
+	double fits;
 
 	if (ns > STEP_NS_MOST)
 		ns = STEP_NS_MOST;
@@ -470,10 +436,13 @@ void scheduler_measured(struct scheduler *s, const struct sched_item *items, uns
 	for (unsigned i = 0; i < n_items; i++) {
 		if (items[i].tokens - items[i].drafts > 1)
 			chunks += items[i].tokens;
+		else
+			rows += items[i].tokens;
 	}
-	if (chunks == 0) {
+	sched_cost_note(s, rows, chunks, (double)ns);
+	if (!chunks) {
 		fits = fitting(n_items, s->options.max_decode_ns, ns);
-		/* A part of one more counts: one more may cost little. */
+		/* Fractions count: a fraction more may cost little. */
 		if (fits < n_items || fits > s->decode_rows)
 			s->decode_rows = (unsigned)fits + (fits < 1 || fits > n_items);
 		return;
@@ -518,7 +487,8 @@ unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
 	if (!plan->begun)
 		plan_begin(s, items);
 	plan_decodes(s, false);
-	take_turns(s);
+	plan->company = s->options.fair_time && sched_has_company(s);
+	sched_take_turns(s);
 	if (!plan->preempted)
 		plan_drafts(s);
 	limit = chunk_limit(s, plan->n_items);
@@ -526,8 +496,7 @@ unsigned scheduler_plan(struct scheduler *s, struct sched_item *items)
 	plan->cap = sched_cap(s);
 	plan_chunks(s);
 	stall_heavy(s);
-	/* Proposals are for this step or for none: behind the next one they may be of other
-	 * tokens. */
+	/* Proposals are valid for this step only: later their positions may have other tokens. */
 	for (unsigned i = 0; i < s->n_running; i++) {
 		if (!s->running[i]->planned)
 			s->running[i]->n_draft = 0;

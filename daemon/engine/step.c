@@ -8,7 +8,7 @@
 
 #include <txda_isa.h>
 
-/* Finds a tensor of at least @elements elements of 4 bytes; *ret_bytes: of all of it. */
+/* Finds a tensor with at least @elements elements of 4 bytes; *ret_bytes: its total size. */
 static int find_tensor(struct step_slot *slot, const char *name, enum txda_tensor_kind kind,
 		       unsigned dtype, uint64_t elements, uint64_t *ret_bytes, char *err,
 		       size_t errlen)
@@ -52,8 +52,8 @@ static int map_tensor(struct step_slot *slot, unsigned rank, const char *name, v
 	return 0;
 }
 
-static int map_inputs(struct step_slot *slot, const struct txda_model_info *info,
-		      unsigned *ret_max_blocks, char *err, size_t errlen)
+static int map_inputs(struct step_slot *slot, const struct txda_model_info *info, char *err,
+		      size_t errlen)
 {
 	uint64_t t = info->max_tokens, s = info->max_seqs, bytes;
 	const struct {
@@ -63,11 +63,9 @@ static int map_inputs(struct step_slot *slot, const struct txda_model_info *info
 	} inputs[] = {
 		{"tokens", t, offsetof(struct step_inputs, tokens)},
 		{"positions", t, offsetof(struct step_inputs, positions)},
-		{"slots", t, offsetof(struct step_inputs, slots)},
 		{"spans", 2 * s, offsetof(struct step_inputs, spans)},
 		{"context", s, offsetof(struct step_inputs, context)},
 		{"rows", info->max_rows, offsetof(struct step_inputs, rows)},
-		{"block_table", s, offsetof(struct step_inputs, block_table)},
 	};
 
 	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
@@ -81,9 +79,46 @@ static int map_inputs(struct step_slot *slot, const struct txda_model_info *info
 		if (error)
 			return error;
 	}
-	bytes /= 4 * s; /* of the last one, the block table */
-	*ret_max_blocks = bytes > UINT32_MAX ? UINT32_MAX : (unsigned)bytes;
 	return 0;
+}
+
+/* The inputs of each group of layers: slots that keys are written to, and block tables. */
+static int map_groups(struct step_slot *slot, const struct txda_model_info *info,
+		      unsigned *ret_max_blocks, char *err, size_t errlen)
+{
+	uint64_t seqs = info->max_seqs, bytes;
+	char slots[24] = "slots", table[24] = "block_table";
+	int error = 0;
+
+	*ret_max_blocks = UINT32_MAX;
+	for (unsigned g = 0; g < slot->n_groups && !error; g++) {
+		if (g) {
+			snprintf(slots, sizeof(slots), "slots_%u", g);
+			snprintf(table, sizeof(table), "block_table_%u", g);
+		}
+		error = find_tensor(slot, slots, TXDA_TENSOR_INPUT, TXDA_I32, info->max_tokens,
+				    &bytes, err, errlen);
+		if (!error)
+			error = find_tensor(slot, table, TXDA_TENSOR_INPUT, TXDA_I32, seqs, &bytes,
+					    err, errlen);
+		if (!error && bytes / 4 / seqs < *ret_max_blocks)
+			*ret_max_blocks = (unsigned)(bytes / 4 / seqs);
+		for (unsigned rank = 0; !error && rank < slot->n_ranks; rank++) {
+			struct step_inputs *in = &slot->inputs[rank];
+
+			error = map_tensor(slot, rank, slots, &in->slots[g], err, errlen);
+			if (!error)
+				error = map_tensor(slot, rank, table, &in->block_table[g], err,
+						   errlen);
+		}
+	}
+	if (!error && slot->state_blocks)
+		error = find_tensor(slot, "state_table", TXDA_TENSOR_INPUT, TXDA_I32,
+				    seqs * (1 + 3ull * slot->state_blocks), &bytes, err, errlen);
+	for (unsigned rank = 0; !error && slot->state_blocks && rank < slot->n_ranks; rank++)
+		error = map_tensor(slot, rank, "state_table", &slot->inputs[rank].state_table, err,
+				   errlen);
+	return error;
 }
 
 static int map_outputs(struct step_slot *slot, const struct txda_model_info *info, char *err,
@@ -114,7 +149,7 @@ static int map_outputs(struct step_slot *slot, const struct txda_model_info *inf
 	return 0;
 }
 
-/* Hidden states [@rows, columns], which not every program has; *ret_columns stays 0 then. */
+/* Hidden states [@rows, columns], which not every program has; otherwise *ret_columns stays 0. */
 static int find_hidden(struct step_slot *slot, const char *name, enum txda_tensor_kind kind,
 		       uint64_t rows, unsigned *ret_columns, char *err, size_t errlen)
 {
@@ -162,7 +197,7 @@ static int map_hidden(struct step_slot *slot, const struct txda_model_info *info
 	return error;
 }
 
-/* What models that see take beside tokens. */
+/* Inputs of vision models besides tokens. */
 static int map_images(struct step_slot *slot, const struct txda_model_info *info, char *err,
 		      size_t errlen)
 {
@@ -205,7 +240,8 @@ static int alloc_filled(struct step_slot *slot, const struct txda_model_info *in
 	struct step_inputs *in = &slot->filled;
 	int32_t *at;
 
-	at = calloc((3 + slot->axes) * t + 3 * s + info->max_rows + info->topk, sizeof(*at));
+	at = calloc((2 + slot->axes + slot->n_groups) * t + 3 * s + info->max_rows + info->topk,
+		    sizeof(*at));
 	slot->row_logits = calloc(info->topk, sizeof(*slot->row_logits));
 	slot->items = calloc(s, sizeof(*slot->items));
 	slot->memory = at;
@@ -215,8 +251,10 @@ static int alloc_filled(struct step_slot *slot, const struct txda_model_info *in
 	}
 	in->tokens = at;
 	in->positions = in->tokens + t;
-	in->slots = in->positions + slot->axes * t;
-	in->image_rows = in->slots + t;
+	in->slots[0] = in->positions + slot->axes * t;
+	for (unsigned g = 1; g < slot->n_groups; g++)
+		in->slots[g] = in->slots[g - 1] + t;
+	in->image_rows = in->slots[slot->n_groups - 1] + t;
 	in->spans = in->image_rows + t;
 	in->context = in->spans + 2 * s;
 	in->rows = in->context + s;
@@ -238,21 +276,25 @@ int step_init(struct step_slot *slot, struct txda_model *model, struct txda_cont
 		.block_size = info->block_size,
 		.vocab = info->vocab,
 		.topk = info->topk,
+		.n_groups = info->kv_groups ? info->kv_groups : 1,
+		.state_blocks = info->state_blocks,
 	};
 	if (!info->tp || info->tp > TXDA_MAX_CHIPS_PER_GROUP || !info->max_tokens ||
 	    !info->max_seqs || !info->max_rows || !info->block_size || !info->vocab ||
 	    info->vocab > INT32_MAX || !info->topk || !info->kv_blocks || !info->max_context ||
-	    info->kv_blocks > INT32_MAX / info->block_size) {
+	    info->kv_blocks > INT32_MAX / info->block_size || slot->n_groups > KV_MAX_GROUPS) {
 		snprintf(err, errlen,
 			 "the model's limits make no sense: tp %u, tokens %u, seqs %u, rows %u, "
 			 "context %u, "
-			 "block size %u, blocks %u, vocabulary %u, topk %u",
+			 "block size %u, blocks %u in %u groups, vocabulary %u, topk %u",
 			 info->tp, info->max_tokens, info->max_seqs, info->max_rows,
-			 info->max_context, info->block_size, info->kv_blocks, info->vocab,
-			 info->topk);
+			 info->max_context, info->block_size, info->kv_blocks, slot->n_groups,
+			 info->vocab, info->topk);
 		return -EINVAL;
 	}
-	error = map_inputs(slot, info, &max_blocks, err, errlen);
+	error = map_inputs(slot, info, err, errlen);
+	if (!error)
+		error = map_groups(slot, info, &max_blocks, err, errlen);
 	if (!error)
 		error = map_outputs(slot, info, err, errlen);
 	if (!error)
@@ -286,20 +328,31 @@ static int32_t token_at(const struct sched_seq *seq, unsigned position)
 	return seq->draft[position - seq->n_total];
 }
 
-/* Whether the sequence's images go into the step: a model that proposes tokens sees text alone. */
+/* Whether the sequence's images are part of the step: draft models use only text. */
 static bool shows_images(const struct step_slot *slot, const struct sched_seq *seq)
 {
 	return seq->images && slot->sees;
 }
 
-/* KV blocks that the item's sequence has tokens in after the step. */
+/* The block of positions [i * block_size, ...) of a group of layers. */
+static uint32_t block_at(const struct step_slot *slot, const struct sched_seq *seq, unsigned group,
+			 unsigned i)
+{
+	if (slot->borrows)
+		return seq->cache.blocks[0][i] * slot->n_groups + group;
+	return seq->cache.blocks[group][i];
+}
+
+/* KV blocks in which the item's sequence has tokens after the step. */
 static unsigned used_blocks(const struct step_slot *slot, const struct sched_item *item)
 {
 	return (item->first + item->tokens + slot->block_size - 1) / slot->block_size;
 }
 
-/* Where token @t of the step, which is at @position of its sequence, stands, and whether it is an
- * image's. */
+/*
+ * The index of token @t of the step, which is at @position of its sequence, and whether it is an
+ * image token.
+ */
 static void place_token(struct step_slot *slot, const struct sched_seq *seq, unsigned t,
 			unsigned position)
 {
@@ -316,7 +369,7 @@ static void place_token(struct step_slot *slot, const struct sched_seq *seq, uns
 										    : -1;
 }
 
-/* One sequence's part of the inputs. */
+/* Fills in one sequence's part of the inputs. */
 static void fill_item(struct step_slot *slot, unsigned i)
 {
 	const struct step_inputs *in = &slot->filled;
@@ -335,7 +388,10 @@ static void fill_item(struct step_slot *slot, unsigned i)
 	for (unsigned position = first; position < end; position++, token++) {
 		in->tokens[token] = token_at(seq, position + slot->token_shift);
 		place_token(slot, seq, token, position);
-		in->slots[token] = (int32_t)(seq->blocks[position / size] * size + position % size);
+		for (unsigned g = 0; g < slot->n_groups; g++)
+			in->slots[g][token] =
+				(int32_t)(block_at(slot, seq, g, position / size) * size +
+					  position % size);
 	}
 	slot->n_tokens = token;
 }
@@ -361,7 +417,7 @@ void step_patch(struct step_slot *slot)
 	}
 }
 
-/* The embeddings of the item's image tokens. */
+/* Copies the embeddings of the item's image tokens. */
 static void copy_images(struct step_slot *slot, const struct sched_item *item, size_t token,
 			const struct step_inputs *to)
 {
@@ -382,6 +438,31 @@ static void copy_images(struct step_slot *slot, const struct sched_item *item, s
 	}
 }
 
+/*
+ * The chip does not use entries past a sequence's context or out of its layers' reach, so old contents
+ * may stay.
+ */
+static void copy_tables(struct step_slot *slot, unsigned i, const struct step_inputs *to)
+{
+	const struct sched_item *item = &slot->items[i];
+	unsigned used = used_blocks(slot, item);
+
+	for (unsigned g = 0; g < slot->n_groups; g++) {
+		int32_t *row = to->block_table[g] + (size_t)i * slot->n_blocks;
+		unsigned first = slot->borrows ? 0 : item->seq->cache.first[g];
+
+		for (unsigned b = first; b < used; b++)
+			row[b] = (int32_t)block_at(slot, item->seq, g, b);
+		slot->bytes_written += (used - first) * sizeof(*row);
+	}
+	if (slot->state_blocks) {
+		size_t words = 1 + 3 * (size_t)slot->state_blocks;
+
+		kv_seq_states(slot->kv, &item->seq->cache, to->state_table + i * words);
+		slot->bytes_written += words * sizeof(*to->state_table);
+	}
+}
+
 static void copy_inputs(struct step_slot *slot, const struct step_inputs *to)
 {
 	const struct step_inputs *from = &slot->filled;
@@ -389,24 +470,21 @@ static void copy_inputs(struct step_slot *slot, const struct step_inputs *to)
 
 	memcpy(to->tokens, from->tokens, tokens);
 	memcpy(to->positions, from->positions, tokens * slot->axes);
-	memcpy(to->slots, from->slots, tokens);
+	for (unsigned g = 0; g < slot->n_groups; g++)
+		memcpy(to->slots[g], from->slots[g], tokens);
 	memcpy(to->spans, from->spans, 2 * seqs);
 	memcpy(to->context, from->context, seqs);
 	memcpy(to->rows, from->rows, slot->n_rows * sizeof(int32_t));
 	if (to->image_rows)
 		memcpy(to->image_rows, from->image_rows, tokens);
-	/* The chip reads no entry past a sequence's context: what lies there may stay. */
 	for (unsigned i = 0; i < slot->n_items; i++) {
-		size_t bytes = used_blocks(slot, &slot->items[i]) * sizeof(int32_t);
-
-		memcpy(to->block_table + (size_t)i * slot->n_blocks, slot->items[i].seq->blocks,
-		       bytes);
-		slot->bytes_written += bytes;
+		copy_tables(slot, i, to);
 		if (shows_images(slot, slot->items[i].seq))
 			copy_images(slot, &slot->items[i], (size_t)from->spans[2 * i], to);
 	}
-	slot->bytes_written += (2 + slot->axes) * tokens + (to->image_rows ? tokens : 0) +
-			       3 * seqs + slot->n_rows * sizeof(int32_t);
+	slot->bytes_written += (1 + slot->axes + slot->n_groups) * tokens +
+			       (to->image_rows ? tokens : 0) + 3 * seqs +
+			       slot->n_rows * sizeof(int32_t);
 }
 
 int step_run(struct step_slot *slot, char *err, size_t errlen)

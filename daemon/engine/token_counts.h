@@ -2,8 +2,8 @@
 /*
  * How often each token occurred in a sequence, for penalties.
  *
- * Lives in memory that the caller gives, sized for the most tokens that will be counted. One thread
- * at a time.
+ * Uses memory from the caller, sized for the maximum number of tokens to be counted. One thread at
+ * a time.
  */
 #ifndef TXDA_ENGINE_TOKEN_COUNTS_H
 #define TXDA_ENGINE_TOKEN_COUNTS_H
@@ -14,13 +14,13 @@
 
 struct token_count {
 	int32_t token;
-	uint32_t generated; /* times */
+	uint32_t generated; /* number of occurrences */
 };
 
 struct token_counts {
 	unsigned n, n_slots;
-	struct token_count *entries; /* [n], those of the prompt among them */
-	uint32_t *slots;	     /* an index over entries, number + 1 */
+	struct token_count *entries; /* [n], including those of the prompt */
+	uint32_t *slots;	     /* an index into entries, number + 1 */
 };
 
 /* Bytes for up to @max tokens. */

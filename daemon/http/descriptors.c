@@ -17,22 +17,25 @@
 
 #include <linux/sockios.h>
 
-#define END_SECONDS  2 /* that the end waits for what is still to be closed */
-#define SLOW_SECONDS 1 /* after which another thread goes on with the rest */
+#define END_SECONDS  2 /* how long shutdown waits for sets that are still to be closed */
+#define SLOW_SECONDS 1 /* after this time another thread takes over the remaining sets */
 #define SHARES	     1024
+/* Threads that one user's sets may keep busy: a FUSE file closes when it likes. */
+#define BUSY_PER_USER 3
 
 struct descriptors {
 	atomic_uint refs, held, connections;
-	atomic_uint shares[SHARES];  /* held by the users whose uids are the same modulo SHARES */
-	atomic_uint closing[SHARES]; /* connections of these that wait to be closed */
+	atomic_uint shares[SHARES];  /* held by users, by uid modulo SHARES */
+	atomic_uint closing[SHARES]; /* connections of these users that wait to be closed */
 	unsigned limit;
 	pthread_mutex_t lock;
 	pthread_cond_t work, over;
 	struct descriptor_set *first, **last;
 	unsigned n_threads, n_busy;
-	unsigned at_work;	 /* number of the thread that takes the sets; 0: none does */
-	unsigned last_number;	 /* of a thread */
-	struct timespec overdue; /* when another one takes them */
+	unsigned char busy[SHARES]; /* threads at work on sets of these users */
+	unsigned at_work;	    /* number of the thread that currently takes sets; 0: none */
+	unsigned last_number;	    /* of a thread */
+	struct timespec overdue;    /* when another thread takes over */
 	bool ending, abandoned;
 };
 
@@ -48,7 +51,10 @@ static void close_any(int fd)
 {
 	const struct linger none = {0};
 
-	/* A socket need not wait for its peer. What is none says so. */
+	/*
+	 * Disables lingering, so that close() does not wait for the peer. Non-sockets return an
+	 * error, which is ignored.
+	 */
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 	close(fd);
 }
@@ -66,7 +72,7 @@ static void close_all(const struct cmsghdr *c)
 	}
 }
 
-/* Closes what still comes from a socket that was shut down. */
+/* Closes descriptors still queued in a socket that was shut down. */
 static void drain(int socket)
 {
 	union {
@@ -130,7 +136,7 @@ static int start_thread(struct descriptors *d)
 
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	/* Signals are for the daemon's own threads. */
+	/* Signals are handled by the daemon's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	error = -pthread_create(&thread, &attr, closer, d);
@@ -147,17 +153,39 @@ static bool is_overdue(const struct descriptors *d)
 	return clock_ns() >= (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
 }
 
-/* Waits until there are sets and nobody else takes them; false: all is over. */
+/* The first set of a user who may keep another thread; NULL: none. */
+static struct descriptor_set **find_set(struct descriptors *d)
+{
+	struct descriptor_set **at = &d->first;
+
+	while (*at && d->busy[(*at)->uid % SHARES] >= BUSY_PER_USER)
+		at = &(*at)->next;
+	return *at ? at : NULL;
+}
+
+static struct descriptor_set *take_set(struct descriptors *d)
+{
+	struct descriptor_set **at = find_set(d), *set = *at;
+
+	*at = set->next;
+	if (!*at)
+		d->last = at;
+	return set;
+}
+
+/* Waits until there are sets and no other thread takes them; false: shutting down. */
 static bool wait_for_work(struct descriptors *d, unsigned me)
 {
 	for (;;) {
-		if (d->first && (!d->at_work || d->at_work == me || is_overdue(d)))
+		bool some = find_set(d);
+
+		if (some && (!d->at_work || d->at_work == me || is_overdue(d)))
 			return true;
 		if (d->at_work == me)
 			d->at_work = 0;
-		if (d->first)
+		if (some)
 			pthread_cond_timedwait(&d->work, &d->lock, &d->overdue);
-		else if (d->ending)
+		else if (d->ending && !d->first)
 			return false;
 		else
 			pthread_cond_wait(&d->work, &d->lock);
@@ -165,34 +193,37 @@ static bool wait_for_work(struct descriptors *d, unsigned me)
 }
 
 /*
- * One thread takes a set after the other. Another one watches it, and takes its place when a set
- * takes too long.
+ * One thread closes one set after the other. Another one watches it and takes over when a set takes
+ * too long.
  */
 static void *closer(void *arg)
 {
 	struct descriptors *d = arg;
 	struct descriptor_set *set;
+	uid_t uid;
 	bool last;
 	unsigned me;
 
 	pthread_mutex_lock(&d->lock);
 	me = ++d->last_number;
 	while (wait_for_work(d, me)) {
-		set = d->first;
-		d->first = set->next;
-		if (!d->first)
-			d->last = &d->first;
+		set = take_set(d);
+		uid = set->uid;
+		d->busy[uid % SHARES]++;
 		d->at_work = me;
 		clock_gettime(CLOCK_MONOTONIC, &d->overdue);
 		d->overdue.tv_sec += SLOW_SECONDS;
 		d->n_busy++;
-		/* Without memory for one, those that there are go on. */
+		/* If no thread can be created, the existing ones carry on. */
 		if (d->n_busy == d->n_threads && d->n_threads < DESCRIPTOR_THREADS)
 			start_thread(d);
 		pthread_mutex_unlock(&d->lock);
 		let_go(d, set);
 		pthread_mutex_lock(&d->lock);
 		d->n_busy--;
+		d->busy[uid % SHARES]--;
+		/* Those who wait at the end, or for this user. */
+		pthread_cond_broadcast(&d->work);
 	}
 	last = !--d->n_threads;
 	if (last)
@@ -237,7 +268,7 @@ void descriptors_unref(struct descriptors *d)
 	struct timespec deadline;
 	bool over;
 
-	/* Sets have no reference once they are in the hands of the threads. */
+	/* Sets hold no reference once they have been passed to the threads. */
 	if (!d || atomic_fetch_sub(&d->refs, 1) != 1)
 		return;
 	clock_gettime(CLOCK_MONOTONIC, &deadline);
@@ -274,7 +305,7 @@ unsigned descriptors_room(struct descriptors *d, uid_t uid)
 	unsigned long held = atomic_load(&d->held), own = atomic_load(share_of(d, uid));
 	unsigned long left = held < d->limit ? d->limit - held : 0;
 
-	/* So much that it is at most three times what is left then. */
+	/* A share: at most three times as many as would be left. */
 	return own < 3 * left ? (unsigned)((3 * left - own + 3) / 4) : 0;
 }
 

@@ -16,11 +16,11 @@
 #include <event2/buffer.h>
 #include <event2/event.h>
 
-#define LOOKAHEAD ((size_t)16 << 10) /* bytes read ahead of the answer to a request */
+#define LOOKAHEAD ((size_t)16 << 10) /* bytes read ahead while a request is being answered */
 #define LINGER_BYTES                                                                               \
-	((size_t)64 << 20) /* thrown away after an error, so that the client sees the answer */
+	((size_t)64 << 20) /* discarded after an error, so that the client sees the answer */
 #define LINGER_MS   3000
-#define FLUSH_BYTES ((size_t)256 << 10) /* written to one connection in a turn of the loop, about */
+#define FLUSH_BYTES ((size_t)256 << 10) /* per connection and loop iteration, about */
 
 static void conn_account(struct http_conn *c)
 {
@@ -34,7 +34,7 @@ static void conn_account(struct http_conn *c)
 	c->accounted = now;
 }
 
-/* Takes the connection off the list and frees it. The owner must know already. */
+/* Unlinks the connection and frees it. The owner must have been told. */
 void http_conn_free(struct http_conn *c)
 {
 	struct http_server *s = c->server;
@@ -70,7 +70,7 @@ void http_conn_free(struct http_conn *c)
 	free(c);
 }
 
-/* Tells that the answer to the request at hand is complete, or never will be. */
+/* Reports that the answer to the current request is complete, or never will be. */
 static void tell_answered(struct http_conn *c, int status)
 {
 	const struct http_callbacks *callbacks = &c->server->callbacks;
@@ -89,7 +89,7 @@ static void tell_answered(struct http_conn *c, int status)
 	c->note[0] = 0;
 }
 
-/* The peer is gone: tells the owner if it has the request, and frees the connection. */
+/* The peer is gone: informs the owner if it has the request, and frees the connection. */
 void http_conn_lost(struct http_conn *c)
 {
 	bool owned = c->state == CONN_BUSY || c->state == CONN_STREAMING;
@@ -110,8 +110,8 @@ static void enter(struct http_conn *c, enum conn_state state)
 }
 
 /*
- * Writes what the socket takes, but not for ever to one that is read as fast as it is written to:
- * others have their turn. False when the peer is gone (nothing is freed).
+ * Writes what the socket accepts, up to a limit, so that a fast reader does not starve other
+ * connections. False when the peer is gone (nothing is freed).
  */
 static bool flush(struct http_conn *c)
 {
@@ -136,7 +136,9 @@ static bool flush(struct http_conn *c)
 	return true;
 }
 
-/* Lets the loop go on with this connection soon; the caller may be deep in the owner's code. */
+/*
+ * Schedules another loop iteration for this connection; the caller may be deep in the owner's code.
+ */
 static void wake(struct http_conn *c)
 {
 	event_active(c->work_event, EV_TIMEOUT, 1);
@@ -293,7 +295,7 @@ static void head_complete(struct http_conn *c)
 	c->head_only = !strcmp(r->method, "HEAD");
 	c->head_done = true;
 	c->since = clock_ms();
-	/* Before a byte of the body is asked for, or held. */
+	/* Before a byte of the body is requested or stored. */
 	if (c->peer.tcp && !http_tcp_let_in(c, r))
 		return;
 	if (r->content_length > budget_room(c->account)) {
@@ -313,7 +315,7 @@ static void head_complete(struct http_conn *c)
 	}
 }
 
-/* The place in the stream of bytes up to which they were parsed. */
+/* The position in the byte stream up to which it was parsed. */
 static uint64_t parsed_bytes(const struct http_conn *c)
 {
 	return c->fds.received - evbuffer_get_length(c->in);
@@ -332,7 +334,9 @@ static void request_complete(struct http_conn *c)
 	http_fds_drop(&c->fds, end);
 }
 
-/* Feeds the parser what was read, as long as the connection is between requests or in one. */
+/*
+ * Feeds the received data to the parser, as long as the connection is between requests or in one.
+ */
 static void parse(struct http_conn *c)
 {
 	while (c->state == CONN_READING &&
@@ -362,7 +366,7 @@ static void parse(struct http_conn *c)
 		case HTTP_PARSE_MORE:
 			if (!piece.iov_len)
 				return;
-			/* A head is short, and may be a question about that. */
+			/* A request head is small, and may be a query about exactly this limit. */
 			if (c->head_done && budget_is_beyond(c->account)) {
 				refuse(c, 429, "more is queued for the user than its share");
 				return;
@@ -378,7 +382,7 @@ static bool want_read(const struct http_conn *c)
 		return false;
 	if (c->state == CONN_CLOSING || c->state == CONN_LINGERING)
 		return true;
-	/* Bytes that cannot be parsed yet: no more of them than a look ahead. */
+	/* Bytes that cannot be parsed yet: no more of them than the read-ahead limit. */
 	return evbuffer_get_length(c->in) < LOOKAHEAD;
 }
 
@@ -396,8 +400,10 @@ static void update_reading(struct http_conn *c)
 	http_server_retick(c->server, !want);
 }
 
-/* After anything happened: parse on, close what is to be closed. The last thing done with @c in a
- * callback from the loop. */
+/*
+ * After any event: continues parsing, closes if needed. Must be the last use of @c in a callback
+ * from the loop.
+ */
 static void settle(struct http_conn *c)
 {
 	if (c->broken) {
@@ -409,8 +415,10 @@ static void settle(struct http_conn *c)
 		http_conn_lost(c);
 		return;
 	}
-	/* Nothing in the works, and nothing more will come or is wanted. A request begun and cut
-	 * off is nothing, too. */
+	/*
+	 * Nothing in progress, and nothing more will arrive or is wanted. An incomplete request
+	 * counts as nothing.
+	 */
 	if (c->state == CONN_READING && !evbuffer_get_length(c->in) &&
 	    !evbuffer_get_length(c->out) &&
 	    (c->half_closed || (c->server->draining && !http_parser_started(c->parser)))) {
@@ -425,7 +433,7 @@ static void settle(struct http_conn *c)
 		shutdown(c->fd, SHUT_WR);
 		enter(c, CONN_LINGERING);
 	}
-	/* Blank lines bring nothing. */
+	/* Blank lines do not start a request. */
 	if (c->state == CONN_READING && !http_parser_started(c->parser))
 		http_fds_drop(&c->fds, parsed_bytes(c));
 	update_reading(c);
@@ -462,7 +470,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 static bool peer_gone(struct http_conn *c)
 {
 	bool owned = c->state == CONN_BUSY || c->state == CONN_STREAMING;
-	/* Nothing more is seen of a TCP client that closes until something is written to it. */
+	/* A TCP client that has closed is noticed only when something is written to it. */
 	short end = c->peer.tcp && owned ? POLLRDHUP : 0;
 	struct pollfd p = {.fd = c->fd, .events = end};
 
@@ -506,8 +514,10 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	settle(c);
 }
 
-/* Deadlines, and the peers whose end of file cannot be seen because nothing is read from them. May
- * free @c. */
+/*
+ * Checks deadlines, and peers whose end of file goes unnoticed because nothing is read from them.
+ * May free @c.
+ */
 void http_conn_tick(struct http_conn *c, uint64_t now)
 {
 	const struct http_options *o = &c->server->options;
@@ -555,7 +565,7 @@ struct http_conn *http_conn_new(struct http_server *s, int fd, const struct http
 	struct http_conn *c = calloc(1, sizeof(*c));
 	int inline_bytes = 1;
 
-	/* The kernel would skip urgent bytes, and let go of descriptors that came with them. */
+	/* Disabled, since the kernel would skip urgent data and close descriptors sent with it. */
 	setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &inline_bytes, sizeof(inline_bytes));
 	if (!c) {
 		http_close(s, peer, fd);
@@ -621,16 +631,16 @@ const struct http_peer *http_conn_peer(const struct http_conn *c)
 	return &c->peer;
 }
 
-unsigned http_conn_groups(const struct http_conn *c, gid_t *groups, unsigned max)
+int http_conn_groups(const struct http_conn *c, gid_t *groups, unsigned max)
 {
 	socklen_t len = max * sizeof(*groups);
 
 	if (c->peer.tcp)
 		return 0;
-	/* ERANGE: there are more. They cannot be had in part, so that they count as none. */
+	/* ERANGE: there are more than @max; a partial list is not available. */
 	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len))
-		return 0;
-	return (unsigned)(len / sizeof(*groups));
+		return -1;
+	return (int)(len / sizeof(*groups));
 }
 
 void http_conn_set_note(struct http_conn *c, const char *format, ...)

@@ -2,22 +2,23 @@
 /*
  * An HTTP/1.1 server on Unix sockets and TCP, in one event loop.
  *
- * It reads requests (http_parser.h), hands each whole one to the owner, and sends what the owner
- * answers: a reply in one piece or a stream. A connection has one request in the owner's hands at a
- * time; pipelined ones wait.
+ * It reads requests (http_parser.h), passes each complete one to the owner, and sends the owner's
+ * answer: a reply in one piece or a stream. A connection has one request in progress at a time;
+ * pipelined ones wait.
  *
- * What a client can do to it is bounded: the number of connections, the time that a head, a body and
- * a stalled reader may take, and the bytes held for a user (struct budget). A user may have three
- * times as many connections as are left then, and one of its own that idles makes room for a new
- * one. Where many users have all of them, who has most of those that idle loses one. A sixteenth of
- * all is kept for administrators. A client that goes away is noticed at once, also while it waits
- * or does not read. A client that only shuts down its writing side still gets its answer.
+ * A client's use of resources is bounded: the number of connections, the time for a head, for a
+ * body and for a stalled reader, and the bytes held for a user (struct budget). A user may have
+ * three times as many connections as are left then, and an idle one of its own is closed to make
+ * room for a new one. When many users together use all of them, the user with the most idle ones
+ * loses one. One sixteenth of all is reserved for administrators. A client that disconnects is
+ * noticed at once, also while it waits or does not read. A client that only shuts down its writing
+ * side still gets its answer.
  *
- * Slow readers: http_stream_write() always takes what it is given. The owner asks
- * http_conn_congested() before it makes more and gets on_drained() when there is room again.
+ * Slow readers: http_stream_write() always accepts the data. The owner checks http_conn_congested()
+ * before it produces more and gets on_drained() when there is room again.
  *
- * Descriptors may come with the bytes of a request (http_fds.h). The owner takes them while it is
- * handed the request, or they are closed. TCP brings none.
+ * Descriptors may arrive with the bytes of a request (http_fds.h). The owner takes them in
+ * on_request(), or they are closed. TCP carries none.
  *
  * Over TCP nobody is known until on_head() has said who it is, which it does for each request anew.
  * What all of TCP can take is less than half of the connections, so that the Unix sockets are
@@ -30,10 +31,10 @@
  *
  * The process must ignore SIGPIPE.
  *
- * Answers tell in the header Openai-Processing-Ms how long the owner took.
+ * Answers state in the header Openai-Processing-Ms how long the owner took.
  *
- * Threads: all in the thread of the event loop. No function here calls back into the owner, except
- * that the callbacks come from the loop, and on_answered() from what completes an answer.
+ * Threads: only the thread of the event loop. No function here calls back into the owner: callbacks
+ * come from the loop, except on_answered(), which is called by whatever completes an answer.
  */
 #ifndef TXDA_SERVER_HTTP_H
 #define TXDA_SERVER_HTTP_H
@@ -62,12 +63,12 @@ struct http_peer {
 	uid_t uid; /* (uid_t)-1: unknown */
 	gid_t gid;
 	pid_t pid;		    /* 0: unknown */
-	const struct identity *key; /* over TCP: whom on_head() named last; NULL: nobody yet */
+	const struct identity *key; /* over TCP: the user last named by on_head(); NULL: none yet */
 	bool tcp;
 	char address[HTTP_ADDRESS]; /* over TCP; else "" */
 };
 
-/* How on_head() turns a request away. */
+/* The answer with which on_head() refuses a request. */
 struct http_refusal {
 	int status;
 	const char *headers; /* as for http_reply() */
@@ -85,42 +86,46 @@ struct http_answer {
 struct http_options {
 	struct http_limits limits;
 	unsigned max_connections; /* with those that were not closed yet (descriptors.h); those that
-				     are told so find room beyond it, a quarter of it */
+				     are told so find room beyond it, an eighth of it */
 	unsigned head_seconds;	  /* from the first byte of a request to the end of its head */
 	unsigned body_seconds;	  /* from there to the end of the body */
 	unsigned idle_seconds;	  /* between requests */
-	unsigned stall_seconds;	  /* without a byte taken while output waits */
-	size_t congested_bytes;	  /* output that waits: more is congested, a quarter is drained */
+	unsigned stall_seconds;	  /* while output waits and the client accepts no byte */
+	size_t congested_bytes;	  /* pending output: more is congested, a quarter is drained */
 	struct budget *budget;
-	struct descriptors *descriptors; /* that clients pass; NULL: they cannot */
+	struct descriptors *descriptors; /* passed by clients; NULL: none are accepted */
 };
 
 struct http_callbacks {
 	/*
-	 * Over TCP: the head of a request is complete, its body is still to come. Says for whom it
-	 * asks, or (false) how it is turned away.
+	 * Over TCP: the head of a request is complete, its body not yet received. Identifies the
+	 * user, or returns false and how to refuse it.
 	 */
 	bool (*on_head)(void *arg, const struct http_conn *c, const struct http_request *r,
 			struct identity *ret, struct http_refusal *refusal);
 	/*
-	 * A request is complete; @r is valid until it is answered or this returns, the body can be
-	 * taken (http_conn_take_body()). Must lead to one answer, now or later, unless on_gone()
-	 * comes first.
+	 * A request is complete; @r is valid until it is answered or this returns, and the body can
+	 * be taken (http_conn_take_body()). The owner must answer exactly once, now or later,
+	 * unless on_gone() is called first.
 	 */
 	void (*on_request)(void *arg, struct http_conn *c, const struct http_request *r);
-	/* Makes the body of an error of this layer: a string to be freed, or NULL. */
+	/* Formats the body of an error reported by this layer: a string to be freed, or NULL. */
 	char *(*error_body)(void *arg, int status, const char *message);
-	/* The client went away before its answer was complete: the connection must not be used any
-	 * more. @user: http_conn_set_user() */
+	/*
+	 * The client disconnected before its answer was complete: the connection must not be used
+	 * any more. @user: http_conn_set_user()
+	 */
 	void (*on_gone)(void *arg, void *user);
 	/*
-	 * An answer is complete, or its client went away before it was (status 499). @r NULL: the
-	 * request could not be read. Called from within http_reply() and the like: it may log and
-	 * count, and nothing else.
+	 * An answer is complete, or its client disconnected before (status 499). @r NULL: the
+	 * request could not be parsed. Called from within http_reply() and the like: it may only
+	 * log and count.
 	 */
 	void (*on_answered)(void *arg, const struct http_conn *c, const struct http_request *r,
 			    const struct http_answer *a);
-	/* Whether the peer of a Unix socket is an administrator, for whom connections are kept. */
+	/*
+	 * Whether the peer of a Unix socket is an administrator, for whom connections are reserved.
+	 */
 	bool (*is_admin)(void *arg, const struct http_conn *c);
 	/* No longer congested. */
 	void (*on_drained)(void *arg, void *user);
@@ -131,37 +136,45 @@ int http_server_new(struct event_base *base, const struct http_options *options,
 		    const struct http_callbacks *callbacks, struct http_server **ret);
 /* Closes everything at once, without callbacks. */
 void http_server_free(struct http_server *s);
-/* Accepts connections from a listening socket, Unix or TCP, which stays the caller's. -ENOMEM,
- * -ENOSPC. */
+/*
+ * Accepts connections from a listening socket, Unix or TCP, which stays the caller's. -ENOMEM,
+ * -ENOSPC.
+ */
 int http_server_listen(struct http_server *s, int fd);
-/* Accepts no more, closes idle connections, and each other one after its answer. */
+/* Stops accepting, closes idle connections at once and others after their answer. */
 void http_server_drain(struct http_server *s);
-/* Closes, with whatever is answered there, connections over TCP of users whom @stays does not know. */
+/*
+ * Closes connections over TCP of users for whom @stays returns false, including answers in
+ * progress.
+ */
 void http_server_drop(struct http_server *s, bool (*stays)(const void *arg, uid_t uid),
 		      const void *arg);
 unsigned http_server_connections(const struct http_server *s);
-/* Connections over TCP from which no request was let in so far. */
+/* Number of connections over TCP without an authorised request so far. */
 unsigned http_server_unknown(const struct http_server *s);
-/* How many of these were closed for new ones since the start. */
+/* How many of these were closed to make room since the start. */
 uint64_t http_server_evicted(const struct http_server *s);
 
-/* The account of who asks; borrowed. */
+/* The account of the client; borrowed. */
 struct account *http_conn_account(const struct http_conn *c);
 const struct http_peer *http_conn_peer(const struct http_conn *c);
-/* The further groups of the peer of a Unix socket, up to @max; returns how many there are. */
-unsigned http_conn_groups(const struct http_conn *c, gid_t *groups, unsigned max);
-/* Words on the request at hand, for the log. */
+/*
+ * The supplementary groups of the peer of a Unix socket; returns how many there are. -1: more than
+ * @max, or they cannot be told; none is written.
+ */
+int http_conn_groups(const struct http_conn *c, gid_t *groups, unsigned max);
+/* A note on the current request, for the log. */
 void http_conn_set_note(struct http_conn *c, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void http_conn_set_user(struct http_conn *c, void *user);
 char *http_conn_take_body(struct http_conn *c, size_t *ret_len); /* to be freed by the caller */
-/* Within on_request(): the descriptors that came with the request, as http_fds_take(). */
+/* Within on_request(): the descriptors of the request, as http_fds_take(). */
 int http_conn_take_fds(struct http_conn *c, struct descriptor_set **ret);
 
 /* @headers: further header lines, each with its CRLF, or NULL. The body is copied. */
 void http_reply(struct http_conn *c, int status, const char *type, const char *headers,
 		const char *body, size_t len);
-/* The body is taken out of @body, without a copy. */
+/* Takes the body out of @body, without a copy. */
 void http_reply_buffer(struct http_conn *c, int status, const char *type, const char *headers,
 		       struct evbuffer *body);
 void http_stream_begin(struct http_conn *c, int status, const char *type, const char *headers);

@@ -14,13 +14,13 @@ static void lose(struct http_fds *f, int error)
 	f->lost_to = f->received;
 }
 
-/* Closes them, a set after the other. */
+/* Closes them, one set after the other. */
 static void discard(struct http_fds *f, const int *fds, unsigned n)
 {
 	while (n) {
 		struct descriptor_set *set = descriptors_set(f->owner, f->uid);
 
-		/* Without memory they stay open and counted: closing may block. */
+		/* If out of memory they stay open and counted: closing may block. */
 		if (!set)
 			return;
 		for (; n && set->n_fds < DESCRIPTORS_MAX; n--)
@@ -48,7 +48,7 @@ static unsigned collect(struct http_fds *f, struct msghdr *msg, int *fds)
 	return n;
 }
 
-/* Keeps what came, as far as there is @left. */
+/* Keeps received descriptors up to the limit @left. */
 static void keep(struct http_fds *f, const int *fds, unsigned n, unsigned left)
 {
 	unsigned room = DESCRIPTORS_MAX - f->n, kept = room < left ? room : left;
@@ -65,8 +65,8 @@ static void keep(struct http_fds *f, const int *fds, unsigned n, unsigned left)
 }
 
 /*
- * A message is looked at first. So the socket still has the descriptors for which there is no room,
- * here or in the process: what takes them off it lets go of them, here and now.
+ * Peeks at a message first. If there is no room for its descriptors, here or in the process, they
+ * stay in the socket: receiving them then would close them at once, in this thread.
  */
 ssize_t http_fds_recv(struct http_fds *f, int socket, void *buf, size_t len)
 {
@@ -97,7 +97,7 @@ ssize_t http_fds_recv(struct http_fds *f, int socket, void *buf, size_t len)
 		errno = EAGAIN;
 		return -1;
 	}
-	/* The same bytes; the descriptors are open here. */
+	/* Receives the same bytes again; this opens the descriptors here. */
 	got = recv(socket, buf, (size_t)got, 0);
 	if (got > 0)
 		f->received += (uint64_t)got;
@@ -105,7 +105,7 @@ ssize_t http_fds_recv(struct http_fds *f, int socket, void *buf, size_t len)
 	return got;
 }
 
-/* How many of them, which are in the order of their coming, are of requests that end at @end. */
+/* How many of them, ordered by arrival, belong to requests that end at @end. */
 static unsigned count_until(const struct http_fds *f, uint64_t end)
 {
 	unsigned n = 0;
@@ -121,7 +121,7 @@ static void remove_first(struct http_fds *f, unsigned n)
 	memmove(f->fds, f->fds + n, f->n * sizeof(f->fds[0]));
 }
 
-/* Forgets what was lost up to @end; returns why. */
+/* Clears the record of losses up to @end; returns the error. */
 static int take_loss(struct http_fds *f, uint64_t end)
 {
 	int lost = f->lost;

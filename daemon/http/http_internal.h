@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What http.c (connections) and http_server.c (accepting, time) share. */
+/* Shared by http.c (connections) and http_server.c (accepting, timers). */
 #ifndef TXDA_SERVER_HTTP_INTERNAL_H
 #define TXDA_SERVER_HTTP_INTERNAL_H
 
@@ -14,12 +14,11 @@ struct sockaddr_storage;
 #define HTTP_MAX_LISTENERS 32
 
 enum conn_state {
-	CONN_READING,	/* a request, or waiting for one */
+	CONN_READING,	/* receiving a request, or waiting for one */
 	CONN_BUSY,	/* the owner has the request and has not answered */
 	CONN_STREAMING, /* the owner is answering */
-	CONN_CLOSING,	/* the last answer goes out */
-	CONN_LINGERING, /* everything went out; what still comes is thrown away until the client
-			   closes */
+	CONN_CLOSING,	/* the last answer is being sent */
+	CONN_LINGERING, /* all was sent; input is discarded until the client closes */
 };
 
 struct http_conn {
@@ -28,19 +27,19 @@ struct http_conn {
 	int fd;
 	enum conn_state state;
 	struct http_peer peer;
-	struct account *account; /* of the peer; a reference */
-	bool admitted;		 /* counts as one of the peer's connections */
-	struct identity key;	 /* peer.key, when that is set */
+	struct account *account; /* account of the peer; a reference */
+	bool admitted;		 /* counted in the peer's number of connections */
+	struct identity key;	 /* peer.key, if set */
 	struct http_parser *parser;
 	struct evbuffer *in, *out;
 	struct http_fds fds;
 	struct event *read_event, *write_event, *work_event;
 	void *user;
-	uint64_t since;	    /* ms: of the state, of the first byte of a head, of the head's end */
-	uint64_t progress;  /* ms: when output last moved */
+	uint64_t since;	    /* ms: of the state, of a head's first byte, of the head's end */
+	uint64_t progress;  /* ms: last progress of output */
 	uint64_t accounted; /* bytes taken from the budget */
-	/* Of the request at hand. */
-	uint64_t asked; /* ms: when it was complete; 0: none is */
+	/* State of the current request. */
+	uint64_t asked; /* ms: when it was complete; 0: no request */
 	uint64_t answer_bytes;
 	int status;
 	char note[HTTP_NOTE];
@@ -49,8 +48,8 @@ struct http_conn {
 	bool head_done; /* the head of the request was parsed */
 	bool head_only; /* HEAD: answers have no body */
 	bool keep_alive, chunked, congested, reading;
-	bool half_closed; /* the peer writes no more */
-	bool broken;	  /* writing failed; to be freed by the loop */
+	bool half_closed; /* the peer has shut down its writing side */
+	bool broken;	  /* writing failed; freed by the loop */
 	bool linger;
 };
 
@@ -68,7 +67,7 @@ struct http_server {
 	uint64_t evicted; /* connections of unknown peers, for new ones */
 };
 
-/* Whose connection it is from now on; false: out of memory, and nothing has changed. */
+/* Assigns the connection to an account; false: out of memory, and nothing has changed. */
 bool http_conn_set_account(struct http_conn *c, uid_t uid, const char *name);
 /* Takes @fd, also on failure. */
 struct http_conn *http_conn_new(struct http_server *s, int fd, const struct http_peer *peer);
@@ -76,10 +75,10 @@ void http_conn_free(struct http_conn *c);
 void http_conn_lost(struct http_conn *c);
 void http_conn_tick(struct http_conn *c, uint64_t now);
 void http_conn_refuse(struct http_conn *c, int status, const char *message);
-/* Answers with an error, after which the connection's bytes mean nothing any more. */
+/* Answers with an error; the rest of the connection's data is not interpreted any more. */
 void http_conn_refuse_with(struct http_conn *c, int status, const char *headers,
 			   const char *message);
-/* Between two requests, and the answer to the last one has gone out. */
+/* Between two requests, with the last answer completely sent. */
 static inline bool http_conn_between(const struct http_conn *c)
 {
 	return c->state == CONN_READING && !http_parser_started(c->parser) &&
@@ -93,16 +92,18 @@ static inline bool http_conn_idle(const struct http_conn *c)
 /* http_tcp.c */
 /* How long the next connection has to wait until there may be room for it; 0: there is. */
 unsigned http_tcp_wait_ms(const struct http_server *s);
-/* Of a connection just accepted from @address: makes room for it, sets the socket's options. */
+/*
+ * For a newly accepted connection from @address: makes room for it and sets the socket's options.
+ */
 void http_tcp_accepted(struct http_server *s, int fd, const struct sockaddr_storage *address,
 		       struct http_peer *ret);
-/* The head of a request is there: lets it in, or answers with an error and returns false. */
+/* The head of a request is complete: authorises it, or answers with an error and returns false. */
 bool http_tcp_let_in(struct http_conn *c, const struct http_request *r);
 
 void http_server_retick(struct http_server *s, bool fast);
 void http_date(char *buf, size_t len);
 const char *http_reason(int status);
-/* Closes a connection for which there is no struct, or no more. */
+/* Closes a connection that has no struct (any more). */
 void http_close(struct http_server *s, const struct http_peer *peer, int fd);
 
 #endif

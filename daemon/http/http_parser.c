@@ -13,7 +13,7 @@
 
 enum state {
 	STATE_HEAD,
-	STATE_BODY, /* left bytes of the body remain */
+	STATE_BODY, /* left: bytes of the body that remain */
 	STATE_CHUNK_LINE,
 	STATE_CHUNK_DATA,
 	STATE_CHUNK_END, /* the CRLF behind a chunk's data */
@@ -27,7 +27,7 @@ struct http_parser {
 	enum state state;
 	struct http_request request;
 	struct http_header headers[HEADERS_HARD_LIMIT];
-	char *head; /* request line and headers, cut up in place once complete */
+	char *head; /* request line and headers, split in place once complete */
 	size_t head_len, head_cap;
 	unsigned line_len; /* bytes in the current line of the head, without its end */
 	unsigned blank_lines;
@@ -207,7 +207,7 @@ static enum http_parse parse_request_line(struct http_parser *p, char *line)
 		return fail(p, 505, "%s is not supported, use HTTP/1.1", version);
 	r->minor = (unsigned)(version[7] - '0');
 	r->method = line;
-	/* The absolute form, as proxies get it: the authority means nothing on a Unix socket. */
+	/* Absolute form, as sent to proxies: the authority has no meaning on a Unix socket. */
 	if (!strncasecmp(target, "http://", 7)) {
 		target = strchr(target + 7, '/');
 		if (!target)
@@ -227,7 +227,7 @@ static enum http_parse parse_request_line(struct http_parser *p, char *line)
 	return HTTP_PARSE_MORE;
 }
 
-/* Cuts "name: value" in place. */
+/* Splits "name: value" in place. */
 static enum http_parse parse_header(struct http_parser *p, char *line)
 {
 	struct http_request *r = &p->request;
@@ -376,7 +376,7 @@ static int head_put(struct http_parser *p, char c)
 	return 0;
 }
 
-/* Checks line ends as bytes come, so that parse_head() finds whole lines without NULs only. */
+/* Checks line ends as bytes arrive, so that parse_head() sees only whole lines without NULs. */
 static enum http_parse feed_head(struct http_parser *p, const char *data, size_t len,
 				 size_t *ret_used)
 {
@@ -410,8 +410,10 @@ static enum http_parse feed_head(struct http_parser *p, const char *data, size_t
 			if (p->line_len) {
 				p->line_len = 0;
 			} else if (p->head_len == 2) {
-				/* A blank line before the request line, which some clients send
-				 * after a body. */
+				/*
+				 * A blank line before the request line, which some clients send
+				 * after a body.
+				 */
 				p->head_len = 0;
 				if (++p->blank_lines > BLANK_LINES_LIMIT)
 					return fail(p, 400, "blank lines instead of a request");
@@ -431,7 +433,8 @@ static enum http_parse body_put(struct http_parser *p, const char *data, size_t 
 
 		while (cap - p->body_len <= len)
 			cap *= 2;
-		/* No more than the sender announced, so that the last doubling is not for nothing.
+		/*
+		 * No more than announced, so that the last doubling does not waste memory.
 		 */
 		if (p->request.has_length && cap > p->request.content_length + 1)
 			cap = p->request.content_length + 1;
@@ -522,7 +525,7 @@ static enum http_parse feed_framing(struct http_parser *p, char c)
 	case STATE_CHUNK_LINE: return parse_chunk_line(p);
 	case STATE_CHUNK_END: p->state = STATE_CHUNK_LINE; return HTTP_PARSE_MORE;
 	default:
-		/* Trailers are read and dropped; nothing here needs one. */
+		/* Trailers are read and dropped; they are not used here. */
 		if (!p->line_used)
 			return done(p);
 		p->line_used = 0;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * HTTP/1.1 requests, byte by byte, from peers that may lie (RFC 9112).
+ * An incremental parser of HTTP/1.1 requests from untrusted peers (RFC 9112).
  *
- * The parser takes bytes in pieces of any size and owns what it has read. It knows no sockets and
- * does no I/O. It is stricter than the RFC allows to be: lines end in CRLF, a name is followed by
- * its colon, folded lines and control characters are refused, as are requests with both or several
- * of Content-Length and Transfer-Encoding. So there is one way only to read a request.
+ * The parser accepts input in pieces of any size and owns what it has read. It does no I/O. It is
+ * stricter than the RFC requires: lines must end in CRLF, a name must be followed directly by its
+ * colon, and folded lines, control characters, and several or both of Content-Length and
+ * Transfer-Encoding are refused. So every request has exactly one interpretation.
  *
- * Why not libevent's evhttp (2.1.12, tried out): while a request waits for its answer it does not
- * read, so that a client that went away is found out only by writing; its own errors are HTML that
- * cannot be replaced; and a header that arrives at a byte a second holds a connection for ever. All
- * three are asked for here, and they are what an HTTP server for one socket mostly consists of.
+ * Why not libevent's evhttp (evaluated with 2.1.12): it does not read while a request waits for its
+ * answer, so that a disconnected client is noticed only by writing; its own errors are HTML and
+ * cannot be replaced; and a header that arrives at a byte per second holds a connection forever.
+ * All three are required here, and they are most of what an HTTP server for one socket consists of.
  *
  * Memory: at most max_head + max_body plus a constant; the body's buffer grows as bytes arrive, not
- * as Content-Length promises.
+ * by Content-Length.
  *
  * Threads: none shared.
  */
@@ -52,12 +52,11 @@ struct http_request {
 };
 
 enum http_parse {
-	HTTP_PARSE_MORE,  /* all was used, the request goes on */
+	HTTP_PARSE_MORE,  /* all input was consumed, the request is incomplete */
 	HTTP_PARSE_HEAD,  /* the head is complete, http_parser_request() is valid but for its body;
 			     feed on */
-	HTTP_PARSE_DONE,  /* the request is complete; what was not used belongs to the next one */
-	HTTP_PARSE_ERROR, /* http_parser_status() and _error() say why; the connection is beyond
-			     repair */
+	HTTP_PARSE_DONE,  /* the request is complete; unconsumed input belongs to the next one */
+	HTTP_PARSE_ERROR, /* see http_parser_status() and _error(); cannot go on */
 };
 
 struct http_parser;
@@ -71,18 +70,22 @@ void http_parser_reset(struct http_parser *p); /* for the next request; frees th
 enum http_parse http_parser_feed(struct http_parser *p, const char *data, size_t len,
 				 size_t *ret_used);
 
-/* Whether any byte of a request has been seen since the last reset (blank lines before it do not
- * count). */
+/*
+ * Whether any byte of a request has been seen since the last reset (blank lines before it do not
+ * count).
+ */
 bool http_parser_started(const struct http_parser *p);
 size_t http_parser_memory(const struct http_parser *p); /* bytes held for head and body */
 const struct http_request *http_parser_request(const struct http_parser *p);
-/* Hands the body over: body_len + 1 bytes, NUL at the end, to be freed by the caller. NULL when
- * there is none. */
+/*
+ * Hands the body over: body_len + 1 bytes, NUL at the end, to be freed by the caller. NULL when
+ * there is none.
+ */
 char *http_parser_take_body(struct http_parser *p, size_t *ret_len);
 
 int http_parser_status(
 	const struct http_parser *p); /* 400, 413, 414, 431, 501, 505, 500 (out of memory) */
-const char *http_parser_error(const struct http_parser *p); /* words, with value and limit */
+const char *http_parser_error(const struct http_parser *p); /* a message with value and limit */
 
 /* The value of a header (name in any case), or NULL. */
 const char *http_request_header(const struct http_request *r, const char *name);

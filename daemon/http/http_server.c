@@ -71,14 +71,14 @@ static void peer_of(int fd, struct http_peer *ret)
 	*ret = (struct http_peer){.uid = (uid_t)-1, .gid = (gid_t)-1};
 	if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) && len == sizeof(cred))
 		*ret = (struct http_peer){.uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
-	/* Those are the users of keys, whom nobody is by having the number. */
+	/* These ids belong to the users of keys; no process has them as its uid. */
 	if (ret->uid >= IDENTITY_OWN_UIDS)
 		ret->uid = (uid_t)-1;
 }
 
 void http_close(struct http_server *s, const struct http_peer *peer, int fd)
 {
-	/* What holds back the end of a Unix socket, descriptors on their way, TCP does not have. */
+	/* TCP has no descriptors in flight, which are what can delay the close of a Unix socket. */
 	descriptors_close(peer->tcp ? NULL : s->options.descriptors, peer->uid, fd);
 }
 
@@ -90,7 +90,7 @@ static void set_tick(struct http_server *s)
 	event_add(s->tick, &tv);
 }
 
-/* Makes sure that the timer runs, and runs fast when @fast. */
+/* Makes sure that the timer runs, at a short interval if @fast. */
 void http_server_retick(struct http_server *s, bool fast)
 {
 	if (event_pending(s->tick, EV_TIMEOUT, NULL) && (s->tick_fast || !fast))
@@ -119,8 +119,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 }
 
 /*
- * Frees the connection that has been idle for longest: of @account, or (NULL) of who has most, and
- * more than @least. False: there is none.
+ * Frees the connection that has been idle for longest: of @account, or (NULL) of the user with the
+ * most connections, if those are more than @least. False: there is none.
  */
 static bool evict_idle(struct http_server *s, const struct account *account, unsigned least)
 {
@@ -161,15 +161,15 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
 		event_add(s->listeners[i], NULL);
 }
 
-/* Connections, and those that have yet to be closed. */
+/* Open connections, and those that have yet to be closed. */
 static unsigned count_all(const struct http_server *s)
 {
 	return s->n_conns + descriptors_connections(s->options.descriptors);
 }
 
 /*
- * Whether there is a place for a new connection, after one that idles was closed if need be. TCP has
- * its own shares (http_tcp.c).
+ * Whether a new connection is allowed, after closing an idle one if necessary. TCP has its own
+ * limits (http_tcp.c).
  */
 static bool find_place(struct http_server *s, const struct http_conn *c)
 {
@@ -211,7 +211,10 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 		struct http_peer peer;
 		struct http_conn *c;
 
-		/* What cannot be closed can only be waited for; it is no use to accept more. */
+		/*
+		 * Connections that are being closed can only be waited for; accepting more does not
+		 * help.
+		 */
 		if (descriptors_connections(s->options.descriptors) &&
 		    count_all(s) >= max + max / 4) {
 			pause_accepting(s, false, PAUSE_MS);
@@ -236,8 +239,9 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 		c->admitted = find_place(s, c);
 		c->account->connections += c->admitted;
 		s->n_admitted += c->admitted;
-		if (!c->admitted && count_all(s) > max + max / 4)
-			/* Not even the refused ones find room: they do not read their answers. */
+		if (!c->admitted && count_all(s) > max + (max + 7) / 8)
+			/* Not even the refused ones find room: they do not read their answers.
+			 * Half of it is for those that are being closed, lest all have to wait. */
 			http_conn_free(c);
 		else if (!c->admitted)
 			http_conn_refuse(c, 503, "too many connections of this user, or of all");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Connections over TCP: how many there may be of whom (http.h has the rules). */
+/* Limits on connections over TCP, by user (http.h has the rules). */
 #include "http.h"
 #include "http_internal.h"
 
@@ -12,7 +12,7 @@
 #include "clock.h"
 #include "listen_tcp.h"
 
-#define GRACE_MS 20 /* that a connection has for its head before others may close it */
+#define GRACE_MS 20 /* time for a connection's head before others may displace it */
 
 _Static_assert(HTTP_ADDRESS == LISTEN_TCP_TEXT, "an address has room");
 
@@ -23,7 +23,7 @@ static unsigned max_unknown(const struct http_server *s)
 	return n ? n : 1;
 }
 
-/* Of all users that are known together. */
+/* Of all authenticated users together. */
 static unsigned max_known(const struct http_server *s)
 {
 	unsigned half = s->options.max_connections / 2, unknown = max_unknown(s);
@@ -54,15 +54,16 @@ static struct http_conn *oldest_unknown(const struct http_server *s)
 {
 	struct http_conn *oldest = NULL;
 
-	/* New ones are put in front. */
+	/* New ones are inserted in front. */
 	for (struct http_conn *c = s->conns; c; c = c->next)
 		oldest = is_unknown(c) ? c : oldest;
 	return oldest;
 }
 
 /*
- * A client that says who it is sends its head at once, and often has sent it before it is accepted;
- * in a flood it needs a moment nevertheless, or the next thousand close it first.
+ * A client that authenticates sends its head at once, often before the connection is accepted. It
+ * is given a moment nevertheless, or in a flood the next thousand connections would displace it
+ * first.
  */
 unsigned http_tcp_wait_ms(const struct http_server *s)
 {
@@ -74,7 +75,7 @@ unsigned http_tcp_wait_ms(const struct http_server *s)
 	return age < GRACE_MS ? (unsigned)(GRACE_MS - age) : 0;
 }
 
-/* Closes the oldest connections of unknown peers until there is room for one. */
+/* Closes the oldest unauthenticated connections until there is room for one. */
 static void make_room_for_unknown(struct http_server *s)
 {
 	for (unsigned n = http_server_unknown(s); n >= max_unknown(s); n--) {
@@ -93,7 +94,10 @@ void http_tcp_accepted(struct http_server *s, int fd, const struct sockaddr_stor
 {
 	*ret = (struct http_peer){.uid = (uid_t)-1, .gid = (gid_t)-1, .tcp = true};
 	listen_tcp_format(address, ret->address, sizeof(ret->address));
-	/* Tokens go out as they come; a machine that vanished is noticed while its answer is made. */
+	/*
+	 * TCP_NODELAY: tokens are sent as they come. Keepalive: a vanished host is noticed while
+	 * its answer is generated.
+	 */
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 	set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 60);
@@ -102,7 +106,10 @@ void http_tcp_accepted(struct http_server *s, int fd, const struct sockaddr_stor
 	make_room_for_unknown(s);
 }
 
-/* Whether the user may have another connection, @except; one of his that idles makes room for it. */
+/*
+ * Whether the user may have another connection besides @except; an idle one of his is closed to
+ * make room.
+ */
 static bool find_share(const struct http_conn *except, const struct identity *user,
 		       struct http_refusal *refusal)
 {
@@ -147,7 +154,7 @@ void http_server_drop(struct http_server *s, bool (*stays)(const void *arg, uid_
 	}
 }
 
-/* What it holds from now on is the user's. */
+/* From now on its memory is charged to the user. */
 static bool take_account(struct http_conn *c, const struct identity *key,
 			 struct http_refusal *refusal)
 {
@@ -167,7 +174,7 @@ bool http_tcp_let_in(struct http_conn *c, const struct http_request *r)
 	if (!callbacks->on_head(callbacks->arg, c, r, &key, &refusal) ||
 	    ((!c->peer.key || c->peer.uid != key.uid) &&
 	     (!find_share(c, &key, &refusal) || !take_account(c, &key, &refusal)))) {
-		/* Who was known by another key is not any more. */
+		/* A connection authenticated by another key before loses that identity. */
 		c->peer.key = NULL;
 		c->peer.uid = (uid_t)-1;
 		http_conn_refuse_with(c, refusal.status, refusal.headers, refusal.message);

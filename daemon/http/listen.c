@@ -21,8 +21,10 @@ static int fail(int error, char *err, size_t errlen, const char *what, const cha
 	return -error;
 }
 
-/* The last directory of the path, when its own parent is there: /run/txda is not made by anyone
- * else without systemd. */
+/*
+ * Creates the last directory of the path if its parent exists: without systemd nothing else creates
+ * /run/txda.
+ */
 static void make_directory(const char *path)
 {
 	char dir[112];
@@ -32,7 +34,7 @@ static void make_directory(const char *path)
 	slash = strrchr(dir, '/');
 	if (slash && slash != dir) {
 		*slash = 0;
-		/* Whether it worked shows when the lock file is made. */
+		/* A failure shows when the lock file is created. */
 		(void)!mkdir(dir, 0755);
 	}
 }
@@ -110,7 +112,7 @@ static int make_socket(const struct sockaddr_un *address, mode_t mode, const cha
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return fail(errno, err, errlen, "cannot make a socket for", path);
-	/* Nobody else can connect before mode and group are right. */
+	/* Nobody else can connect until mode and group are set. */
 	mask = umask(0777);
 	error = bind(fd, (const struct sockaddr *)address, sizeof(*address)) ? errno : 0;
 	umask(mask);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The listening socket: made here or handed over by systemd.
+ * The listening socket: created here or passed by systemd.
  *
- * A daemon holds a lock on PATH.lock as long as it lives. So of two daemons started at once one
- * gets the socket and the other says so, and a socket file that a killed daemon left behind is
- * replaced only when nobody can listen on it.
+ * A daemon holds a lock on PATH.lock as long as it lives. So if two daemons start at once, one gets
+ * the socket and the other reports an error, and a socket file left by a killed daemon is replaced
+ * only when nobody can be listening on it.
  */
 #ifndef TXDA_SERVER_LISTEN_H
 #define TXDA_SERVER_LISTEN_H
@@ -13,17 +13,19 @@
 #include <sys/types.h>
 
 struct listen_socket {
-	int fd, lock_fd; /* lock_fd: -1 when systemd made the socket */
-	char path[112];	 /* "" when systemd made the socket */
+	int fd, lock_fd; /* lock_fd: -1 for a socket from systemd */
+	char path[112];	 /* "" for a socket from systemd */
 };
 
-/* -EADDRINUSE: somebody listens there. -ENAMETOOLONG, -EEXIST (a file that is no socket), ...; the
- * words in err. */
+/*
+ * -EADDRINUSE: another process listens there. -ENAMETOOLONG, -EEXIST (a file that is not a socket),
+ * ...; the message is in err.
+ */
 int listen_socket_open(const char *path, mode_t mode, const char *group, struct listen_socket *ret,
 		       char *err, size_t errlen);
-/* Takes an inherited socket: it must be a listening Unix stream socket, or -EINVAL. */
+/* Adopts an inherited socket: it must be a listening Unix stream socket, or -EINVAL. */
 int listen_socket_adopt(int fd, struct listen_socket *ret, char *err, size_t errlen);
-/* Closes it and removes the file that listen_socket_open() made. */
+/* Closes it and removes the file created by listen_socket_open(). */
 void listen_socket_close(struct listen_socket *s);
 
 #endif

@@ -121,8 +121,10 @@ int listen_tcp_open(const struct listen_address *a, int *ret_fd, char *err, size
 	char text[LISTEN_TCP_TEXT];
 
 	fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
-	/* A restarted daemon need not wait for old connections to be forgotten. The IPv4 addresses
-	 * are sockets of their own. */
+	/*
+	 * SO_REUSEADDR: a restarted daemon need not wait for old connections to expire.
+	 * IPV6_V6ONLY: IPv4 addresses have sockets of their own.
+	 */
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
 	    (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on))) ||
 	    bind(fd, (const struct sockaddr *)&a->address, a->len) || listen(fd, BACKLOG))

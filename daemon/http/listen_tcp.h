@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Listening TCP sockets: the addresses of a name, and whether others than this machine reach them.
+ * Listening TCP sockets: the addresses of a name, and whether other machines can reach them.
  *
- * Errors: -errno, words with the address in err. The thread that starts the daemon: names are looked
- * up.
+ * Errors: -errno, with a message that contains the address in err. Called at start only: name
+ * look-ups block.
  */
 #ifndef TXDA_SERVER_LISTEN_TCP_H
 #define TXDA_SERVER_LISTEN_TCP_H
@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 
 #define LISTEN_TCP_MAX	8  /* addresses of a host */
-#define LISTEN_TCP_TEXT 80 /* bytes of an address in words, with its end */
+#define LISTEN_TCP_TEXT 80 /* bytes of an address as text, with its end */
 
 struct listen_address {
 	struct sockaddr_storage address;
@@ -21,19 +21,24 @@ struct listen_address {
 };
 
 /*
- * The addresses of @host: an IPv4 or IPv6 address (also in brackets), or a name, with all that it
- * has; NULL: those of loopback. *ret_n is at most LISTEN_TCP_MAX. -ENOENT: there are none.
+ * The addresses of @host: an IPv4 or IPv6 address (also in brackets), or a name, with all its
+ * addresses; NULL: the loopback addresses. *ret_n is at most LISTEN_TCP_MAX. -ENOENT: there are
+ * none.
  */
 int listen_tcp_resolve(const char *host, unsigned port, struct listen_address ret[LISTEN_TCP_MAX],
 		       unsigned *ret_n, char *err, size_t errlen);
-/* Whether only this machine reaches it. */
+/* Whether it can be reached from this machine only. */
 bool listen_tcp_is_loopback(const struct sockaddr_storage *a);
-/* "127.0.0.1:8000", "[::1]:8000"; "?" if it is no IP address. */
+/* "127.0.0.1:8000", "[::1]:8000"; "?" if it is not an IP address. */
 void listen_tcp_format(const struct sockaddr_storage *a, char *text, size_t len);
-/* -EADDRNOTAVAIL, -EAFNOSUPPORT: this machine has no such address; others of the host may do. */
+/*
+ * -EADDRNOTAVAIL, -EAFNOSUPPORT: this machine does not have that address; others of the host may
+ * work.
+ */
 int listen_tcp_open(const struct listen_address *a, int *ret_fd, char *err, size_t errlen);
-/* The address of a listening TCP socket that was handed over; -EINVAL: it is none. Makes it
- * non-blocking. */
+/*
+ * The address of an inherited listening TCP socket; -EINVAL: it is not one. Makes it non-blocking.
+ */
 int listen_tcp_adopt(int fd, struct sockaddr_storage *ret, char *err, size_t errlen);
 
 #endif

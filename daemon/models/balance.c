@@ -4,15 +4,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define SLOTS (1u << 16) /* remembered blocks; a new one takes the place of an old one */
-/* How much busier the replica that knows the prompt may be: each of these blocks counts as one
- * request less. */
+#define SLOTS (1u << 16) /* remembered blocks; new ones replace old ones */
+/*
+ * How much more load is accepted for a replica that knows the prompt: each known block counts like
+ * one request less.
+ */
 #define BLOCKS_A_REQUEST 4
 #define MAX_HEAD_START	 16
 
 struct slot {
 	uint64_t hash;
-	uint8_t replicas; /* a bit each */
+	uint8_t replicas; /* one bit per replica */
 };
 
 struct balance {
@@ -42,7 +44,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 	return hash ^ hash >> 29;
 }
 
-/* The hash of a prompt up to the end of a block that begins at @block_start. */
+/* The hash of a prompt up to the end of the block that starts at @block_start. */
 static uint64_t extend(uint64_t hash, const int32_t *block_start, unsigned block)
 {
 	for (unsigned i = 0; i < block; i++)
@@ -50,7 +52,7 @@ static uint64_t extend(uint64_t hash, const int32_t *block_start, unsigned block
 	return hash;
 }
 
-/* Blocks at the prompt's beginning that each replica knows. */
+/* Number of blocks from the prompt's beginning that each replica knows. */
 static void count_known(const struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
 			uint32_t uid, unsigned *known)
 {
@@ -78,7 +80,10 @@ int balance_choose(const struct balance *b, const int32_t *prompt, unsigned n, u
 	count_known(b, prompt, n, block, uid, known);
 	for (unsigned i = 0; i < b->n; i++) {
 		unsigned start = known[i] / BLOCKS_A_REQUEST + (known[i] > 0);
-		/* Twice, so that of equals the one that knows more is taken. */
+		/*
+		 * Two passes, so that among equally loaded replicas the one that knows more is
+		 * chosen.
+		 */
 		int64_t cost = 2 * ((int64_t)loads[i] -
 				    (start < MAX_HEAD_START ? start : MAX_HEAD_START)) -
 			       (known[i] > 0);

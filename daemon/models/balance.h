@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which replica of a model a request goes to: the one that knows most of its beginning, as long as
- * it is not much busier than another; else the least busy one.
+ * Routing of requests to replicas of a model: to the one that knows most of the prompt's prefix,
+ * unless it is much busier than another; else to the least busy one.
  *
- * What a replica knows is remembered here, as the hash chain of the prompts that went to it, in
- * blocks of the KV cache's size. It is a guess: the replica may have dropped blocks since. A wrong
- * guess costs time and changes no result.
+ * What a replica knows is recorded here, as the hash chains of the prompts that were sent to it, in
+ * blocks of the KV cache's size. It is an estimate: the replica may have dropped blocks since. A
+ * wrong estimate costs time and changes no result.
  *
  * Threads: the event loop's.
  */
@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#define BALANCE_BUSY UINT32_MAX /* as a load: takes no requests */
+#define BALANCE_BUSY UINT32_MAX /* load value of a replica that takes no requests */
 
 struct balance;
 
@@ -23,15 +23,15 @@ int balance_new(unsigned replicas, struct balance **ret);
 void balance_free(struct balance *b); /* NULL is accepted */
 
 /*
- * Chooses for a prompt of user @uid, as prefixes are shared by a user's own requests only.
- * @loads: requests in flight of each replica. Returns its index, or -1 when all are BALANCE_BUSY.
- * balance_note() tells that it went there.
+ * Chooses a replica for a prompt of user @uid; prefixes are shared only among a user's own
+ * requests. @loads: requests in flight of each replica. Returns its index, or -1 when all are
+ * BALANCE_BUSY. balance_note() records the choice.
  */
 int balance_choose(const struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
 		   uint32_t uid, const uint32_t *loads);
 void balance_note(struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
 		  uint32_t uid, unsigned replica);
-/* A replica begins with an empty cache. */
+/* Forgets a replica's blocks: it starts with an empty cache. */
 void balance_forget(struct balance *b, unsigned replica);
 
 #endif

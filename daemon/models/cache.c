@@ -46,7 +46,7 @@ int cache_find(const char *wanted, char *path, size_t len, char *err, size_t err
 
 	if (wanted && *wanted)
 		need = snprintf(path, len, "%s", wanted);
-	else if (given && *given) /* systemd gives a list; the first is ours */
+	else if (given && *given) /* systemd may give a list; the first one is used */
 		need = snprintf(path, len, "%.*s", (int)strcspn(given, ":"), given);
 	else if (xdg && *xdg == '/')
 		need = snprintf(path, len, "%s/txda", xdg);
@@ -80,7 +80,7 @@ bool cache_is_case(const char *path)
 	       !access(info, R_OK);
 }
 
-/* Its options, the same for the key and for the compile. */
+/* The compile options, the same for key and compile. */
 static unsigned add_options(const struct cache_source *source, char *tp, size_t len, char **argv,
 			    unsigned n)
 {
@@ -104,7 +104,7 @@ static unsigned add_options(const struct cache_source *source, char *tp, size_t 
 	return n;
 }
 
-/* A key becomes a name in the cache: nothing but letters and digits. */
+/* The key becomes a file name in the cache, so only letters and digits are allowed. */
 static int get_key(const struct cache_source *source, const struct child_options *options,
 		   char *key, size_t len, char *err, size_t errlen)
 {
@@ -129,13 +129,13 @@ static int get_key(const struct cache_source *source, const struct child_options
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-/* Where an entry is made. cache_sweep() knows the names. */
+/* The directory in which an entry is built. cache_sweep() knows the names. */
 struct work {
 	char lock[MAX_PATH], dir[MAX_PATH], made[MAX_PATH];
 	int lock_fd;
 };
 
-/* One process at a time makes an entry. */
+/* Only one process at a time builds an entry. */
 static int take_lock(struct work *w, const atomic_bool *stop)
 {
 	const struct timespec pause = {.tv_nsec = 100000000};
@@ -178,7 +178,7 @@ static int begin_work(struct work *w, const char *cache, const char *key, const 
 	return mkdir(w->dir, 0700) ? -errno : 0;
 }
 
-/* Into the place of an entry that is spoilt, too. */
+/* Also replaces a damaged entry. */
 static int put_in_place(const struct work *w, const char *case_dir)
 {
 	if (chmod(w->made, 0700))
@@ -190,7 +190,7 @@ static int put_in_place(const struct work *w, const char *case_dir)
 	return -errno;
 }
 
-/* What a compile needs, and what a hostile checkpoint may make it take. */
+/* Resource limits: what a compile needs, and what a hostile checkpoint may use. */
 static struct confine_limits limits_for(const char *cache, const struct cache_source *source,
 					unsigned seconds)
 {
@@ -202,7 +202,7 @@ static struct confine_limits limits_for(const char *cache, const struct cache_so
 	if (statvfs(cache, &fs))
 		memset(&fs, 0, sizeof(fs));
 	return (struct confine_limits){
-		/* The runtime of a sanitizer takes what it likes. */
+		/* A sanitizer's runtime needs unlimited address space. */
 		.memory = !confine_works()		   ? 0
 			  : memory <= half || half < least ? memory
 							   : half,
@@ -217,12 +217,20 @@ static struct confine_limits limits_for(const char *cache, const struct cache_so
 static int run_compiler(const struct cache_source *source, const struct child_options *options,
 			const struct work *w, char *err, size_t errlen)
 {
-	char out[8], tp[16];
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	char out[8], tp[16], jobs[24];
+	unsigned n;
 	char *argv[MAX_ARGS] = {(char *)source->compiler, (char *)source->path, (char *)"-o",
 				(char *)w->made,	  (char *)"--progress", (char *)"plain"};
 	int error;
 
-	add_options(source, tp, sizeof(tp), argv, 6);
+	n = add_options(source, tp, sizeof(tp), argv, 6);
+	/* Else it would take as much of each processor as serving. */
+	if (!child_gives_way()) {
+		snprintf(jobs, sizeof(jobs), "%ld", processors > 1 ? processors / 2 : 1);
+		argv[n++] = (char *)"--jobs";
+		argv[n] = jobs;
+	}
 	error = child_run(options, argv, out, sizeof(out), err, errlen);
 	if (!error && !cache_is_case(w->made)) {
 		snprintf(err, errlen, "%s made no %s/model_info.json", source->compiler, w->made);
@@ -233,9 +241,9 @@ static int run_compiler(const struct cache_source *source, const struct child_op
 
 static int compile(const char *cache, const char *key, const struct cache_source *source,
 		   bool again, const struct child_options *options, const char *case_dir,
-		   const char *user, char *err, size_t errlen)
+		   struct cache_use **ret, char *err, size_t errlen)
 {
-	/* What 8 or 4 bits make of 16. */
+	/* Size of 8- or 4-bit weights made from 16-bit ones. */
 	unsigned part = !source->weights		 ? 1
 			: !strcmp(source->weights, "w8") ? 2
 			: !strcmp(source->weights, "w4") ? 4
@@ -245,10 +253,13 @@ static int compile(const char *cache, const char *key, const struct cache_source
 
 	if (error)
 		snprintf(err, errlen, "cannot compile into %s: %s", cache, strerror(-error));
-	/* Another process may have put it there meanwhile. */
-	if (!error && !again && cache_hold(case_dir, user)) {
-		end_work(&w);
-		return 0;
+	/* Another process may have completed the entry meanwhile. */
+	if (!error && !again) {
+		*ret = cache_hold(case_dir);
+		if (*ret) {
+			end_work(&w);
+			return 0;
+		}
 	}
 	if (!error)
 		error = cache_make_room(cache, source->bytes / part, source->cache_size, err,
@@ -257,22 +268,23 @@ static int compile(const char *cache, const char *key, const struct cache_source
 		error = run_compiler(source, options, &w, err, errlen);
 	if (!error) {
 		error = put_in_place(&w, case_dir);
-		if (!error && !cache_hold(case_dir, user))
+		*ret = error ? NULL : cache_hold(case_dir);
+		if (!error && !*ret)
 			error = -EAGAIN;
 		if (error)
 			snprintf(err, errlen, "cannot put %s in place: %s", case_dir,
 				 strerror(-error));
 	}
 	end_work(&w);
-	/* It took what it took. */
-	return error ? error : cache_make_room(cache, 0, source->cache_size, err, errlen);
+	return error;
 }
 
 int cache_get(const char *cache, const struct cache_source *source, bool again,
-	      const struct child_options *options, char *case_dir, size_t len, char *err,
-	      size_t errlen)
+	      const struct child_options *options, char *case_dir, size_t len,
+	      struct cache_use **ret, char *err, size_t errlen)
 {
-	char key[MAX_KEY + 2], user[MAX_PATH + 16];
+	struct cache_use *use = NULL;
+	char key[MAX_KEY + 2];
 	struct child_options child = *options;
 	int error;
 
@@ -285,8 +297,16 @@ int cache_get(const char *cache, const struct cache_source *source, bool again,
 			 len - 1);
 		return -ENAMETOOLONG;
 	}
-	snprintf(user, sizeof(user), "%s%s", source->output ? source->output : "", source->path);
-	if (!again && cache_hold(case_dir, user))
-		return 0;
-	return compile(cache, key, source, again, &child, case_dir, user, err, errlen);
+	if (!again)
+		use = cache_hold(case_dir);
+	if (!use)
+		error = compile(cache, key, source, again, &child, case_dir, &use, err, errlen);
+	/* The actual size may differ from the estimate, and so may the limit that applies now. */
+	if (!error)
+		error = cache_make_room(cache, 0, source->cache_size, err, errlen);
+	if (error)
+		cache_release(use);
+	else
+		*ret = use;
+	return error;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The cache of compiled models: a directory of case dirs, each named by its key (txda-compile
- * --key: a hash of the source, where it lies and whose it is, the options and the compiler), so that
- * none is ever stale or another model's. A case dir appears there whole or not at all: the compiler
- * writes into a directory of its own, and sees no other entry.
+ * --key: a hash of the source, its path and owner, the options and the compiler), so that no entry
+ * is ever stale or another model's. A case dir appears there complete or not at all: the compiler
+ * writes to a directory of its own, and has no access to other entries.
  */
 #ifndef TXDA_RESIDENCY_CACHE_H
 #define TXDA_RESIDENCY_CACHE_H
@@ -14,8 +14,8 @@
 #include "child.h"
 
 /*
- * The directory by default; made if need be, with its parents. What killed compilers left in it is
- * removed. -EPERM: everybody can rename what is in it.
+ * The directory by default; created if necessary, with its parents. Left-overs of killed compilers
+ * are removed. -EPERM: everybody can rename entries in it.
  */
 int cache_find(const char *wanted, char *path, size_t len, char *err, size_t errlen);
 
@@ -25,22 +25,23 @@ bool cache_is_case(const char *path);
 struct cache_source {
 	const char *compiler;
 	const char *path;    /* Hugging Face directory, absolute */
-	unsigned tp;	     /* 0: the compiler decides */
-	const char *weights; /* NULL: the compiler decides */
+	unsigned tp;	     /* 0: the compiler's default */
+	const char *weights; /* NULL: the compiler's default */
 	const char *output;  /* --states, --mtp, or NULL */
 	bool kv_int8;	     /* keys and values as int8 */
-	bool whole_experts;  /* on a chip each */
-	uint64_t bytes;	     /* of the checkpoint's weights, as far as they are known */
-	uint64_t cache_size; /* limit of all entries together; 0: none */
+	bool whole_experts;  /* one expert on one chip each */
+	uint64_t bytes;	     /* bytes of the checkpoint's weights, as far as known */
+	uint64_t cache_size; /* size limit for all entries together; 0: none */
 };
 
 /*
- * Finds the case dir of a source in @cache, compiling it if it is not there, or if @again; for that
- * others that nobody uses may go. @options: its limits are set here. Blocks; errors as child_run(), and
- * -ENOSPC: there is no room.
+ * Finds the case dir of a source in @cache, compiling it if it is not there, or if @again; unused
+ * entries may be evicted for that. *ret holds it: cache_release() (cache_room.h). @options: its
+ * limits are set here. Blocks; errors as child_run(), and those of cache_make_room().
  */
+struct cache_use;
 int cache_get(const char *cache, const struct cache_source *source, bool again,
-	      const struct child_options *options, char *case_dir, size_t len, char *err,
-	      size_t errlen);
+	      const struct child_options *options, char *case_dir, size_t len,
+	      struct cache_use **ret, char *err, size_t errlen);
 
 #endif

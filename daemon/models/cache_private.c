@@ -25,7 +25,7 @@ int cache_private_new(char *path, size_t len, int *ret_lock, char *err, size_t e
 			error = errno;
 			break;
 		}
-		/* A sweep of somebody else may be faster. */
+		/* Another process's sweep may remove it first. */
 		*ret_lock = cache_try_lock(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, LOCK_EX);
 		if (*ret_lock >= 0)
 			return 0;

@@ -18,65 +18,46 @@
 
 #define KEY_LEN	  32
 #define MAX_DEPTH 2  /* entry/chipN/file */
-#define RESERVE	  50 /* one part of so many of the file system stays free */
+#define RESERVE	  50 /* this fraction of the file system stays free */
 
 /* ---- entries in use -------------------------------------------------------------------------- */
 
-struct use {
-	struct use *next;
-	char *user;
-	int fd;
+struct cache_use {
+	int fd; /* with a shared lock */
 };
 
-static struct use *uses; /* the loader thread's */
-
-static struct use *find_use(const char *user)
-{
-	struct use *u = uses;
-
-	while (u && strcmp(u->user, user) != 0)
-		u = u->next;
-	if (u)
-		return u;
-	u = calloc(1, sizeof(*u));
-	if (!u)
-		return NULL;
-	u->fd = -1;
-	u->user = strdup(user);
-	if (!u->user) {
-		free(u);
-		return NULL;
-	}
-	u->next = uses;
-	uses = u;
-	return u;
-}
-
-bool cache_hold(const char *entry, const char *user)
+struct cache_use *cache_hold(const char *entry)
 {
 	int fd = cache_try_lock(AT_FDCWD, entry, O_RDONLY | O_DIRECTORY, LOCK_SH);
-	struct use *u = fd < 0 ? NULL : find_use(user);
+	struct cache_use *u = fd < 0 ? NULL : malloc(sizeof(*u));
 	struct stat st;
 
 	if (!u || fstat(fd, &st) || (st.st_uid && st.st_uid != geteuid()) ||
 	    (st.st_mode & (S_IWGRP | S_IWOTH)) || faccessat(fd, "model_info.json", R_OK, 0)) {
 		if (fd >= 0)
 			close(fd);
-		return false;
+		free(u);
+		return NULL;
 	}
 	futimens(fd, NULL);
-	if (u->fd >= 0)
-		close(u->fd);
 	u->fd = fd;
-	return true;
+	return u;
 }
 
-/* ---- entries that may go --------------------------------------------------------------------- */
+void cache_release(struct cache_use *use)
+{
+	if (use)
+		close(use->fd);
+	free(use);
+}
+
+/* ---- entries that may be evicted ------------------------------------------------------------- */
 
 struct entry {
 	char name[KEY_LEN + 1];
 	uint64_t bytes;
 	struct timespec used;
+	int lock; /* lock of an entry to be evicted; -1: in use, or not needed */
 };
 
 struct entries {
@@ -148,6 +129,7 @@ static int list_entries(int cache, struct entries *ret)
 		memcpy(all->name, entry->d_name, sizeof(all->name));
 		all->used = st.st_mtim;
 		all->bytes = tree_bytes(fd, all->name, 0);
+		all->lock = -1;
 		ret->bytes += all->bytes;
 	}
 	closedir(dir);
@@ -156,27 +138,53 @@ static int list_entries(int cache, struct entries *ret)
 	return 0;
 }
 
-/* False: it is in use. */
-static bool remove_entry(const char *cache, int cache_fd, const struct entry *e)
+/*
+ * Locks the least recently used entries whose eviction frees @over bytes. Returns whether that is
+ * enough.
+ */
+static bool choose_entries(int cache, const struct entries *e, uint64_t over)
 {
-	int fd = cache_try_lock(cache_fd, e->name, O_RDONLY | O_DIRECTORY, LOCK_EX);
-	char path[PATH_MAX];
+	uint64_t bytes = 0;
 
-	if (fd < 0)
-		return false;
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s", cache, e->name) < sizeof(path)) {
-		log_info("cache: %s goes to make room: %.1f MB", e->name, (double)e->bytes / 1e6);
-		cache_remove_tree(path);
+	for (size_t i = 0; i < e->n && bytes < over; i++) {
+		e->all[i].lock =
+			cache_try_lock(cache, e->all[i].name, O_RDONLY | O_DIRECTORY, LOCK_EX);
+		if (e->all[i].lock >= 0)
+			bytes += e->all[i].bytes;
 	}
-	close(fd);
-	return true;
+	return bytes >= over;
 }
 
-/* What is missing: bytes that still have to go. */
+/* Releases the locks; with @remove the entries are removed first. */
+static void end_choice(const char *cache, const struct entries *e, bool remove)
+{
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < e->n; i++) {
+		const struct entry *one = &e->all[i];
+
+		if (one->lock < 0)
+			continue;
+		if (remove && (size_t)snprintf(path, sizeof(path), "%s/%s", cache, one->name) <
+				      sizeof(path)) {
+			log_info("cache: evicting %s to make room: %.1f MB", one->name,
+				 (double)one->bytes / 1e6);
+			cache_remove_tree(path);
+		}
+		close(one->lock);
+	}
+}
+
+/* Bytes that still have to be freed. */
 static uint64_t missing(int cache_fd, uint64_t used, uint64_t need, uint64_t limit)
 {
-	uint64_t over = limit && used + need > limit ? used + need - limit : 0, room, reserve;
+	uint64_t over, room, reserve;
 	struct statvfs fs;
+
+	/* The sizes of sparse files can add up to anything. */
+	if (need > INT64_MAX / 2)
+		need = INT64_MAX / 2;
+	over = limit && used + need > limit ? used + need - limit : 0;
 
 	if (!need || fstatvfs(cache_fd, &fs))
 		return over;
@@ -192,6 +200,7 @@ int cache_make_room(const char *cache, uint64_t need, uint64_t limit, char *err,
 	struct entries e = {0};
 	int fd = open(cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 	uint64_t over;
+	bool enough;
 
 	r = fd < 0 ? -errno : list_entries(fd, &e);
 	if (r) {
@@ -201,13 +210,10 @@ int cache_make_room(const char *cache, uint64_t need, uint64_t limit, char *err,
 		return r;
 	}
 	over = missing(fd, e.bytes, need, limit);
-	for (size_t i = 0; i < e.n && over; i++) {
-		if (!remove_entry(cache, fd, &e.all[i]))
-			continue;
-		e.bytes -= e.all[i].bytes;
-		over = missing(fd, e.bytes, need, limit);
-	}
-	if (over) {
+	/* Evicts nothing if that is not enough. */
+	enough = choose_entries(fd, &e, over);
+	end_choice(cache, &e, enough);
+	if (!enough) {
 		char why[96] = "on its file system";
 
 		if (limit)
@@ -219,7 +225,8 @@ int cache_make_room(const char *cache, uint64_t need, uint64_t limit, char *err,
 			 "the cache %s has no room for a model of about %.1f MB: %.1f MB are "
 			 "missing %s",
 			 cache, (double)need / 1e6, (double)over / 1e6, why);
-		r = -ENOSPC;
+		/* -EFBIG: it would not fit if nothing else were there, so others need not go. */
+		r = over > e.bytes ? -EFBIG : -ENOSPC;
 	}
 	free(e.all);
 	close(fd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Room in the cache of compiled models: entries that nobody uses go, the one that was used longest
- * ago first. An entry is in use while some process holds it (cache_hold()); its time of last use is
- * its directory's mtime.
+ * Room in the cache of compiled models: unused entries are evicted, least recently used first. An
+ * entry is in use while some process holds it (cache_hold()); its time of last use is its
+ * directory's mtime.
  *
  * Threads: the loader's. Everything blocks.
  */
@@ -14,16 +14,21 @@
 #include <stdint.h>
 
 /*
- * Removes entries until @need bytes more leave the cache within @limit (0: none) and its file system
- * with a little free. -ENOSPC with @err: that is not to be had.
+ * Evicts entries until @need more bytes keep the cache within @limit (0: none) and leave its file
+ * system some free space. On failure nothing is removed and @err is set: -ENOSPC, other entries
+ * have to be released first; -EFBIG, removing all of them would not do.
  */
 int cache_make_room(const char *cache, uint64_t need, uint64_t limit, char *err, size_t errlen);
 
+/* An entry in use. */
+struct cache_use;
+
 /*
- * Marks the entry as used now and holds it, in place of what was held for @user before; until the
- * process ends. False: it is no entry, belongs to neither this user nor root, others may write to
- * it, or it is just being removed.
+ * Marks the entry as used now and holds it, until cache_release() or the process ends. NULL: it is
+ * not an entry, is not owned by this user or root, is writable by others, is just being removed, or
+ * out of memory.
  */
-bool cache_hold(const char *entry, const char *user);
+struct cache_use *cache_hold(const char *entry);
+void cache_release(struct cache_use *use); /* NULL is accepted; any thread */
 
 #endif

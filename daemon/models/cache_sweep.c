@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A private directory holds case dirs, these hold files, directories of files, and no more. */
+/* Depth limit: a private directory holds case dirs, these hold files and directories of files. */
 #define MAX_DEPTH 4
 
 static DIR *open_below(int parent, const char *name)
@@ -24,7 +24,7 @@ static DIR *open_below(int parent, const char *name)
 	return dir;
 }
 
-/* As rm -r, without following links; what goes wrong is left. */
+/* Like rm -r, without following links; errors are ignored. */
 static void remove_tree(int parent, const char *name, unsigned depth)
 {
 	const struct dirent *entry;

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a compiler that was killed leaves in the cache: .NAME.txda-new with half a case dir,
- * .NAME.txda-lock, seldom .NAME.txda-old. The next compile of NAME would remove them, but it may
- * never come: the key changes with the checkpoint and the compiler.
+ * Cleans up after compilers that were killed: .NAME.txda-new with half a case dir, .NAME.txda-lock,
+ * rarely .NAME.txda-old. The next compile of NAME would remove them, but there may be none: the key
+ * changes with the checkpoint and the compiler.
  */
 #ifndef TXDA_RESIDENCY_CACHE_SWEEP_H
 #define TXDA_RESIDENCY_CACHE_SWEEP_H
 
-#define CACHE_PRIVATE ".txda-private-" /* how names of directories of one process begin */
+#define CACHE_PRIVATE ".txda-private-" /* prefix of the names of private directories */
 
 /*
- * Removes these of each NAME whose lock nobody holds, and private directories (cache_private.h) of
- * processes that are gone; what a running compiler or daemon has stays. What
- * cannot be removed stays, too: it is no reason not to start. Blocks.
+ * Removes these for each NAME whose lock is free, and private directories (cache_private.h) of
+ * processes that have ended; those of running compilers and daemons stay. What cannot be removed
+ * stays, too: it is no reason to fail. Blocks.
  */
 void cache_sweep(const char *cache);
 
 /*
- * Opens @name below @dirfd with @flags, never through a link, and takes its lock, LOCK_SH or LOCK_EX.
- * A descriptor that holds it; -1: somebody has it, or errno. Who had it before may have removed the
- * file: then this is none of that name any more, which counts as taken.
+ * Opens @name below @dirfd with @flags, without following links, and locks it, LOCK_SH or LOCK_EX.
+ * Returns a descriptor that holds the lock; -1: it is locked by another process, or errno. If the
+ * previous holder removed the file, the file no longer has that name, which is treated as locked.
  */
 int cache_try_lock(int dirfd, const char *name, int flags, int lock);
 
-/* As rm -r, but for what lies deeper than a private directory has it; links are not followed. */
+/* Like rm -r, except for anything deeper than in a private directory; links are not followed. */
 void cache_remove_tree(const char *path);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "child.h"
 #include "clock.h"
+#include "utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,17 +15,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#define POLL_MS	   100 /* how often it looks at the clock and the stop */
-#define MAX_READS  128 /* at a time; as much as a pipe holds, and more */
+#define POLL_MS	   100 /* interval of checks for timeout and stop */
+#define MAX_READS  128 /* bytes per read; at least as much as a pipe holds */
 #define LINE_BYTES 512
-#define PRIORITY   5 /* a compile gives way to serving */
+#define PRIORITY   5 /* nice value of a compile, below serving */
 
 struct child {
 	pid_t pid;
 	int out_fd, err_fd; /* -1: closed */
 	char *out;
 	size_t out_len, out_used;
-	char line[LINE_BYTES]; /* of standard error, not yet complete */
+	char line[LINE_BYTES]; /* of a line of standard error that is not complete yet */
 	size_t line_used;
 	char *err;
 	size_t err_len;
@@ -40,8 +41,10 @@ static void copy_variable(char *buf, size_t len, const char *name, char **env, u
 		env[(*n)++] = buf;
 }
 
-/* Runs between vfork() and exec, in the daemon's memory: system calls only. Limits are set before the
- * program runs, as one that asks for its own and sets them would undo others' changes or fail. */
+/*
+ * Runs between vfork() and exec, in the daemon's memory: system calls only. Limits are set before
+ * the program runs, since setting them from outside would race with the program's own changes.
+ */
 static int become(const struct child_options *o, char *const argv[], char *const env[], int out,
 		  int err_fd)
 {
@@ -77,7 +80,7 @@ static int spawn(struct child *c, const struct child_options *o, char *const arg
 	copy_variable(path, sizeof(path), "PATH", env, &n_env);
 	copy_variable(home, sizeof(home), "HOME", env, &n_env);
 	copy_variable(tmp, sizeof(tmp), "TMPDIR", env, &n_env);
-	/* No handler of the daemon may run in a child that shares its memory. */
+	/* Signal handlers of the daemon must not run in a child that shares its memory. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	c->pid = vfork();
@@ -88,7 +91,7 @@ static int spawn(struct child *c, const struct child_options *o, char *const arg
 	if (c->pid < 0)
 		error = errno;
 	close(report[1]);
-	/* Nothing comes when the program runs. */
+	/* End of file means that the program was executed. */
 	if (!error && read(report[0], &error, sizeof(error)) == sizeof(error))
 		waitpid(c->pid, NULL, 0);
 	close(report[0]);
@@ -96,9 +99,9 @@ static int spawn(struct child *c, const struct child_options *o, char *const arg
 	return -error;
 }
 
-/* ---- listening ------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
-/* Keeps the end of what it said: the last line is the error. */
+/* Keeps the end of its output: the last line is the error message. */
 static void take_line(struct child *c, const struct child_options *o)
 {
 	unsigned long long done, total;
@@ -109,8 +112,7 @@ static void take_line(struct child *c, const struct child_options *o)
 		if (o->progress)
 			o->progress(o->progress_arg, done, total);
 	} else if (c->line_used && c->err_len) {
-		for (char *p = c->line; *p; p++)
-			*p = (unsigned char)*p < ' ' || *p == 0x7f ? ' ' : *p;
+		utf8_tame(c->line, ' ');
 		used = strlen(c->err);
 		need = c->line_used + (used ? 2 : 0);
 		if (used + need >= c->err_len)
@@ -139,7 +141,10 @@ static void take_output(struct child *c, const char *text, size_t n)
 	c->out[c->out_used] = '\0';
 }
 
-/* Reads what there is, within bounds, as a child may write without end; closes the fd at its end. */
+/*
+ * Reads available output, up to a limit, as a child may write endlessly; closes the fd at end of
+ * file.
+ */
 static void drain(struct child *c, const struct child_options *o, int *fd)
 {
 	char buf[1024];
@@ -163,9 +168,8 @@ static void drain(struct child *c, const struct child_options *o, int *fd)
 }
 
 /*
- * Listens until the child has ended; kills its group when the time is over. Its descriptors may
- * live on in children of its own: they do not count. Returns the wait status, -errno if there is
- * none.
+ * Reads until the child has ended; kills its process group on timeout. Its descriptors may live on
+ * in its own children, which are not waited for. Returns the wait status, -errno if there is none.
  */
 static int listen_to(struct child *c, const struct child_options *o, int *ret_status)
 {
@@ -176,7 +180,7 @@ static int listen_to(struct child *c, const struct child_options *o, int *ret_st
 	while (!ended) {
 		struct pollfd fds[] = {{c->out_fd, POLLIN, 0}, {c->err_fd, POLLIN, 0}};
 
-		/* Both closed: it is about to end. */
+		/* Both closed: it is about to exit. */
 		poll(fds, 2, c->out_fd < 0 && c->err_fd < 0 ? 1 : POLL_MS);
 		drain(c, o, &c->out_fd);
 		drain(c, o, &c->err_fd);
@@ -202,7 +206,7 @@ static void close_fd(int fd)
 		close(fd);
 }
 
-/* What it came to, in words: of the child if it has said something. */
+/* Describes the result, with the child's own message if there is one. */
 static int judge(struct child *c, const struct child_options *o, const char *program, int how,
 		 int status)
 {
@@ -226,6 +230,16 @@ static int judge(struct child *c, const struct child_options *o, const char *pro
 			 WEXITSTATUS(status));
 	}
 	return how ? how : -EIO;
+}
+
+bool child_gives_way(void)
+{
+	int own;
+
+	errno = 0;
+	own = getpriority(PRIO_PROCESS, 0);
+	/* To what it is: a filter refuses that, too. */
+	return !errno && !setpriority(PRIO_PROCESS, 0, own);
 }
 
 int child_run(const struct child_options *options, char *const argv[], char *out, size_t outlen,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs the compiler as a child process: no shell, no inherited descriptors, a bare environment, its
- * own process group, resource limits, lower priority. It confines itself (confine.h). Whatever becomes of it is an error text,
- * never more.
+ * Runs the compiler as a child process: no shell, no inherited descriptors, a minimal environment,
+ * its own process group, resource limits, lower priority. It confines itself (confine.h). Any
+ * failure becomes an error message.
  *
  * Blocks; any thread.
  */
@@ -10,6 +10,7 @@
 #define TXDA_RESIDENCY_CHILD_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,11 +27,14 @@ struct child_options {
 
 /*
  * Runs argv[0], a path, with argv, NULL-terminated. Standard output goes to @out, NUL-terminated,
- * cut to its size. 0 if it ended with status 0. -EIO: it did not, err has the end of what it said
- * on standard error. -ETIMEDOUT, -ECANCELED: killed for the time, the stop. Else it could not be
- * started.
+ * truncated to its size. 0 if it exited with status 0. -EIO: it did not, err has the end of its
+ * standard error. -ETIMEDOUT, -ECANCELED: killed because of the time limit or @stop. Else it could
+ * not be started.
  */
 int child_run(const struct child_options *options, char *const argv[], char *out, size_t outlen,
 	      char *err, size_t errlen);
+
+/* Whether a child can have a lower priority. Not where a filter keeps the process from setting any. */
+bool child_gives_way(void);
 
 #endif

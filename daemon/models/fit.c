@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * Does a model fit: what it takes of a chip, on which group it goes, and which models would have to
- * go for it.
+ * Memory fit of a model: what it needs per chip, which group it is placed on, and which models
+ * would have to be evicted.
  *
- * A map, or the list of chips that a model may use, divides the chips into groups. A model goes to
- * a group that has room for it, among these to the one that has its weights from the daemon before
- * this one (keeper.h), then to the one whose chips have the fewest models, then to the one with the
- * most free memory. Replicas keep apart. Models that are still to come get their share: what
- * weights leave free on the chips is divided evenly among this model and those that will have to
- * join it there.
+ * A map, or the list of chips that a model may use, divides the chips into groups. A model is
+ * placed on a group with room for it; among these on the one that has its weights from the previous
+ * daemon (keeper.h), then on the one whose chips have the fewest models, then on the one with the
+ * most free memory. Replicas use separate groups. Models that are not loaded yet get a share:
+ * memory left by weights is divided evenly among this model and those that will have to join it
+ * there.
  */
 #include <errno.h>
 #include <limits.h>
@@ -19,9 +19,9 @@
 #include "keeper.h"
 #include "models_internal.h"
 
-/* With fewer a model is of little use; a smaller cache can be asked for. */
+/* With fewer a model is hardly useful; a smaller cache can be requested explicitly. */
 #define MIN_KV_BLOCKS 64
-/* Code, queues, what pages round up. */
+/* Allowance for code, queues and page rounding. */
 #define OVERHEAD (8ull << 20)
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -31,7 +31,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Bytes of a chip, with the draft's. */
+/* Bytes per chip, including the draft model's. */
 struct sizes {
 	uint64_t weights, scratch, io, kv_block;
 	uint64_t blocks_min, blocks_max;
@@ -46,7 +46,7 @@ static void sizes_of(const struct served_model *m, struct sizes *ret)
 		.weights = plan->weight_bytes + draft->weight_bytes,
 		.scratch = plan->scratch_bytes + draft->scratch_bytes,
 		.io = plan->io_bytes + draft->io_bytes,
-		.kv_block = plan->kv_block_bytes + draft->kv_block_bytes,
+		.kv_block = plan->kv_block_bytes + draft->kv_block_bytes * draft->kv_groups,
 		.blocks_max = plan->kv_blocks_at_limit,
 	};
 	if (!m->found.planned && !plan->tp)
@@ -57,7 +57,7 @@ static void sizes_of(const struct served_model *m, struct sizes *ret)
 		ret->blocks_max = min_u64(ret->blocks_max, kv_limit / ret->kv_block);
 	if (!ret->blocks_max)
 		ret->blocks_max = 1;
-	ret->blocks_min = min_u64(MIN_KV_BLOCKS, ret->blocks_max);
+	ret->blocks_min = min_u64(MIN_KV_BLOCKS + 3ull * plan->state_blocks, ret->blocks_max);
 }
 
 static uint64_t fixed_bytes(const struct served_model *m)
@@ -76,13 +76,33 @@ static uint64_t least_bytes(const struct served_model *m)
 	return s.weights + s.scratch + s.io + s.blocks_min * s.kv_block + OVERHEAD;
 }
 
-/* What a loaded replica has of each of its chips. */
-static uint64_t held_bytes(const struct replica *r)
+/* Memory that a loaded replica holds on each of its chips, without shared weights. */
+static uint64_t own_bytes(const struct replica *r)
 {
 	struct sizes s;
 
 	sizes_of(r->model, &s);
-	return s.weights + s.scratch + s.io + r->on_chip.limits.kv_blocks * s.kv_block;
+	return s.scratch + s.io + r->on_chip.limits.kv_blocks * s.kv_block;
+}
+
+/* The weights of a model or of its draft: models with the same case dir share them on a group. */
+struct weights {
+	const char *case_dir; /* "": none */
+	uint64_t bytes;
+};
+
+static struct weights weights_of(const struct served_model *m, bool draft)
+{
+	const struct model_found *f = &m->found;
+
+	return draft ? (struct weights){f->draft_case_dir, f->draft_plan.weight_bytes}
+		     : (struct weights){f->case_dir, f->plan.weight_bytes};
+}
+
+static bool has_weights(const struct served_model *m, const char *case_dir)
+{
+	return *case_dir &&
+	       (!strcmp(m->found.case_dir, case_dir) || !strcmp(m->found.draft_case_dir, case_dir));
 }
 
 /* ---- a group --------------------------------------------------------------------------------- */
@@ -91,6 +111,7 @@ static uint64_t held_bytes(const struct replica *r)
 struct site {
 	struct txda_group *group;
 	uint64_t free_bytes[TXDA_MAX_CHIPS_PER_GROUP];
+	bool gone[MODELS_MAX]; /* by index in the table: treated as unloaded */
 };
 
 int fit_group_new(const struct served_model *m, unsigned tp, unsigned i, struct txda_group **ret,
@@ -137,7 +158,16 @@ static bool is_same_group(struct txda_group *a, struct txda_group *b)
 	return true;
 }
 
-/* Whether the weights of a case dir lie on every chip of @group, for another model or kept. */
+static bool is_on_group(const struct served_model *m, struct txda_group *group)
+{
+	for (unsigned k = 0; k < m->n_replicas; k++)
+		if (m->replicas[k].on_chip.group &&
+		    is_same_group(m->replicas[k].on_chip.group, group))
+			return true;
+	return false;
+}
+
+/* Whether the weights of a case dir are on every chip of @group, used by another model or kept. */
 static bool weights_are_there(const struct served_model *m, const char *case_dir,
 			      struct txda_group *group)
 {
@@ -150,18 +180,13 @@ static bool weights_are_there(const struct served_model *m, const char *case_dir
 	for (unsigned i = 0; i < t->n; i++) {
 		const struct served_model *other = t->all[i];
 
-		if (other == m || (strcmp(other->found.case_dir, case_dir) != 0 &&
-				   strcmp(other->found.draft_case_dir, case_dir) != 0))
-			continue;
-		for (unsigned k = 0; k < other->n_replicas; k++)
-			if (other->replicas[k].on_chip.group &&
-			    is_same_group(other->replicas[k].on_chip.group, group))
-				return true;
+		if (other != m && has_weights(other, case_dir) && is_on_group(other, group))
+			return true;
 	}
 	return false;
 }
 
-/* What lies on the group already: the model's own weights, and kept ones of others. */
+/* Memory already used on the group: the model's own weights, and kept weights of others. */
 static void look_at_weights(const struct served_model *m, struct site *s, struct fit_group *g)
 {
 	struct keeper *keeper = m->table->options.keeper;
@@ -173,7 +198,7 @@ static void look_at_weights(const struct served_model *m, struct site *s, struct
 		keeper_spare_bytes(keeper, s->group, f->case_dir, f->draft_case_dir, spare);
 		g->waits = keeper_has(keeper, f->case_dir, s->group, true);
 	}
-	/* What is kept for others goes without asking. */
+	/* Kept weights of others are dropped without further conditions. */
 	g->free_bytes = UINT64_MAX;
 	for (unsigned i = 0; i < g->n_chips; i++) {
 		s->free_bytes[i] += spare[i];
@@ -204,7 +229,7 @@ static void look_at_models(const struct served_model *m, const struct replica *r
 	}
 }
 
-/* Looks at a group's chips and what is on them. */
+/* Examines a group's chips and the models on them. */
 static void look(const struct served_model *m, const struct replica *r, struct site *s,
 		 struct fit_group *g)
 {
@@ -232,7 +257,7 @@ static void look(const struct served_model *m, const struct replica *r, struct s
 	look_at_models(m, r, s, g);
 }
 
-/* ---- who has to go --------------------------------------------------------------------------- */
+/* ---- victims --------------------------------------------------------------------------------- */
 
 static bool has_room(const struct site *s, uint64_t need)
 {
@@ -242,14 +267,53 @@ static bool has_room(const struct site *s, uint64_t need)
 	return true;
 }
 
-/* Gives back, or takes again, what a model has of the site's chips. */
-static bool count_model(struct site *s, const struct served_model *m, bool gone)
+/*
+ * Whether weights stay on a group without @m: @asking will use them, or another remaining model
+ * does.
+ */
+static bool weights_stay(const struct site *s, const struct served_model *asking,
+			 const struct served_model *m, const char *case_dir,
+			 struct txda_group *group)
 {
+	const struct models *t = m->table;
+
+	if (has_weights(asking, case_dir) && is_same_group(s->group, group))
+		return true;
+	for (unsigned i = 0; i < t->n; i++) {
+		const struct served_model *other = t->all[i];
+
+		if (other != m && !s->gone[i] && has_weights(other, case_dir) &&
+		    is_on_group(other, group))
+			return true;
+	}
+	return false;
+}
+
+/* Memory that unloading a replica would free on each of its chips. */
+static uint64_t freed_bytes(const struct site *s, const struct served_model *asking,
+			    const struct replica *r)
+{
+	uint64_t bytes = own_bytes(r);
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct weights w = weights_of(r->model, i);
+
+		if (*w.case_dir && !weights_stay(s, asking, r->model, w.case_dir, r->on_chip.group))
+			bytes += w.bytes;
+	}
+	return bytes;
+}
+
+/* Frees, or takes again, a model's memory on the site's chips. */
+static bool count_model(struct site *s, const struct served_model *asking,
+			const struct served_model *m, bool gone)
+{
+	const struct models *t = m->table;
 	bool any = false;
 
 	for (unsigned n = 0; n < m->n_replicas; n++) {
 		const struct replica *r = &m->replicas[n];
-		uint64_t bytes = r->on_chip.group ? held_bytes(r) : 0;
+		uint64_t bytes = r->on_chip.group ? freed_bytes(s, asking, r) : 0;
 
 		for (unsigned i = 0; bytes && i < txda_group_size(s->group); i++)
 			for (unsigned k = 0; k < txda_group_size(r->on_chip.group); k++)
@@ -259,6 +323,9 @@ static bool count_model(struct site *s, const struct served_model *m, bool gone)
 					any = true;
 				}
 	}
+	for (unsigned i = 0; i < t->n; i++)
+		if (t->all[i] == m)
+			s->gone[i] = gone;
 	return any;
 }
 
@@ -272,7 +339,7 @@ static int by_use(const void *a, const void *b)
 	return 0;
 }
 
-/* Those that may go for @m, longest idle first. */
+/* Models that may be evicted for @m, longest idle first. */
 static unsigned list_evictable(const struct served_model *m, enum fit_victims who,
 			       struct served_model **models)
 {
@@ -290,26 +357,29 @@ static unsigned list_evictable(const struct served_model *m, enum fit_victims wh
 	return n;
 }
 
-/* The fewest of @models that make room, the first ones rather. Returns how many; 0: all of them do
- * not. */
-static unsigned find_victims(struct site *s, uint64_t need, struct served_model *const *models,
-			     unsigned n_models, struct served_model **victims)
+/*
+ * The fewest of @models that make room, preferring the first ones. Returns how many; 0: even all of
+ * them do not.
+ */
+static unsigned find_victims(struct site *s, const struct served_model *m, uint64_t need,
+			     struct served_model *const *models, unsigned n_models,
+			     struct served_model **victims)
 {
 	unsigned n = 0, kept = 0;
 
 	for (unsigned i = 0; i < n_models && !has_room(s, need); i++)
-		if (count_model(s, models[i], true))
+		if (count_model(s, m, models[i], true))
 			victims[n++] = models[i];
 	if (!has_room(s, need))
 		return 0;
 	/* Drop victims that turned out to be unnecessary: small ones before the large one. */
 	for (unsigned i = n; i-- > 0;) {
-		count_model(s, victims[i], false);
+		count_model(s, m, victims[i], false);
 		if (has_room(s, need)) {
 			victims[i] = NULL;
 			continue;
 		}
-		count_model(s, victims[i], true);
+		count_model(s, m, victims[i], true);
 	}
 	for (unsigned i = 0; i < n; i++)
 		if (victims[i])
@@ -317,7 +387,7 @@ static unsigned find_victims(struct site *s, uint64_t need, struct served_model 
 	return kept;
 }
 
-/* ---- the answer ------------------------------------------------------------------------------ */
+/* ---- result ---------------------------------------------------------------------------------- */
 
 static bool is_better(const struct fit_group *a, const struct fit_group *b)
 {
@@ -326,8 +396,8 @@ static bool is_better(const struct fit_group *a, const struct fit_group *b)
 	return a->models != b->models ? a->models < b->models : a->free_bytes > b->free_bytes;
 }
 
-static void judge(struct site *s, struct served_model *const *models, unsigned n_models,
-		  struct model_fit *fit)
+static void judge(struct site *s, const struct served_model *m, struct served_model *const *models,
+		  unsigned n_models, struct model_fit *fit)
 {
 	struct served_model *victims[MODELS_MAX];
 	struct fit_group *g = &fit->groups[fit->n_groups - 1];
@@ -340,7 +410,7 @@ static void judge(struct site *s, struct served_model *const *models, unsigned n
 	if (g->fits && (!fit->fits || is_better(g, &fit->groups[fit->best])))
 		fit->best = fit->n_groups - 1;
 	fit->fits |= g->fits;
-	n = fit->fits ? 0 : find_victims(s, g->need_bytes, models, n_models, victims);
+	n = fit->fits ? 0 : find_victims(s, m, g->need_bytes, models, n_models, victims);
 	if (!n || (fit->n_victims && n >= fit->n_victims))
 		return;
 	fit->n_victims = n;
@@ -388,7 +458,7 @@ static int say_no_room(const struct served_model *m, const struct model_fit *fit
 	return -ENOSPC;
 }
 
-/* @err says why there are no more groups. */
+/* Sets @err to the reason why there are no more groups. */
 static int verdict(const struct served_model *m, const struct model_fit *fit, char *err,
 		   size_t errlen)
 {
@@ -416,7 +486,7 @@ static int verdict(const struct served_model *m, const struct model_fit *fit, ch
 	return lost ? -EIO : -ENODEV;
 }
 
-/* One that has no place yet. */
+/* A replica that is not placed yet. */
 static const struct replica *without_place(const struct served_model *m)
 {
 	for (unsigned i = 0; i < m->n_replicas; i++)
@@ -441,7 +511,7 @@ int models_fit(struct served_model *m, const struct replica *r, enum fit_victims
 				  errlen))
 			break;
 		look(m, r, &site, &ret->groups[ret->n_groups++]);
-		judge(&site, models, n_models, ret);
+		judge(&site, m, models, n_models, ret);
 		txda_group_unref(site.group);
 	}
 	ret->resident = r->on_chip.engine;
@@ -453,7 +523,7 @@ int models_fit(struct served_model *m, const struct replica *r, enum fit_victims
 
 /* ---- the share of a model -------------------------------------------------------------------- */
 
-/* Whether one of the chips that it was told to use is in the group. */
+/* Whether one of the chips it was configured to use is in the group. */
 static bool is_bound_to(const struct served_model *m, const struct fit_group *g)
 {
 	for (unsigned i = 0; i < g->n_chips; i++)
@@ -463,7 +533,7 @@ static bool is_bound_to(const struct served_model *m, const struct fit_group *g)
 	return false;
 }
 
-/* Groups that chips are for: of as many chips, where models go that may use all of them. */
+/* Number of groups among chips: for models of the same group size that may use all of them. */
 static unsigned count_groups(const struct served_model *m, const struct model_fit *fit)
 {
 	int chips = txda_context_device_count(m->table->options.context);
@@ -474,9 +544,43 @@ static unsigned count_groups(const struct served_model *m, const struct model_fi
 	return m->config->devices.n && all > groups ? all : groups;
 }
 
+/* Whether a replica of the model is loaded. */
+static bool is_loaded(const struct served_model *m)
+{
+	for (unsigned i = 0; i < m->n_replicas; i++)
+		if (m->replicas[i].on_chip.group)
+			return true;
+	return false;
+}
+
 /*
- * How much of a chip's memory to leave to the models that are still to be loaded onto it, beside
- * what they have of it already.
+ * Weights of the @at-th model, which is not loaded yet, that it will find on the only possible
+ * group: those of @mine, of a loaded model, or of one before it in the table.
+ */
+static uint64_t shared_bytes(const struct served_model *mine, unsigned at)
+{
+	const struct models *t = mine->table;
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct weights w = weights_of(t->all[at], i);
+		bool shared = false;
+
+		for (unsigned k = 0; k < t->n && !shared; k++) {
+			const struct served_model *other = t->all[k];
+
+			shared = k != at && has_weights(other, w.case_dir) &&
+				 (other == mine || is_loaded(other) || (k < at && !other->retired));
+		}
+		if (shared)
+			bytes += w.bytes;
+	}
+	return bytes;
+}
+
+/*
+ * How much of a chip's memory to leave to the models that will be loaded onto it later, besides
+ * what they already hold.
  */
 static uint64_t reserve(const struct replica *r, const struct model_fit *fit)
 {
@@ -489,6 +593,7 @@ static uint64_t reserve(const struct replica *r, const struct model_fit *fit)
 	for (unsigned i = 0; i < t->n; i++) {
 		const struct served_model *m = t->all[i];
 		bool is_bound = m->config->devices.n;
+		uint64_t shared = groups == 1 ? shared_bytes(r->model, i) : 0;
 
 		if (m->retired || (is_bound && !is_bound_to(m, g)))
 			continue;
@@ -497,8 +602,8 @@ static uint64_t reserve(const struct replica *r, const struct model_fit *fit)
 				continue;
 			others++;
 			bound += is_bound;
-			theirs += fixed_bytes(m);
-			least += least_bytes(m);
+			theirs += fixed_bytes(m) - shared;
+			least += least_bytes(m) - shared;
 		}
 	}
 	here = bound + (groups ? (others - bound) / groups : others - bound);
@@ -506,13 +611,13 @@ static uint64_t reserve(const struct replica *r, const struct model_fit *fit)
 		return 0;
 	theirs = theirs / others * here;
 	if (free_bytes - least_mine < least / others * here)
-		return 0; /* they do not fit beside it anyway */
+		return 0; /* they do not fit together anyway */
 	left = free_bytes - mine;
 	theirs += (left - theirs) / (here + 1) * here;
 	return theirs > g->spare_bytes ? theirs - g->spare_bytes : 0;
 }
 
-/* The most KV blocks for which the model and its draft have room together. */
+/* The largest number of KV blocks for which the model and its draft fit together. */
 static uint64_t blocks_with_draft(const struct served_model *m, const struct fit_group *g,
 				  uint64_t reserve_bytes)
 {
@@ -522,7 +627,7 @@ static uint64_t blocks_with_draft(const struct served_model *m, const struct fit
 
 	sizes_of(m, &s);
 	if (g->bare_bytes < fixed + slack || !s.kv_block)
-		return 1; /* the load will say what is missing */
+		return 1; /* the load will report what is missing */
 	return (g->bare_bytes - fixed - slack) / s.kv_block;
 }
 

@@ -22,8 +22,8 @@ struct hostcopy {
 	bool locked;
 };
 
-/* Maps a file whole, and reads it. */
-static int add_file(struct hostcopy *c, int dirfd, const char *name)
+/* Maps a whole file, and reads it in. */
+static int add_file(struct hostcopy *c, int dirfd, const char *name, uint64_t most)
 {
 	struct stat st;
 	void *memory;
@@ -32,9 +32,9 @@ static int add_file(struct hostcopy *c, int dirfd, const char *name)
 
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
-	if (!st.st_size) {
+	if (!st.st_size || (uint64_t)st.st_size > most) {
 		close(fd);
-		return 0;
+		return st.st_size ? -EFBIG : 0;
 	}
 	memory = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
 	error = memory == MAP_FAILED ? -errno : 0;
@@ -47,7 +47,7 @@ static int add_file(struct hostcopy *c, int dirfd, const char *name)
 	return 0;
 }
 
-int hostcopy_new(const char *case_dir, unsigned tp, struct hostcopy **ret)
+int hostcopy_new(const char *case_dir, unsigned tp, uint64_t most, struct hostcopy **ret)
 {
 	struct hostcopy *c = calloc(1, sizeof(*c));
 	int dirfd = open(case_dir, O_PATH | O_DIRECTORY | O_CLOEXEC), error = 0;
@@ -63,7 +63,7 @@ int hostcopy_new(const char *case_dir, unsigned tp, struct hostcopy **ret)
 	c->locked = true;
 	for (unsigned i = 0; i < tp && i < MAX_FILES && !error; i++) {
 		snprintf(name, sizeof(name), "chip%u/param.bin", i);
-		error = add_file(c, dirfd, name);
+		error = add_file(c, dirfd, name, most);
 	}
 	close(dirfd);
 	if (error) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The weights of a model that sleeps: the parameter files of its case dir, mapped and read into
- * host memory, so that waking it copies from memory and waits for no disk. The memory is locked
- * where RLIMIT_MEMLOCK allows it; else the kernel may drop pages that it needs more, and reads
+ * The weights of a sleeping model: the parameter files of its case dir, mapped and read into host
+ * memory, so that waking it up copies from memory without disk access. The memory is locked if
+ * RLIMIT_MEMLOCK allows it; otherwise the kernel may drop pages under memory pressure, and reads
  * them again.
  *
  * Blocks while it reads; any thread.
@@ -15,9 +15,11 @@
 
 struct hostcopy;
 
-/* Of chip0/param.bin to chip(@tp - 1)/param.bin; those that are not there need no copy. -ENOMEM,
- * or why a file cannot be mapped. */
-int hostcopy_new(const char *case_dir, unsigned tp, struct hostcopy **ret);
+/*
+ * From chip0/param.bin to chip(@tp - 1)/param.bin; missing files need no copy. -EFBIG: a file has
+ * more than @most bytes, so it is not what was loaded. -ENOMEM, or the error of mapping a file.
+ */
+int hostcopy_new(const char *case_dir, unsigned tp, uint64_t most, struct hostcopy **ret);
 void hostcopy_free(struct hostcopy *c); /* NULL is accepted */
 uint64_t hostcopy_bytes(const struct hostcopy *c);
 bool hostcopy_locked(const struct hostcopy *c);

@@ -19,25 +19,26 @@
 #define MAX_NAME  64
 #define MAX_TAKEN 4096
 #define PAGE	  4096ull
-#define AWAIT_US  5000000ull /* for whoever keeps them to answer */
+#define AWAIT_US  5000000ull /* timeout for an answer of the process that keeps them */
 
-/* Weights that are in the store. */
+/* Weights in the descriptor store. */
 struct keeper_entry {
 	struct keeper_entry *next;
 	char name[MAX_NAME];
 	struct txda_weights *weights; /* a reference */
-	struct txda_device *device;   /* borrowed: the weights keep it */
+	struct txda_device *device;   /* borrowed: referenced by the weights */
 	char source[MANIFEST_PATH], case_dir[MANIFEST_PATH];
-	unsigned rank, tp, users; /* no users: adopted, and not used yet */
+	unsigned rank, tp, users; /* 0: adopted, and not used yet */
 	uint64_t bytes;
 	bool usable;	   /* as of the last keeper_look() */
+	bool unwanted;	   /* as of the last keeper_retain() */
 	bool found, spare; /* by the last search; of who holds the lock */
 };
 
-/* A descriptor that came with the process. */
+/* A descriptor inherited at start. */
 struct taken {
 	char name[MAX_NAME];
-	int fd; /* -1: dealt with */
+	int fd; /* -1: handled */
 };
 
 struct keeper {
@@ -45,7 +46,7 @@ struct keeper {
 	struct taken *taken;
 	unsigned n_taken;
 	pthread_mutex_t
-		lock; /* guards the list; not held while a message is sent: that can block */
+		lock; /* protects the list; not held while a message is sent, which may block */
 	struct keeper_entry *entries;
 	atomic_bool gave_up; /* since the last keeper_await() */
 };
@@ -110,9 +111,9 @@ static void forget(struct keeper *k, const char *name)
 	atomic_store(&k->gave_up, true);
 }
 
-/* ---- where the process runs ------------------------------------------------------------------ */
+/* ---- identity of the machine and driver ------------------------------------------------------ */
 
-/* What must be the same for the next daemon, beside the weights themselves. */
+/* Conditions that must be the same for the next daemon, apart from the weights themselves. */
 static int describe_place(struct keeper *k, struct txda_device *device, struct manifest *m)
 {
 	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
@@ -121,7 +122,7 @@ static int describe_place(struct keeper *k, struct txda_device *device, struct m
 
 	snprintf(m->backend, sizeof(m->backend), "%s", txda_context_backend(k->options.context));
 	snprintf(m->driver, sizeof(m->driver), "%s", info.driver);
-	/* The serial of a chip in this process is that of the process. */
+	/* A simulated chip's serial contains the process id, which is ignored. */
 	if (strcmp(m->backend, "cmodel"))
 		snprintf(m->chip, sizeof(m->chip), "%s", info.serial);
 	else
@@ -135,7 +136,7 @@ static int describe_place(struct keeper *k, struct txda_device *device, struct m
 	return error;
 }
 
-/* The chip on which the manifest's weights are, if all is as it was. */
+/* The chip that holds the manifest's weights, if all conditions are met. */
 static int find_place(struct keeper *k, const struct manifest *m, struct txda_device **ret,
 		      char *err, size_t errlen)
 {
@@ -205,7 +206,7 @@ static struct keeper_entry *new_entry(const char *name, const struct keeper_weig
 	return e;
 }
 
-/* Imports what a manifest describes, and looks whether a load would take it. */
+/* Imports the weights described by a manifest, and checks that a load would use them. */
 static int import(struct keeper *k, const char *name, const struct manifest *m, int fd, char *err,
 		  size_t errlen)
 {
@@ -243,7 +244,7 @@ static int import(struct keeper *k, const char *name, const struct manifest *m, 
 	return 0;
 }
 
-/* The descriptors of one name: a manifest and the memory, in any order. */
+/* The descriptors with one name: a manifest and the memory, in any order. */
 static void adopt_one(struct keeper *k, struct taken *first)
 {
 	char err[768] = "", name[MAX_NAME];
@@ -299,7 +300,7 @@ void keeper_adopt(struct keeper *k)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* Moves an entry from the list to @gone. Locked. */
+/* Moves an entry from the list to @gone. The lock is held. */
 static void move(struct keeper_entry **link, struct keeper_entry **gone)
 {
 	struct keeper_entry *e = *link;
@@ -309,7 +310,7 @@ static void move(struct keeper_entry **link, struct keeper_entry **gone)
 	*gone = e;
 }
 
-/* Not locked: the store may let a message wait. */
+/* The lock is not held: sending to the store may block. */
 static void give_up(struct keeper *k, struct keeper_entry *gone)
 {
 	while (gone) {
@@ -322,18 +323,34 @@ static void give_up(struct keeper *k, struct keeper_entry *gone)
 	}
 }
 
-void keeper_retain(struct keeper *k, bool (*wanted)(void *arg, const char *source), void *arg)
+bool keeper_retain(struct keeper *k,
+		   bool (*wanted)(void *arg, const char *source, const char *case_dir), void *arg)
+{
+	bool any = false;
+
+	pthread_mutex_lock(&k->lock);
+	for (struct keeper_entry *e = k->entries; e; e = e->next) {
+		e->unwanted = !wanted(arg, e->source, e->case_dir);
+		any |= e->unwanted && !e->users;
+	}
+	pthread_mutex_unlock(&k->lock);
+	return any;
+}
+
+void keeper_drop_unwanted(struct keeper *k)
 {
 	struct keeper_entry **link = &k->entries, *gone = NULL;
 
 	pthread_mutex_lock(&k->lock);
 	while (*link) {
-		if ((*link)->users || wanted(arg, (*link)->source)) {
-			link = &(*link)->next;
+		struct keeper_entry *e = *link;
+
+		if (e->users || !e->unwanted) {
+			link = &e->next;
 			continue;
 		}
 		say(k, false, "kept weights of %s, rank %u, are dropped: %s is not served any more",
-		    (*link)->case_dir, (*link)->rank, (*link)->source);
+		    e->case_dir, e->rank, e->source);
 		move(link, &gone);
 	}
 	pthread_mutex_unlock(&k->lock);
@@ -348,7 +365,7 @@ void keeper_await(struct keeper *k)
 		return;
 	error = sd_notify_barrier(0, AWAIT_US);
 	if (error < 0)
-		say(k, true, "who keeps weights does not say that those given up are gone: %s",
+		say(k, true, "the keeper of weights did not confirm their release: %s",
 		    strerror(-error));
 }
 
@@ -383,7 +400,7 @@ static int store(struct keeper *k, const struct keeper_weights *w, const char *n
 		snprintf(state, sizeof(state), "FDSTORE=1\nFDPOLL=0\nFDNAME=%s", name);
 		error = sd_pid_notify_with_fds(0, 0, state, fds, 2);
 		if (error <= 0)
-			snprintf(err, errlen, "nobody keeps them: %s",
+			snprintf(err, errlen, "no process keeps them: %s",
 				 error ? strerror(-error) : "there is no $NOTIFY_SOCKET");
 		error = error > 0 ? 0 : error ? error : -ENOTCONN;
 	}
@@ -393,7 +410,7 @@ static int store(struct keeper *k, const struct keeper_weights *w, const char *n
 	return error;
 }
 
-/* The entry of those weights, with one more user, or NULL. */
+/* The entry of those weights, with its use count incremented, or NULL. */
 static struct keeper_entry *find_kept(struct keeper *k, const struct txda_weights *weights)
 {
 	struct keeper_entry *e;
@@ -460,7 +477,7 @@ void keeper_drop(struct keeper *k, struct keeper_entry *entry)
 
 void keeper_look(struct keeper *k)
 {
-	/* No other thread changes the list any more. */
+	/* Only this thread changes the list. */
 	for (struct keeper_entry *e = k->entries; e; e = e->next) {
 		bool usable = !txda_weights_check(e->weights, e->case_dir, e->rank);
 
@@ -470,17 +487,19 @@ void keeper_look(struct keeper *k)
 	}
 }
 
-/* ---- room; the first three locked ------------------------------------------------------------ */
+/* ---- room; the first three with the lock held ------------------------------------------------ */
 
-/* Whether a load of @case_dir on @group would take it. */
+/* Whether a load of @case_dir on @group would use it. */
 static bool is_of(const struct keeper_entry *e, const char *case_dir, struct txda_group *group)
 {
 	return e->tp == txda_group_size(group) && e->device == txda_group_device(group, e->rank) &&
 	       !strcmp(e->case_dir, case_dir) && e->usable;
 }
 
-/* Finds what a load of @case_dir on @group would take, @spare: and nobody uses; whether that is all
- * that it needs. */
+/*
+ * Finds the entries that a load of @case_dir on @group would use; @spare: only unused ones. Returns
+ * whether they are all that it needs.
+ */
 static bool find_set(struct keeper *k, const char *case_dir, struct txda_group *group, bool spare)
 {
 	unsigned found = 0;
@@ -492,8 +511,10 @@ static bool find_set(struct keeper *k, const char *case_dir, struct txda_group *
 	return found == (1u << txda_group_size(group)) - 1;
 }
 
-/* Finds what may go of the chips of @group for a model of those case dirs: also what is its own,
- * but of no use to it as it is. */
+/*
+ * Finds the entries on the chips of @group that may be dropped for a model with those case dirs,
+ * including its own if they are of no use to it.
+ */
 static void find_spare(struct keeper *k, struct txda_group *group, const char *case_dir,
 		       const char *draft_case_dir)
 {

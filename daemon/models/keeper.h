@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Weights that stay on the chips while the daemon restarts.
+ * Keeps weights on the chips while the daemon restarts.
  *
- * When a model is loaded, an fd of each chip's weights and a manifest (manifest.h) go to whoever
- * started the daemon and keeps descriptors for it: systemd (FileDescriptorStoreMax=) or
- * txda-holder(1), by sd_notify(3)'s FDSTORE=1, both in one message, so that a store has all or
- * nothing of a load. The next daemon finds them among the descriptors that it is started with,
- * looks whether all is as it was, and takes the memory (txda_weights_import()). A model that is
- * loaded from the same file on the same chip then finds its weights there. Nobody looks at them by
- * model: the library knows a file's weights by themselves, and models may share them.
+ * When a model is loaded, an fd of each chip's weights and a manifest (manifest.h) are sent to a
+ * process that keeps descriptors for the daemon: systemd (FileDescriptorStoreMax=) or
+ * txda-holder(1), by sd_notify(3)'s FDSTORE=1, both in one message, so that a store has a load's
+ * weights completely or not at all. The next daemon finds them among its inherited descriptors,
+ * checks that all conditions still hold, and imports the memory (txda_weights_import()). A model
+ * that is loaded from the same file on the same chip then finds its weights there. Entries are not
+ * looked up by model: the library identifies weights by their file, and models may share them.
  *
- * What is adopted and not used yet is spare: it is of a configured model that is to be loaded on
- * demand, and goes when another one needs the room; or the model itself, if a load of it would not
- * take all of its ranks as they are.
+ * Adopted weights that are not used yet are spare: they belong to a configured model that is loaded
+ * on demand, and are dropped when another model needs the room, or when their own model's load
+ * could not use all of its ranks as they are.
  *
- * Whatever does not fit is dropped, with one line that says why; loading is always possible.
- * Threads: any, but for keeper_new(), keeper_take(), keeper_adopt() and keeper_retain(), which come
- * first, and keeper_free(). What changes the list or opens files is for one thread, the loader:
- * keeper_keep(), keeper_drop(), keeper_drop_spare(), keeper_look(), keeper_await(). The keeper's lock
- * is held for looks at memory alone.
+ * Weights that do not match are dropped, with a log line that says why; loading is always possible.
+ * Threads: any, except for keeper_new(), keeper_take() and keeper_adopt(), which are called first,
+ * and keeper_free(). Functions that change the list or open files belong to one thread, the loader:
+ * keeper_keep(), keeper_drop(), keeper_drop_unwanted(), keeper_drop_spare(), keeper_look(),
+ * keeper_await(). The keeper's lock is held only for memory accesses.
  */
 #ifndef TXDA_MODELS_KEEPER_H
 #define TXDA_MODELS_KEEPER_H
@@ -34,7 +34,7 @@ struct txda_device;
 struct txda_group;
 struct txda_weights;
 
-/* Descriptors of this name belong to the keeper. */
+/* Names of descriptors that belong to the keeper. */
 #define KEEPER_NAME "txda-weights-"
 
 struct keeper_options {
@@ -43,21 +43,28 @@ struct keeper_options {
 };
 
 int keeper_new(const struct keeper_options *options, struct keeper **ret);
-/* Forgets all, but what is stored stays so. NULL is accepted. */
+/* Frees it; what is stored stays stored. NULL is accepted. */
 void keeper_free(struct keeper *k);
-/* Whether somebody may keep descriptors for this process: it has a $NOTIFY_SOCKET, and no $FDSTORE
- * that says 0. */
+/*
+ * Whether a process may keep descriptors for this one: there is a $NOTIFY_SOCKET, and $FDSTORE is
+ * not 0.
+ */
 bool keeper_is_possible(void);
 
-/* A descriptor that the process was started with; taken over. */
+/* Takes over an inherited descriptor. */
 void keeper_take(struct keeper *k, const char *name, int fd);
 /* Adopts what was taken, or drops it. */
 void keeper_adopt(struct keeper *k);
-/* Drops what nobody uses and is of a directory for which @wanted is false, which must not call the
- * keeper. */
-void keeper_retain(struct keeper *k, bool (*wanted)(void *arg, const char *source), void *arg);
+/*
+ * Sets the models that are served from now on: unused weights for which @wanted, which must not
+ * call the keeper, is false will be dropped by keeper_drop_unwanted(). Returns whether there are
+ * any.
+ */
+bool keeper_retain(struct keeper *k,
+		   bool (*wanted)(void *arg, const char *source, const char *case_dir), void *arg);
+void keeper_drop_unwanted(struct keeper *k);
 
-/* Whose weights they are. */
+/* Identifies the owner of weights. */
 struct keeper_weights {
 	struct txda_weights *weights;
 	const char *source, *case_dir;
@@ -65,29 +72,36 @@ struct keeper_weights {
 	struct txda_device *device;
 };
 /*
- * Has weights kept from now on, until as many keeper_drop() have come. -ENOTSUP and others: they
- * are not, the log says why; a daemon can do without.
+ * Keeps weights from now on, until keeper_drop() has been called as many times. -ENOTSUP and
+ * others: they are not kept, the log says why; the daemon can continue.
  */
 int keeper_keep(struct keeper *k, const struct keeper_weights *w, struct keeper_entry **ret);
-/* They leave the chip: with the last user the store gives them up. */
+/* They leave the chip: when the last user drops them they are removed from the store. */
 void keeper_drop(struct keeper *k, struct keeper_entry *entry);
 /*
- * Waits until the store has closed what was given up so far, 5 s at most: the memory of real chips
- * is free only then. At once if nothing was. Not with a lock that others wait for.
+ * Waits until the store has closed everything that was dropped so far, at most 5 s: only then is
+ * memory of real chips free. Returns at once if there was nothing. Must not be called with a lock
+ * that other threads need.
  */
 void keeper_await(struct keeper *k);
 
-/* Looks whether the files are still those that the kept weights were loaded from. By the thread that
- * calls keeper_keep(). */
+/*
+ * Checks whether the files are still those that the kept weights were loaded from. Called by the
+ * thread that calls keeper_keep().
+ */
 void keeper_look(struct keeper *k);
-/* Whether all weights of a case dir lie on the chips of @group, kept, so that a load would take
- * them; @spare: and not used. */
+/*
+ * Whether all weights of a case dir are kept on the chips of @group, so that a load would use them;
+ * @spare: and unused.
+ */
 bool keeper_has(struct keeper *k, const char *case_dir, struct txda_group *group, bool spare);
-/* Bytes that spare weights take of each chip of @group, aside from those that a load of the two
- * case dirs ("": none) would use there. */
+/*
+ * Bytes of spare weights on each chip of @group, without those that a load of the two case dirs
+ * ("": none) would use there.
+ */
 void keeper_spare_bytes(struct keeper *k, struct txda_group *group, const char *case_dir,
 			const char *draft_case_dir, uint64_t *ret_bytes);
-/* Gives them up. */
+/* Drops them. */
 void keeper_drop_spare(struct keeper *k, struct txda_group *group, const char *case_dir,
 		       const char *draft_case_dir);
 

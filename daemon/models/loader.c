@@ -13,6 +13,7 @@
 
 #include "cache.h"
 #include "cache_private.h"
+#include "cache_room.h"
 #include "clock.h"
 #include "confine.h"
 #include "hostcopy.h"
@@ -20,7 +21,7 @@
 #include "log.h"
 #include "program.h"
 
-/* systemd closes what it gives up in a thread of its own, after it has answered. */
+/* systemd closes released descriptors in a thread, after it has answered. */
 #define TAKE_LOOKS 50
 #define TAKE_NS	   20000000
 
@@ -29,17 +30,17 @@ static const char *const phases[] = {"compiling", "loading", "tokenizer"};
 struct loader {
 	struct models_options options;
 	char cache_dir[SOURCE_PATH], compiler[SOURCE_PATH];
-	int private_lock; /* of a cache_dir of this process alone; -1: it is not */
+	int private_lock; /* lock of a private cache directory; -1: not private */
 	int fd;
 	pthread_t thread;
 	bool runs;
-	bool busy; /* the loop's: a job was started and not taken */
+	bool busy; /* the loop's: a job was started and not taken yet */
 	struct load_job job;
-	/* Of the job under way. */
+	/* State of the current job. */
 	atomic_uint phase;
 	_Atomic uint64_t done, total;
 
-	pthread_mutex_t lock; /* held for the hand-over alone */
+	pthread_mutex_t lock; /* held only to pass a job on */
 	pthread_cond_t work;
 	bool given, finished, ending;
 };
@@ -61,10 +62,12 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-/* Compiles a checkpoint, unless the cache has it, and plans it. What is spoilt in the cache is
- * compiled again. */
+/*
+ * Compiles a checkpoint, unless it is cached, and plans it. A damaged cache entry is compiled
+ * again.
+ */
 static int compile(struct loader *l, struct cache_source *source, char *case_dir, size_t len,
-		   struct txda_model_plan *ret_plan)
+		   struct txda_model_plan *ret_plan, struct cache_use **ret_use)
 {
 	struct load_job *job = &l->job;
 	const struct child_options child = {
@@ -79,7 +82,9 @@ static int compile(struct loader *l, struct cache_source *source, char *case_dir
 	source->cache_size = l->options.private_cache ? 0 : l->options.cache_size;
 	for (unsigned attempt = 0; attempt < 2; attempt++) {
 		set_phase(l, 0);
-		error = cache_get(l->cache_dir, source, attempt > 0, &child, case_dir, len,
+		cache_release(*ret_use);
+		*ret_use = NULL;
+		error = cache_get(l->cache_dir, source, attempt > 0, &child, case_dir, len, ret_use,
 				  job->err, sizeof(job->err));
 		if (error)
 			return error;
@@ -105,14 +110,14 @@ static int compile_model(struct loader *l)
 		.whole_experts = spec->whole_experts,
 		.bytes = f->checkpoint_bytes * (spec->tp ? spec->tp : 1),
 	};
-	int error = compile(l, &source, f->case_dir, sizeof(f->case_dir), &f->plan);
+	int error = compile(l, &source, f->case_dir, sizeof(f->case_dir), &f->plan, &l->job.use);
 
 	if (!error)
 		memcpy(f->text_dir, f->case_dir, sizeof(f->text_dir));
 	return error;
 }
 
-/* Its cache is small as it is: never int8. */
+/* A draft's cache is small anyway: never int8. */
 static int compile_draft(struct loader *l)
 {
 	const struct model_spec *spec = &l->job.spec;
@@ -126,7 +131,8 @@ static int compile_draft(struct loader *l)
 		.whole_experts = spec->whole_experts,
 	};
 
-	return compile(l, &source, f->draft_case_dir, sizeof(f->draft_case_dir), &f->draft_plan);
+	return compile(l, &source, f->draft_case_dir, sizeof(f->draft_case_dir), &f->draft_plan,
+		       &l->job.draft_use);
 }
 
 static void make_plan(struct loader *l)
@@ -148,7 +154,7 @@ static void make_plan(struct loader *l)
 
 /* ---- weights that outlive the daemon --------------------------------------------------------- */
 
-/* Has the weights of one rank kept; @ret_imported: they were there before. */
+/* Keeps the weights of one rank; @ret_imported: they were kept before. */
 static void keep_one(struct loader *l, bool draft, unsigned rank, bool *ret_imported)
 {
 	struct holding *h = &l->job.on_chip;
@@ -193,14 +199,14 @@ static bool has_free(struct txda_group *group, uint64_t bytes)
 		struct txda_device *device = txda_group_device(group, i);
 
 		if (txda_device_info(device, &info) < 0 || txda_device_status(device, &status) < 0)
-			return true; /* the load says what is wrong */
+			return true; /* the load reports the error */
 		if (info.mem_bytes < status.mem_used_bytes + bytes)
 			return false;
 	}
 	return true;
 }
 
-/* Has what is kept for others given up, and waits until the chips have the room. */
+/* Drops weights kept for others, and waits until the chips have the room. */
 static void take_spare(struct loader *l)
 {
 	const struct timespec pause = {.tv_nsec = TAKE_NS};
@@ -213,9 +219,9 @@ static void take_spare(struct loader *l)
 		nanosleep(&pause, NULL);
 }
 
-/* ---- loads and ends -------------------------------------------------------------------------- */
+/* ---- loads and unloads ----------------------------------------------------------------------- */
 
-/* Weights that leave the chips for good are kept no longer. */
+/* Weights that leave the chips for good are not kept any longer. */
 static void release(struct loader *l, bool forgets)
 {
 	struct holding *h = &l->job.on_chip;
@@ -235,7 +241,7 @@ static int read_text(struct loader *l)
 	if (!job->wants_text)
 		return 0;
 	set_phase(l, 2);
-	/* Whatever it is, more room on the chips does not mend it. */
+	/* Errors that more room on the chips does not fix. */
 	return l->options.text->load(f->text_dir, &job->on_chip.limits, &job->spec,
 				     strcmp(f->text_dir, f->case_dir), l->options.config,
 				     &job->cancel, &job->text, job->err, sizeof(job->err))
@@ -282,11 +288,12 @@ static void free_engine(struct loader *l)
 
 	hostcopy_free(job->copy);
 	job->copy = NULL;
-	/* Without a copy waking it reads the files. */
-	if (job->sleeps && hostcopy_new(job->found.case_dir, tp, &job->copy))
+	/* Without a copy, waking the model up reads the files. */
+	if (job->sleeps &&
+	    hostcopy_new(job->found.case_dir, tp, job->found.plan.weight_bytes, &job->copy))
 		job->copy = NULL;
 	release(l, job->forgets);
-	/* Somebody may be waiting for the room. */
+	/* Other threads may be waiting for the room. */
 	if (l->options.keeper && job->forgets)
 		keeper_await(l->options.keeper);
 }
@@ -298,7 +305,8 @@ static void run(struct loader *l)
 	switch (l->job.kind) {
 	case LOAD_PLAN: make_plan(l); break;
 	case LOAD_ENGINE: load_engine(l); break;
-	default: free_engine(l); break;
+	case LOAD_FREE: free_engine(l); break;
+	case LOAD_KEPT: keeper_drop_unwanted(l->options.keeper); break;
 	}
 	l->job.ns = clock_ns() - start;
 }
@@ -320,7 +328,7 @@ static void *work(void *arg)
 		pthread_mutex_lock(&l->lock);
 		l->given = false;
 		l->finished = true;
-		/* A full counter is readable, too. */
+		/* If the counter is full the fd is readable, too. */
 		if (write(l->fd, &one, sizeof(one)) < 0)
 			continue;
 	}
@@ -344,7 +352,7 @@ static int set_up(struct loader *l, char *err, size_t errlen)
 		log_warning("this kernel has no landlock: the compiler of checkpoints can read and "
 			    "write "
 			    "what the daemon can");
-	/* A missing compiler is told by the load that needs it. */
+	/* A missing compiler is reported by the load that needs it. */
 	if (o->compiler)
 		snprintf(l->compiler, sizeof(l->compiler), "%s", o->compiler);
 	else if (program_find("txda-compile", l->compiler, sizeof(l->compiler)))
@@ -373,7 +381,7 @@ int loader_new(const struct models_options *options, struct loader **ret, char *
 	pthread_cond_init(&l->work, NULL);
 	error = set_up(l, err, errlen);
 	if (!error) {
-		/* Signals are for the daemon's own threads. */
+		/* Signals are handled by the daemon's own threads. */
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &old);
 		error = -pthread_create(&l->thread, NULL, work, l);

@@ -15,7 +15,7 @@
 #define MAX_BYTES (1ull << 40)
 #define SEALS	  (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
-/* The file; numbers as the machine has them, for it never leaves it. */
+/* The file format; numbers in native byte order, since it never leaves the machine. */
 struct form {
 	char magic[8];
 	uint32_t version, bytes;
@@ -25,7 +25,7 @@ struct form {
 	uint32_t crc32c, zero;
 	uint64_t weight_bytes, file_device, file_inode, file_mtime_ns, file_ctime_ns, memory_id;
 	uint64_t inode;
-	uint64_t hash; /* of all before it */
+	uint64_t hash; /* of all preceding bytes */
 };
 _Static_assert(offsetof(struct form, hash) + sizeof(uint64_t) == sizeof(struct form), "no padding");
 
@@ -50,7 +50,7 @@ static bool is_text(const char *s, size_t room, bool may_be_empty)
 	return n < room && (n || may_be_empty);
 }
 
-/* What must hold of each manifest, whoever made it. */
+/* Conditions that each manifest must meet, whoever made it. */
 static int check(const struct form *f, char *err, size_t errlen)
 {
 	if (!is_text(f->backend, sizeof(f->backend), false) ||
@@ -59,7 +59,7 @@ static int check(const struct form *f, char *err, size_t errlen)
 	    !is_text(f->chip, sizeof(f->chip), false) ||
 	    !is_text(f->source, sizeof(f->source), false) ||
 	    !is_text(f->case_dir, sizeof(f->case_dir), false))
-		return say(-EINVAL, err, errlen, "has a text that is none");
+		return say(-EINVAL, err, errlen, "has an invalid string");
 	if (!f->tp || f->tp > TXDA_MAX_CHIPS_PER_GROUP || f->rank >= f->tp || f->zero) {
 		snprintf(err, errlen, "the manifest says rank %u of %u", f->rank, f->tp);
 		return -EINVAL;
@@ -146,13 +146,13 @@ int manifest_read(int fd, struct manifest *ret, char *err, size_t errlen)
 	struct stat st;
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size != (off_t)sizeof(f))
-		return say(-EINVAL, err, errlen, "is none, or of another version");
+		return say(-EINVAL, err, errlen, "is not one, or has another version");
 	if (seals < 0 || (seals & SEALS) != SEALS)
 		return say(-EPERM, err, errlen, "is not sealed");
 	if (pread(fd, &f, sizeof(f), 0) != (ssize_t)sizeof(f))
 		return say(-EIO, err, errlen, "cannot be read");
 	if (memcmp(f.magic, MAGIC, sizeof(f.magic)) || f.version != VERSION || f.bytes != sizeof(f))
-		return say(-EINVAL, err, errlen, "is none, or of another version");
+		return say(-EINVAL, err, errlen, "is not one, or has another version");
 	if (f.hash != hash_of(&f))
 		return say(-EBADMSG, err, errlen, "has a wrong hash");
 	error = check(&f, err, errlen);

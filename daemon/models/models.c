@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The table: models, those who wait for them, requests, and what once a second is due. */
+/* The table of models: models, waiters, requests, and periodic work. */
 #include "models.h"
 
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <event2/event.h>
 
 #include "balance.h"
+#include "cache_room.h"
 #include "clock.h"
 #include "hash.h"
 #include "keeper.h"
@@ -30,7 +31,7 @@ const char *model_state_name(enum model_state state)
 	return names[state];
 }
 
-/* ---- those who wait -------------------------------------------------------------------------- */
+/* ---- waiters --------------------------------------------------------------------------------- */
 
 int model_park(struct served_model *m, struct model_waiter *w)
 {
@@ -74,7 +75,7 @@ void model_fail_parked(struct served_model *m)
 		wake(m, m->parked, MODEL_WAKE_REFUSED);
 }
 
-/* Requests do not wait for ever, nor for what will not come any more. */
+/* Ends waits that timed out, or whose model will not come. */
 static void check_parked(struct served_model *m, uint64_t now)
 {
 	uint64_t limit = (uint64_t)m->table->options.config->load_timeout * NS_PER_S;
@@ -94,7 +95,7 @@ void model_use(struct served_model *m)
 	m->users++;
 }
 
-/* Texts that were replaced have processes, which end when no request refers to them any more. */
+/* Replaced text sides have processes, which end when no request uses them any more. */
 static void drop_old_texts(struct served_model *m)
 {
 	while (m->n_old)
@@ -123,6 +124,7 @@ void model_add_counters(struct engine_stats *sum, const struct engine_stats *one
 	sum->accepted_tokens += one->accepted_tokens;
 	sum->images += one->images;
 	sum->cached_images += one->cached_images;
+	sum->encode_launches += one->encode_launches;
 	sum->encode_ns += one->encode_ns;
 	sum->step_ns += one->step_ns;
 	sum->host_ns += one->host_ns;
@@ -148,6 +150,9 @@ bool model_stats(const struct served_model *m, struct engine_stats *ret)
 		ret->running += one.running;
 		ret->waiting += one.waiting;
 		ret->kv_usage += one.kv_usage;
+		ret->kv_keys_bytes += one.kv_keys_bytes;
+		ret->kv_window_bytes += one.kv_window_bytes;
+		ret->kv_state_bytes += one.kv_state_bytes;
 		n++;
 	}
 	if (n)
@@ -176,15 +181,17 @@ const char *model_phase(const struct served_model *m, double *ret_progress)
 	const struct load_job *job = loader_current(m->table->loader);
 
 	*ret_progress = 0;
-	if (job && job->kind != LOAD_FREE && job->replica->model == m)
+	if (job && (job->kind == LOAD_PLAN || job->kind == LOAD_ENGINE) && job->replica->model == m)
 		return loader_phase(m->table->loader, ret_progress);
 	return m->state == MODEL_COMPILING ? "queued" : "waiting for memory";
 }
 
 /* ---- the text side --------------------------------------------------------------------------- */
 
-/* FNV-1a of the case dir's name, which holds the hash of what was compiled: the same weights and
- * compiler, the same fingerprint. */
+/*
+ * FNV-1a of the case dir's name, which contains the hash of its inputs: the same weights and
+ * compiler give the same fingerprint.
+ */
 static void make_fingerprint(const char *case_dir, char *ret, size_t len)
 {
 	const char *base = strrchr(case_dir, '/');
@@ -205,7 +212,7 @@ bool model_wants_text(const struct served_model *m)
 	       strcmp(m->fingerprint, fingerprint) != 0;
 }
 
-/* Requests may still refer to the text before. */
+/* Requests may still use the previous text side. */
 int model_replace_text(struct served_model *m, struct model_text *text,
 		       const struct model_found *found)
 {
@@ -241,15 +248,17 @@ void model_set_context(struct served_model *m)
 		m->table->options.text->set_context(text, m->limits.max_context);
 }
 
-/* ---- the state of the whole ------------------------------------------------------------------ */
+/* ---- state of a model ------------------------------------------------------------------------ */
 
-/* An option that promises more than the model was compiled for, or the memory holds, is no error:
- * one line may be for many models. */
+/*
+ * An option that exceeds what the model was compiled for, or what memory allows, is not an error:
+ * the same command line may be used for many models.
+ */
 static void note_cap(const struct served_model *m, const char *option, unsigned wanted, unsigned is)
 {
 	if (is && wanted > is)
-		log_warning("model %s: --%s is %u, which is more than it can have: %u",
-			    model_name(m), option, wanted, is);
+		log_warning("model %s: --%s is %u, more than its maximum of %u", model_name(m),
+			    option, wanted, is);
 }
 
 static const struct replica *find_ready(const struct served_model *m)
@@ -282,17 +291,26 @@ static void become_ready(struct served_model *m)
 		wake(m, m->parked, MODEL_WAKE_READY);
 }
 
-/* No replica is on the chips or on its way there. */
+void model_release_cache(struct served_model *m)
+{
+	cache_release(m->use);
+	cache_release(m->draft_use);
+	m->use = m->draft_use = NULL;
+}
+
+/* No replica is loaded or being loaded. */
 static void become_off(struct served_model *m, enum model_state before)
 {
 	bool was_on = before == MODEL_READY || before == MODEL_DRAINING;
 
+	if (m->state != MODEL_ASLEEP)
+		model_release_cache(m);
 	m->starting = false;
 	if (was_on) {
 		m->keep_alive = m->config->keep_alive;
 		log_info("model %s is %s", model_name(m), model_state_name(m->state));
 	}
-	/* Asked for while it was on its way out. */
+	/* It was requested while it was being unloaded. */
 	if (was_on && !m->retired && !m->table->shutdown && (m->parked || m->demanded)) {
 		m->demanded = true;
 		model_begin_load(m);
@@ -302,7 +320,10 @@ static void become_off(struct served_model *m, enum model_state before)
 	model_fail_parked(m);
 }
 
-/* What a replica's state is to its model: one that gets new chips is lost until it has them. */
+/*
+ * The effect of a replica's state on its model: one that is being reloaded after losing its chips
+ * stays lost.
+ */
 static enum model_state seen_state(const struct replica *r)
 {
 	bool loads = r->state == MODEL_COMPILING || r->state == MODEL_LOADING;
@@ -337,7 +358,7 @@ void model_settle(struct served_model *m)
 	}
 }
 
-/* ---- loads and ends -------------------------------------------------------------------------- */
+/* ---- loads and unloads ----------------------------------------------------------------------- */
 
 static void queue_load(struct replica *r, enum model_state fallback)
 {
@@ -422,7 +443,7 @@ void model_unload(struct served_model *m, bool sleep, enum model_reason reason)
 	m->demanded = m->starting = false;
 	if (m->state == MODEL_READY)
 		m->metrics.unloads[reason]++;
-	/* Who waits for a load is told that it is called off. */
+	/* Waiters for the load are told that it was cancelled. */
 	if (m->state == MODEL_COMPILING || m->state == MODEL_LOADING) {
 		m->state = MODEL_DRAINING;
 		model_fail_parked(m);
@@ -440,7 +461,7 @@ void model_want_plan(struct served_model *m)
 	models_pump(m->table);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- lifetime -------------------------------------------------------------------------------- */
 
 void models_spec(const struct config_model *c, struct model_spec *ret)
 {
@@ -483,6 +504,7 @@ static void free_model(struct served_model *m)
 
 	for (unsigned i = 0; i < m->n_replicas; i++)
 		replica_free(&m->replicas[i]);
+	model_release_cache(m);
 	text->free(atomic_load(&m->text));
 	drop_old_texts(m);
 	free(m->old_texts);
@@ -536,7 +558,7 @@ int model_add(struct models *t, struct config_model *config, const struct model_
 void model_retire(struct served_model *m)
 {
 	m->retired = true;
-	/* It does not come back when it is drained. */
+	/* It is not loaded again when it is drained. */
 	model_fail_parked(m);
 	model_unload(m, false, MODEL_BY_ADMIN);
 }
@@ -623,22 +645,26 @@ void models_shutdown(struct models *t)
 	}
 }
 
-/* Whether a model, or a draft, of that directory is in the table. */
-static bool is_served(void *arg, const char *source)
+/* Whether a model or a draft with that directory or case dir is in the table. */
+static bool is_served(void *arg, const char *source, const char *case_dir)
 {
 	const struct models *t = arg;
 
-	for (unsigned i = 0; i < t->n; i++)
-		if (!t->all[i]->retired && (!strcmp(t->all[i]->found.path, source) ||
-					    !strcmp(t->all[i]->found.draft_path, source)))
+	for (unsigned i = 0; i < t->n; i++) {
+		const struct model_found *f = &t->all[i]->found;
+
+		if (!t->all[i]->retired &&
+		    (!strcmp(f->path, source) || !strcmp(f->draft_path, source) ||
+		     !strcmp(f->case_dir, case_dir) || !strcmp(f->draft_case_dir, case_dir)))
 			return true;
+	}
 	return false;
 }
 
 void models_settle_kept(struct models *t)
 {
 	if (t->options.keeper)
-		keeper_retain(t->options.keeper, is_served, t);
+		t->drops_kept = keeper_retain(t->options.keeper, is_served, t);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -665,7 +691,7 @@ bool model_is_idle(const struct served_model *m)
 static struct replica *choose_replica(struct served_model *m, const struct engine_request *r)
 {
 	uint32_t loads[CONFIG_MAX_REPLICAS];
-	/* What was begun goes on where it runs while the model is on its way out. */
+	/* Requests already started continue on their replica while the model is being unloaded. */
 	enum model_state state =
 		r->continues && m->state == MODEL_DRAINING ? MODEL_DRAINING : MODEL_READY;
 	int i;
@@ -754,7 +780,7 @@ struct served_model *models_find(struct models *t, const char *name)
 	return NULL;
 }
 
-/* ---- once a second --------------------------------------------------------------------------- */
+/* ---- periodic work --------------------------------------------------------------------------- */
 
 static void check_idle(struct served_model *m, uint64_t now)
 {

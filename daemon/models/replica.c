@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Loads and ends of replicas: what the loader gets to do, and what comes of it. */
+/* Loads and unloads of replicas: jobs for the loader, and their results. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <event2/event.h>
 
 #include "balance.h"
+#include "cache_room.h"
 #include "clock.h"
 #include "hostcopy.h"
 #include "keeper.h"
@@ -18,16 +19,17 @@
 
 #define RETRY_SECONDS	5
 #define RESIDENCY_LOADS 4
-/* A load may find no room where there was some: another process took it. */
+/* A load may fail for lack of room that seemed to be there: another process took it. */
 #define MAX_TRIES 3
 
-/* What a replica had, until the loader frees it. */
+/* Resources of a replica until the loader frees them. */
 struct departure {
 	struct departure *next;
 	struct replica *replica;
 	struct holding on_chip;
 	struct hostcopy *copy;
 	char case_dir[SOURCE_PATH];
+	uint64_t weight_bytes;
 	bool sleeps, forgets;
 };
 
@@ -48,9 +50,9 @@ unsigned replica_chip(const struct replica *r, unsigned rank)
 	return info.index;
 }
 
-/* ---- ends ------------------------------------------------------------------------------------ */
+/* ---- unloads --------------------------------------------------------------------------------- */
 
-/* The loader frees what is in @holding, and the copy. */
+/* Makes the loader free the contents of @holding, and the copy. */
 static void depart(struct replica *r, const struct holding *holding, struct hostcopy *copy,
 		   bool sleeps)
 {
@@ -69,14 +71,15 @@ static void depart(struct replica *r, const struct holding *holding, struct host
 	d->on_chip = *holding;
 	d->copy = copy;
 	d->sleeps = sleeps;
-	/* What the daemon's own end takes off the chips is for the next one. */
+	/* Weights that leave the chips because the daemon exits are kept for the next one. */
 	d->forgets = !t->shutdown;
 	memcpy(d->case_dir, r->model->found.case_dir, sizeof(d->case_dir));
+	d->weight_bytes = r->model->found.plan.weight_bytes;
 	*t->last_departure = d;
 	t->last_departure = &d->next;
 }
 
-/* The replica has nothing on its chips any more. */
+/* The replica holds nothing on its chips any more. */
 static void leave_chips(struct replica *r, bool sleeps)
 {
 	struct engine_stats stats = {0};
@@ -99,7 +102,7 @@ void replica_take_out(struct replica *r, bool sleeps)
 	r->state = sleeps ? MODEL_ASLEEP : MODEL_UNLOADED;
 }
 
-/* Cancels what the loader does for it. */
+/* Cancels the loader's job for it. */
 static void cancel_job(struct replica *r)
 {
 	struct load_job *job = loader_current(r->model->table->loader);
@@ -156,7 +159,7 @@ bool model_is_with_loader(const struct served_model *m)
 	return job && job->replica && job->replica->model == m;
 }
 
-/* ---- loads that fail ------------------------------------------------------------------------- */
+/* ---- failed loads ---------------------------------------------------------------------------- */
 
 static void give_up(struct replica *r, enum model_state state, const char *why)
 {
@@ -167,7 +170,7 @@ static void give_up(struct replica *r, enum model_state state, const char *why)
 		snprintf(m->error, sizeof(m->error), "%s", why);
 		m->metrics.load_failures++;
 	}
-	/* At the end of the daemon, loads under way are called off. */
+	/* When the daemon exits, loads in progress are cancelled. */
 	if (!m->table->shutdown)
 		log_error("model %s: %s", replica_name(r, name), why);
 	r->turn = 0;
@@ -185,14 +188,17 @@ static bool is_any_leaving(const struct models *t)
 	return t->departures;
 }
 
-/* A model that never worked is given up; one that lost its chips may get others. */
+/* A model that never worked is marked failed; one that lost its chips may get others. */
 static void load_failed(struct replica *r, int error, const char *why)
 {
 	bool no_room = (error == -ENOSPC || error == -ENOMEM) && r->fallback != MODEL_LOST;
 
 	if (!*why)
 		why = strerror(-error);
-	/* It stays in the queue: models_fit() is asked again, which has seen room that was not there. */
+	/*
+	 * It stays in the queue: models_fit() is asked again, since it had counted on room that was
+	 * not there.
+	 */
 	if (no_room && (is_any_leaving(r->model->table) || ++r->tries <= MAX_TRIES)) {
 		r->retry_ns = clock_ns() + NS_PER_S;
 		return;
@@ -203,15 +209,15 @@ static void load_failed(struct replica *r, int error, const char *why)
 /* ---- room ------------------------------------------------------------------------------------ */
 
 /*
- * How long a model that always has requests keeps others waiting, and how long it stays at least
- * once it is there. Then its new requests wait, and those that run end.
+ * How long a model that is never idle keeps others waiting, and how long it stays loaded at least.
+ * Then its new requests wait, and running ones are finished.
  */
-static bool is_its_turn(const struct served_model *m, const struct model_fit *fit)
+static bool is_its_turn(const struct replica *r, const struct model_fit *fit)
 {
 	uint64_t now = clock_ns(),
-		 turn = (uint64_t)m->table->options.config->load_timeout * NS_PER_S / 2;
+		 turn = (uint64_t)r->model->table->options.config->load_timeout * NS_PER_S / 2;
 
-	if (!fit->n_victims || now - m->demand_ns < turn)
+	if (!fit->n_victims || now - r->seek_ns < turn)
 		return false;
 	for (unsigned i = 0; i < fit->n_victims; i++)
 		if (now - fit->victims[i]->ready_ns < turn)
@@ -220,21 +226,22 @@ static bool is_its_turn(const struct served_model *m, const struct model_fit *fi
 }
 
 /*
- * Whether those who would go have had their time: RESIDENCY_LOADS times as long as their load took,
- * so that requests for models in turns cannot keep the chips from computing.
+ * Whether a model has had its time: RESIDENCY_LOADS times as long as its load took, so that requests
+ * for models in turns cannot keep the chips from computing.
  */
-static bool may_go(const struct served_model *m, const struct model_fit *fit)
+static bool has_stayed(const struct served_model *m)
 {
-	uint64_t now = clock_ns(),
-		 most = (uint64_t)m->table->options.config->load_timeout * NS_PER_S / 2;
+	uint64_t most = (uint64_t)m->table->options.config->load_timeout * NS_PER_S / 2,
+		 stay = RESIDENCY_LOADS * m->replicas[0].load_ns;
 
-	for (unsigned i = 0; i < fit->n_victims; i++) {
-		const struct served_model *v = fit->victims[i];
-		uint64_t stay = RESIDENCY_LOADS * v->replicas[0].load_ns;
+	return clock_ns() - m->ready_ns >= (stay < most ? stay : most);
+}
 
-		if (now - v->ready_ns < (stay < most ? stay : most))
+static bool may_go(const struct model_fit *fit)
+{
+	for (unsigned i = 0; i < fit->n_victims; i++)
+		if (!has_stayed(fit->victims[i]))
 			return false;
-	}
 	return true;
 }
 
@@ -251,7 +258,7 @@ static void evict(const struct replica *r, const struct model_fit *fit)
 	}
 }
 
-/* Nobody idle makes room: is it worth waiting for those who leave, or for busy ones? */
+/* No idle model makes room: decides whether to wait for models being unloaded, or for busy ones. */
 static void wait_or_give_up(struct replica *r, const char *why)
 {
 	struct served_model *m = r->model;
@@ -261,16 +268,16 @@ static void wait_or_give_up(struct replica *r, const char *why)
 	char err[512] = "";
 	int error = models_fit(m, r, FIT_BUSY, &fit, err, sizeof(err));
 
-	in_time = clock_ns() - m->demand_ns < limit;
+	in_time = clock_ns() - r->seek_ns < limit;
 	if (m->demanded ? (leaving || !error) && in_time : leaving) {
 		snprintf(m->error, sizeof(m->error), "%s", why);
-		if (!leaving && is_its_turn(m, &fit))
+		if (!leaving && is_its_turn(r, &fit))
 			evict(r, &fit);
 		return;
 	}
 	/*
-	 * At the start, what does not fit even alone never will; one that lost its chips waits for
-	 * them. Else it may be asked for again.
+	 * At start, a model that does not fit even alone never will; one that lost its chips waits
+	 * for them. Otherwise it may be requested again.
 	 */
 	give_up(r,
 		r->copy			? MODEL_ASLEEP
@@ -279,7 +286,7 @@ static void wait_or_give_up(struct replica *r, const char *why)
 		why);
 }
 
-/* ---- what the loader gets -------------------------------------------------------------------- */
+/* ---- jobs for the loader --------------------------------------------------------------------- */
 
 static void fill_engine_options(const struct replica *r, const struct model_fit *fit,
 				struct engine_options *options)
@@ -292,6 +299,7 @@ static void fill_engine_options(const struct replica *r, const struct model_fit 
 		.max_num_batched_tokens = e->max_num_batched_tokens,
 		.max_stall_ms = e->max_stall_ms,
 		.max_decode_ms = e->max_decode_ms,
+		.fair_time = e->fair_time,
 		.step_seconds = e->step_timeout,
 		.max_queue = r->model->table->options.config->max_queue,
 		.prefix_caching = e->prefix_caching,
@@ -302,7 +310,7 @@ static void fill_engine_options(const struct replica *r, const struct model_fit 
 	fit_kv(r, fit, options);
 }
 
-/* Loads it where it fits. */
+/* Loads it on the group found. */
 static void start_load(struct replica *r, const struct model_fit *fit)
 {
 	struct served_model *m = r->model;
@@ -320,7 +328,7 @@ static void start_load(struct replica *r, const struct model_fit *fit)
 	job->spec = m->spec;
 	job->found = m->found;
 	fill_engine_options(r, fit, &job->engine);
-	/* What is kept for others stays if there is room for both. */
+	/* Kept weights of others stay if there is room for both. */
 	job->spare_need = g->spare_bytes && g->need_bytes > g->bare_bytes ? g->need_bytes : 0;
 	job->wants_text = model_wants_text(m);
 	job->copy = r->copy;
@@ -328,7 +336,7 @@ static void start_load(struct replica *r, const struct model_fit *fit)
 	loader_start(m->table->loader);
 }
 
-/* Loads a planned replica, makes room for it, lets it wait, or gives it up. */
+/* Loads a planned replica, makes room for it, lets it wait, or fails it. */
 static void seek_room(struct replica *r)
 {
 	struct served_model *m = r->model;
@@ -338,7 +346,7 @@ static void seek_room(struct replica *r)
 
 	if (fit.fits)
 		start_load(r, &fit);
-	else if (!error && !may_go(m, &fit))
+	else if (!error && !may_go(&fit))
 		; /* models_check() asks again */
 	else if (!error)
 		evict(r, &fit);
@@ -373,11 +381,12 @@ static void start_departure(struct models *t)
 	job->sleeps = d->sleeps;
 	job->forgets = d->forgets;
 	memcpy(job->found.case_dir, d->case_dir, sizeof(d->case_dir));
+	job->found.plan.weight_bytes = d->weight_bytes;
 	free(d);
 	loader_start(t->loader);
 }
 
-/* The replica in the queue behind @turn that can go on now, or NULL. */
+/* The next replica in the queue after @turn that can proceed now, or NULL. */
 static struct replica *next_queued(const struct models *t, uint64_t turn)
 {
 	uint64_t now = clock_ns();
@@ -403,6 +412,12 @@ void models_pump(struct models *t)
 			start_departure(t);
 			return;
 		}
+		if (t->drops_kept && !t->shutdown) {
+			t->drops_kept = false;
+			loader_job(t->loader)->kind = LOAD_KEPT;
+			loader_start(t->loader);
+			return;
+		}
 		r = t->shutdown ? NULL : next_queued(t, turn);
 		if (!r)
 			break;
@@ -417,7 +432,7 @@ void models_pump(struct models *t)
 			start_plan(t->all[i], &t->all[i]->replicas[0]);
 }
 
-/* ---- what came of it ------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void on_engine_ready(evutil_socket_t fd, short what, void *arg)
 {
@@ -426,7 +441,7 @@ static void on_engine_ready(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	/* The last callback may take the replica off its chips: the list stays ours. */
+	/* The last callback may unload the replica, so the list is detached first. */
 	for (r = engine_take_ready(replica->on_chip.engine); r; r = next) {
 		next = r->ready_next;
 		if (r->client)
@@ -461,7 +476,7 @@ static void take_over(struct replica *r, struct load_job *job)
 	model_settle(m);
 }
 
-/* Weights in host memory are for a replica that sleeps, or whose load may fail. */
+/* Weights in host memory are needed only by a replica that sleeps, or whose load may fail. */
 static void take_copy(struct replica *r, struct hostcopy *copy)
 {
 	const struct holding none = {0};
@@ -484,7 +499,10 @@ static void on_loaded(struct models *t, struct load_job *job)
 		depart(r, &job->on_chip, NULL, false);
 		t->options.text->free(job->text);
 	} else if (job->error) {
-		/* Chips that fail under a load come back, or others do: it is tried again. */
+		/*
+		 * If chips failed during a load they may return, or others appear: it is tried
+		 * again.
+		 */
 		if (job->error == -ENODEV && r->fallback == MODEL_FAILED) {
 			snprintf(r->model->error, sizeof(r->model->error), "%s", job->err);
 			r->fallback = MODEL_LOST;
@@ -495,28 +513,86 @@ static void on_loaded(struct models *t, struct load_job *job)
 	}
 }
 
+/*
+ * The cache has no room for @r's compiled form: releases the least recently used model that holds
+ * an entry and may be unloaded. Returns whether planning is worth another attempt.
+ */
+static bool make_cache_room(struct replica *r)
+{
+	const struct served_model *m = r->model;
+	struct models *t = m->table;
+	uint64_t limit = (uint64_t)t->options.config->load_timeout * NS_PER_S;
+	struct served_model *oldest = NULL;
+	bool wait = is_any_leaving(t);
+	char name[264];
+
+	if (!m->demanded)
+		return wait;
+	for (unsigned i = 0; i < t->n; i++) {
+		struct served_model *other = t->all[i];
+		bool idle = other->state == MODEL_ASLEEP || model_is_idle(other);
+
+		if (other == m || !(other->use || other->draft_use) || other->pinned)
+			continue;
+		/* Its time comes, or it is idle one day. */
+		if (!idle || !has_stayed(other))
+			wait = true;
+		else if (!oldest || other->used_ns < oldest->used_ns)
+			oldest = other;
+	}
+	if (!oldest)
+		return wait && clock_ns() - m->demand_ns < limit;
+	log_info("model %s makes room in the cache for %s", model_name(oldest),
+		 replica_name(r, name));
+	model_unload(oldest, false, MODEL_BY_EVICTION);
+	return true;
+}
+
+static void plan_failed(struct replica *r, int error, const char *why)
+{
+	bool no_room = error == -ENOSPC;
+
+	if (no_room && make_cache_room(r)) {
+		snprintf(r->model->error, sizeof(r->model->error), "%s", why);
+		r->retry_ns = clock_ns() + NS_PER_S;
+		return;
+	}
+	give_up(r, no_room && r->fallback == MODEL_FAILED ? MODEL_UNLOADED : r->fallback, why);
+}
+
+/* The entries found by the plan are held instead of the previous ones. */
+static void take_cache_uses(struct served_model *m, struct load_job *job)
+{
+	model_release_cache(m);
+	m->use = job->use;
+	m->draft_use = job->draft_use;
+	job->use = job->draft_use = NULL;
+}
+
 static void on_planned(struct load_job *job)
 {
 	struct replica *r = job->replica;
 	struct served_model *m = r->model;
+	const char *why = *job->err ? job->err : strerror(-job->error);
 
 	if (atomic_load(&job->cancel))
-		return; /* what is still wanted is begun again */
-	if (!job->error)
+		return; /* what is still wanted is started again */
+	if (!job->error) {
 		m->found = job->found;
+		if (m->state != MODEL_UNLOADED && m->state != MODEL_FAILED)
+			take_cache_uses(m, job);
+	}
 	if (m->plan_wanted && r == m->replicas)
-		snprintf(m->plan_error, sizeof(m->plan_error), "%s",
-			 !job->error ? ""
-			 : *job->err ? job->err
-				     : strerror(-job->error));
+		snprintf(m->plan_error, sizeof(m->plan_error), "%s", job->error ? why : "");
 	m->plan_wanted = m->plan_wanted && r != m->replicas;
 	if (r->state != MODEL_COMPILING)
 		return;
 	if (job->error) {
-		give_up(r, r->fallback, *job->err ? job->err : strerror(-job->error));
+		plan_failed(r, job->error, why);
 		return;
 	}
 	r->state = MODEL_LOADING;
+	r->seek_ns = clock_ns();
 	r->load_ns = job->ns;
 	model_settle(m);
 }
@@ -529,13 +605,18 @@ void models_take_job(struct models *t)
 		return;
 	done = *job;
 	switch (done.kind) {
-	case LOAD_PLAN: on_planned(&done); break;
+	case LOAD_PLAN:
+		on_planned(&done);
+		cache_release(done.use);
+		cache_release(done.draft_use);
+		break;
 	case LOAD_ENGINE: on_loaded(t, &done); break;
-	default: take_copy(done.replica, done.copy); break;
+	case LOAD_FREE: take_copy(done.replica, done.copy); break;
+	case LOAD_KEPT: break;
 	}
 }
 
-/* ---- chips that fail ------------------------------------------------------------------------- */
+/* ---- failing chips --------------------------------------------------------------------------- */
 
 void replica_check(struct replica *r)
 {

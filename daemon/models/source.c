@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* What a model's path is: a checkpoint to be compiled, a case dir, or one that names one. */
+/*
+ * Resolves a model's path: a checkpoint to be compiled, a case dir, or a checkpoint that names one.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -10,6 +12,7 @@
 #include <unistd.h>
 
 #include "cache.h"
+#include "gguf_name.h"
 #include "owned.h"
 #include "source.h"
 
@@ -35,7 +38,7 @@ static bool ends_with(const char *name, const char *suffix)
 	return n > m && !strcmp(name + n - m, suffix);
 }
 
-/* What the files of a directory have whose names end so. */
+/* Total size of the files in a directory with that suffix. */
 static uint64_t bytes_of(const char *dir, const char *suffix)
 {
 	const struct dirent *entry;
@@ -61,7 +64,7 @@ static int look_inside(struct place *s, char *err, size_t errlen)
 		s->is_checkpoint = false;
 		snprintf(s->case_dir, sizeof(s->case_dir), "%s", s->path);
 		snprintf(s->text_dir, sizeof(s->text_dir), "%s", s->path);
-		/* libtxda says what is wrong with it. */
+		/* libtxda provides the error message. */
 		case_facts_read(s->path, &s->facts, ignored, sizeof(ignored));
 		return 0;
 	}
@@ -77,12 +80,49 @@ static int look_inside(struct place *s, char *err, size_t errlen)
 	if (r <= 0)
 		return r;
 	s->is_checkpoint = false;
-	/* All from one place: a tokeniser and a template of two models do not go together. */
+	/* All from one place: a tokeniser and a template of different models do not match. */
 	snprintf(s->text_dir, sizeof(s->text_dir), "%s",
-		 can_read(s->path, "tokenizer.json") || can_read(s->path, "tokenizer.model")
+		 can_read(s->path, "tokenizer.json") || can_read(s->path, "tokenizer.model") ||
+				 can_read(s->path, "tiktoken.model")
 			 ? s->path
 			 : s->case_dir);
 	return 0;
+}
+
+/* The way to @path without links, except that a part of a GGUF model keeps its name: the other parts
+ * are beside it. */
+static int resolve(const char *path, char *full)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[PATH_MAX];
+	int n = slash ? (int)(slash - path) + 1 : 0;
+	struct stat st;
+
+	if (!gguf_name_parts(path) || stat(path, &st) || !S_ISREG(st.st_mode))
+		return realpath(path, full) ? 0 : -errno;
+	if ((size_t)snprintf(dir, sizeof(dir), "./%.*s", n, path) >= sizeof(dir))
+		return -ENAMETOOLONG;
+	if (!realpath(slash ? dir + 2 : dir, full))
+		return -errno;
+	if (strlen(full) + 1 + strlen(path + n) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	snprintf(full + strlen(full), PATH_MAX - strlen(full), "/%s", path + n);
+	return 0;
+}
+
+/* Links that lead to parts of a GGUF model, whose files the compiler checks. */
+static int check_parts(const char *path, uid_t owner, char *err, size_t errlen)
+{
+	unsigned n = gguf_name_parts(path);
+	char part[PATH_MAX];
+	int r = 0;
+
+	snprintf(part, sizeof(part), "%s", path);
+	for (unsigned i = 1; i <= n && !r; i++) {
+		gguf_name_set_part(part, i);
+		r = owned_links(part, owner, err, errlen);
+	}
+	return r;
 }
 
 static int find(const char *path, struct place *ret, char *err, size_t errlen)
@@ -92,8 +132,10 @@ static int find(const char *path, struct place *ret, char *err, size_t errlen)
 	bool file;
 	int error;
 
-	if (!realpath(path, full) || stat(full, &st)) {
+	error = resolve(path, full);
+	if (!error && stat(full, &st))
 		error = -errno;
+	if (error) {
 		snprintf(err, errlen, "%s: %s", path, strerror(-error));
 		return error;
 	}
@@ -107,6 +149,8 @@ static int find(const char *path, struct place *ret, char *err, size_t errlen)
 		return -ENAMETOOLONG;
 	}
 	error = owned_links(path, st.st_uid, err, errlen);
+	if (!error && file)
+		error = check_parts(full, st.st_uid, err, errlen);
 	if (error)
 		return error;
 	*ret = (struct place){.is_checkpoint = true};
@@ -114,7 +158,25 @@ static int find(const char *path, struct place *ret, char *err, size_t errlen)
 	return file ? 0 : look_inside(ret, err, errlen);
 }
 
-/* An upper bound but for checkpoints in float32, and types of GGUF that become float32. */
+static uint64_t bytes_of_parts(const char *path)
+{
+	unsigned n = gguf_name_parts(path);
+	uint64_t bytes = 0;
+	char part[PATH_MAX];
+	struct stat st;
+
+	snprintf(part, sizeof(part), "%s", path);
+	for (unsigned i = 1; i <= n; i++) {
+		gguf_name_set_part(part, i);
+		if (!stat(part, &st))
+			bytes += (uint64_t)st.st_size;
+	}
+	return bytes;
+}
+
+/*
+ * An upper bound, except for checkpoints in float32 and GGUF types that are converted to float32.
+ */
 static uint64_t checkpoint_bytes(const char *path, unsigned tp)
 {
 	uint64_t bytes = bytes_of(path, ".safetensors");
@@ -123,7 +185,7 @@ static uint64_t checkpoint_bytes(const char *path, unsigned tp)
 	if (!bytes)
 		bytes = bytes_of(path, ".gguf");
 	if (!stat(path, &st) && S_ISREG(st.st_mode))
-		bytes = (uint64_t)st.st_size;
+		bytes = gguf_name_parts(path) ? bytes_of_parts(path) : (uint64_t)st.st_size;
 	return bytes / (tp ? tp : 1);
 }
 
@@ -139,7 +201,7 @@ static int plan(struct txda_context *context, const char *case_dir, struct txda_
 	return error;
 }
 
-/* A draft: a model's directory, or a layer of the model itself, which takes a checkpoint. */
+/* A draft: a model's directory, or a layer of the model itself, which requires a checkpoint. */
 static int look_at_draft(struct txda_context *context, const struct model_spec *spec,
 			 struct model_found *f, char *err, size_t errlen)
 {

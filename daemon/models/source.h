@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a model's directory is: a checkpoint to be compiled, a case dir, or a checkpoint that names
+ * Resolves a model's directory: a checkpoint to be compiled, a case dir, or a checkpoint that names
  * its case dir (param_dir.h); and its draft's.
  *
- * Functions open files and may block. Threads: any. Errors: 0 or -errno with the words in err.
+ * Functions open files and may block.
+ * Threads: any.
+ * Errors: 0 or -errno with the message in err.
  */
 #ifndef TXDA_MODELS_SOURCE_H
 #define TXDA_MODELS_SOURCE_H
@@ -14,39 +16,39 @@
 
 #define SOURCE_PATH 1024
 
-/* What a model is to be. 0, "" and false: as it is. */
+/* The requested form of a model. 0, "" and false: the model's own. */
 struct model_spec {
-	char path[SOURCE_PATH];	 /* as it was configured */
-	char draft[SOURCE_PATH]; /* "": none; "mtp": the model's own layer */
+	char path[SOURCE_PATH];	 /* as configured */
+	char draft[SOURCE_PATH]; /* "": none; "mtp": the model's own prediction layer */
 	unsigned tp;
 	char weights[16];
 	bool kv_int8, whole_experts;
 	char tool_parser[32], reasoning_parser[32];
 };
 
-/* Where it is, and what it takes. */
+/* Location and memory needs. */
 struct model_found {
-	char path[SOURCE_PATH];	    /* absolute, without links; "": not looked at yet */
+	char path[SOURCE_PATH];	    /* absolute, without links; "": not resolved yet */
 	char case_dir[SOURCE_PATH]; /* "": to be compiled */
 	char text_dir[SOURCE_PATH]; /* of its tokeniser and the like */
-	struct case_facts facts;    /* of a case dir that was not compiled for it */
+	struct case_facts facts;    /* directory of a case dir that was not compiled for it */
 	bool compiles;		    /* it is a checkpoint */
 	bool planned;		    /* plan is valid, and draft_plan of a model with a draft */
 	struct txda_model_plan plan;
-	uint64_t checkpoint_bytes; /* of a chip: the checkpoint's size, until it is planned */
+	uint64_t checkpoint_bytes; /* per chip: the checkpoint's size, until it is planned */
 	char draft_path[SOURCE_PATH], draft_case_dir[SOURCE_PATH];
 	struct txda_model_plan draft_plan; /* zero without a draft */
 	bool draft_compiles;
 };
 
 /*
- * Looks at the directories anew, and plans case dirs. What has to be compiled has no case dir yet.
- * -ENOENT, -ENOTDIR, -EINVAL: not a model's directory, or not as wanted. -EPERM: the case dir that
- * it names, or a link on the way, is not its owner's.
+ * Resolves the directories again, and plans case dirs. A model that has to be compiled has no case
+ * dir yet. -ENOENT, -ENOTDIR, -EINVAL: not a model's directory, or not as requested. -EPERM: the
+ * case dir that it names, or a link on the path, does not belong to its owner.
  */
 int source_look(struct txda_context *context, const struct model_spec *spec,
 		struct model_found *ret, char *err, size_t errlen);
-/* Whether the draft's plan goes with the model's. -EINVAL */
+/* Whether the draft's plan matches the model's. -EINVAL */
 int source_draft_fits(const struct model_found *found, char *err, size_t errlen);
 
 #endif

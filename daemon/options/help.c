@@ -27,7 +27,7 @@ static void left_side(const struct option_row *row, char *ret, size_t len)
 					       row->words[i]);
 }
 
-/* Words from column @at on; lines after the first are indented. */
+/* Prints words starting at column @at; further lines are indented. */
 static size_t put_words(const char *text, size_t at, FILE *out)
 {
 	while (*text) {
@@ -59,7 +59,7 @@ static void put_row(const struct option_row *row, FILE *out)
 	else
 		fprintf(out, "%-*s", INDENT, left);
 	at = put_words(row->help, INDENT, out);
-	/* Words that are too many for the left side. */
+	/* The words that do not fit on the left side. */
 	for (unsigned i = 0; row->metavar && row->words && row->words[i]; i++) {
 		snprintf(initial, sizeof(initial), "%s%s", row->words[i],
 			 row->words[i + 1] ? "," : "");

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options as a table: one row tells an option's names, type, scope, place in a struct, range, what
- * a reload does about it, and its help. The command line, option files, --help, defaults, copies
- * and the comparison of a reload all come from the rows.
+ * Options as a table: a row has an option's names, type, scope, offset in a struct, range, effect
+ * of a reload, and help. The command line, option files, --help, defaults, copies and the
+ * comparison for a reload are all derived from the rows.
  *
- * Names are written with dashes in the table; underscores in what people type are the same. A flag
- * NAME is also --no-NAME.
+ * Names are written with dashes in the table; users may type underscores instead. A flag NAME also
+ * has --no-NAME.
  *
- * Functions return false with a message in @err, which names the value at fault and what is
- * allowed. Threads: pure functions, but for options_help().
+ * Functions return false with a message in @err that names the invalid value and what is allowed.
+ * Threads: pure functions, except options_help().
  */
 #ifndef TXDA_OPTIONS_H
 #define TXDA_OPTIONS_H
@@ -25,7 +25,7 @@
 
 struct option_row;
 
-/* A value to be shown. @text is the member's, the row's, or static. */
+/* Formats a value. @text is the member's, the row's, or static. */
 struct option_shown {
 	enum { OPTION_SHOWS_NOTHING, OPTION_SHOWS_FLAG, OPTION_SHOWS_NUMBER, OPTION_SHOWS_TEXT } as;
 	int64_t number; /* a flag's: 0 or 1 */
@@ -33,63 +33,63 @@ struct option_shown {
 	size_t len;
 };
 
-/* Of values. @text of a flag: NULL is on, "no" is off. */
+/* Operations on values. @text of a flag: NULL is on, "no" is off. */
 struct option_type {
 	bool takes_value, negatable;
-	size_t size; /* of the member; 0: the row's own business */
+	size_t size; /* size of the member; 0: handled by the row's own functions */
 	bool (*parse)(const struct option_row *row, const char *text, void *member, char *err,
 		      size_t errlen);
 	/* NULL: bytes are compared and copied, nothing is to be freed. */
 	bool (*same)(const void *a, const void *b);
 	bool (*copy)(const void *from, void *to);
 	void (*clear)(void *member);
-	/* NULL: it is not shown. */
+	/* NULL: it is not displayed. */
 	struct option_shown (*show)(const struct option_row *row, const void *member);
 };
 
-extern const struct option_type option_action; /* no value, no member */
-extern const struct option_type option_value;  /* a value, no member: the caller's business */
-extern const struct option_type option_flag;   /* bool */
-extern const struct option_type option_moot; /* bool: given, on or off; .note says why it is moot */
+extern const struct option_type option_action;	 /* no value, no member */
+extern const struct option_type option_value;	 /* a value, no member: handled by the caller */
+extern const struct option_type option_flag;	 /* bool */
+extern const struct option_type option_moot;	 /* bool without effect: .note says why */
 extern const struct option_type option_unsigned; /* unsigned, from min to max; K, M, G */
 extern const struct option_type option_bytes;	 /* uint64_t, likewise */
 extern const struct option_type option_octal;	 /* mode_t, up to max */
-extern const struct option_type option_seconds;	 /* int64_t: 90, 5m, 2h; -1: for ever */
+extern const struct option_type option_seconds;	 /* int64_t: 90, 5m, 2h; -1: forever */
 extern const struct option_type option_text;	 /* char *; one of .words if there are any */
-extern const struct option_type option_choice;	 /* unsigned: which of .words */
+extern const struct option_type option_choice;	 /* unsigned: index into .words */
 
 enum option_scope {
-	OPTION_HEADING,	   /* no option: .help begins a section of --help */
-	OPTION_DAEMON,	   /* of the daemon */
-	OPTION_EACH_MODEL, /* of the model before it; before the first one, of all */
-	OPTION_ONE_MODEL,  /* of the model before it, which there must be */
-	OPTION_COMMAND,	   /* of the command line, not in files */
+	OPTION_HEADING,	   /* not an option: .help is the heading of a section of --help */
+	OPTION_DAEMON,	   /* applies to the daemon */
+	OPTION_EACH_MODEL, /* applies to the preceding model; before the first one, to all */
+	OPTION_ONE_MODEL,  /* applies to the preceding model, which is required */
+	OPTION_COMMAND,	   /* on the command line only, not in files */
 };
 
-/* What becomes of a change when the settings are read again. */
+/* The effect of a change when the settings are reloaded. */
 enum option_reload {
-	OPTION_RESTART,	   /* nothing: it takes a restart */
-	OPTION_AT_ONCE,	   /* it counts from then on */
-	OPTION_LOADS_ANEW, /* the model is loaded anew */
+	OPTION_RESTART,	   /* none: it takes a restart */
+	OPTION_AT_ONCE,	   /* it applies from then on */
+	OPTION_LOADS_ANEW, /* the model is reloaded */
 };
 
 struct option_row {
 	const char *name;
 	const struct option_type *type;
 	enum option_scope scope;
-	size_t offset, size; /* of the member, in the struct that goes with the scope */
+	size_t offset, size; /* offset of the member, in the struct of the scope */
 	enum option_reload reload;
 	const char *metavar; /* NULL: the words */
 	const char *help;
-	const char *initial;	  /* NULL: zero, and --help tells no default */
-	const char *aliases;	  /* with spaces between, or NULL */
+	const char *initial;	  /* NULL: zero, and --help shows no default */
+	const char *aliases;	  /* separated by spaces, or NULL */
 	uint64_t min, max;	  /* of numbers */
 	const char *const *words; /* up to NULL; "a|b" in one means the same by two names */
-	const char *note;	  /* of what is moot: why */
+	const char *note;	  /* for options without effect: why */
 };
 
 struct option_table {
-	const char *program, *about; /* what --help begins with */
+	const char *program, *about; /* first line of --help */
 	const struct option_row *rows;
 	unsigned n;
 };
@@ -99,14 +99,14 @@ struct option_table {
 /* The row of that name; NULL: there is none. *@ret_text is "no" for --no-NAME, else NULL. */
 const struct option_row *options_find(const struct option_table *t, const char *name,
 				      const char **ret_text);
-/* Likewise, but the beginning of one option's name will do, as with getopt_long(). */
+/* The same, but an unambiguous prefix is enough, as with getopt_long(). */
 const struct option_row *options_find_begun(const struct option_table *t, const char *name,
 					    const char **ret_text, char *err, size_t errlen);
 
-/* The name that is most like @name, if any is like it; @ret[OPTIONS_NAME_MAX]. */
+/* The name most similar to @name, if any is similar; @ret[OPTIONS_NAME_MAX]. */
 bool options_nearest(const struct option_table *t, const char *name, char *ret);
 
-/* Each works on the member of @base that the row is about. */
+/* Each operates on the member of @base that belongs to the row. */
 bool option_set(const struct option_row *row, void *base, const char *text, char *err,
 		size_t errlen);
 bool option_same(const struct option_row *row, const void *a, const void *b);
@@ -114,7 +114,7 @@ bool option_copy(const struct option_row *row, const void *from, void *to);
 void option_clear(const struct option_row *row, void *base);
 struct option_shown option_show(const struct option_row *row, const void *base);
 
-/* The same for all rows of a scope; false: out of memory. Copies are to be cleared in any case. */
+/* The same for all rows of a scope; false: out of memory. Copies must be cleared in any case. */
 bool options_initial(const struct option_table *t, enum option_scope scope, void *base, char *err,
 		     size_t errlen);
 bool options_copy(const struct option_table *t, enum option_scope scope, const void *from,
@@ -123,7 +123,7 @@ void options_clear(const struct option_table *t, enum option_scope scope, void *
 
 /* ---- where options come from ---- */
 
-/* One that was given. @text: its value, or as above for flags. */
+/* One option that was given. @text: its value, or as above for flags. */
 struct option_given {
 	const struct option_row *row;
 	const char *text;
@@ -132,15 +132,15 @@ struct option_given {
 };
 
 /*
- * The next option of the command line; *@at begins with 1. 1: one; 0: the end; -1: something else,
- * which is passed over.
+ * The next option of the command line; *@at starts at 1. 1: an option; 0: the end; -1: an error,
+ * and the argument is skipped.
  */
 int options_next(const struct option_table *t, int argc, char **argv, int *at,
 		 struct option_given *ret, char *err, size_t errlen);
 
 /*
- * Reads a file: an option a line, as "NAME = VALUE" or "NAME"; '#' begins a comment line. @take
- * gets each; messages say which line of which file.
+ * Reads a file: one option per line, as "NAME = VALUE" or "NAME"; '#' starts a comment line. @take
+ * gets each; messages name the file and line.
  */
 bool options_read_file(const struct option_table *t, const char *path,
 		       bool (*take)(void *arg, const struct option_given *given, char *err,

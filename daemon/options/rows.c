@@ -4,15 +4,15 @@
 #include "nearest.h"
 #include "options.h"
 
-/* One of the names of one of the rows. */
+/* Iterates over the names of the rows. */
 struct spelling {
 	const struct option_row *row;
-	const char *aliases; /* that are left */
-	bool negated;	     /* the one with "no-" was the last */
+	const char *aliases; /* remaining rows */
+	bool negated;	     /* the name with "no-" was returned last */
 	char name[OPTIONS_NAME_MAX];
 };
 
-/* "--NAME" of the row, of each alias, and with "no-" of each of them; false: that was all. */
+/* "--NAME" of the row, of each alias, and each with "no-"; false: no more names. */
 static bool next_spelling(const struct option_table *t, struct spelling *s)
 {
 	const struct option_row *end = t->rows + t->n;
@@ -41,7 +41,7 @@ static bool next_spelling(const struct option_table *t, struct spelling *s)
 	return true;
 }
 
-/* Underscores as dashes; false: no option's name is as long. */
+/* Replaces underscores by dashes; false: longer than any option's name. */
 static bool plain_name(const char *name, char *ret)
 {
 	size_t len = strlen(name);
@@ -86,7 +86,7 @@ const struct option_row *options_find_begun(const struct option_table *t, const 
 		if (strncmp(s.name, plain, strlen(plain)) != 0)
 			continue;
 		if (found && (found != s.row || negated != s.negated)) {
-			snprintf(err, errlen, "--%s may be --%s%s or --%s", name,
+			snprintf(err, errlen, "--%s is ambiguous: --%s%s or --%s", name,
 				 negated ? "no-" : "", found->name, s.name);
 			return NULL;
 		}

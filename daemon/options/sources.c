@@ -55,7 +55,7 @@ static char *trim(char *s)
 	return s;
 }
 
-/* 1: an option; 0: there is none in this line; -1: something else. */
+/* 1: an option; 0: the line is empty or a comment; -1: an error. */
 static int read_line(const struct option_table *t, char *line, struct option_given *ret, char *err,
 		     size_t errlen)
 {
@@ -100,7 +100,7 @@ static bool read_lines(const struct option_table *t, const char *path, char *tex
 		int r;
 
 		if (size > OPTIONS_LINE_MAX) {
-			snprintf(err, errlen, "the line has %zu bytes, %d are possible", size,
+			snprintf(err, errlen, "the line has %zu bytes, the limit is %d", size,
 				 OPTIONS_LINE_MAX);
 			return false;
 		}
@@ -117,7 +117,7 @@ static bool read_lines(const struct option_table *t, const char *path, char *tex
 	return true;
 }
 
-/* All of the file, with room for a byte behind it; NULL: @err says why. */
+/* Reads the whole file, plus one spare byte; NULL: see @err. */
 static char *read_all(const char *path, size_t *ret_len, char *err, size_t errlen)
 {
 	FILE *file = fopen(path, "re");

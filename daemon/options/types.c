@@ -75,7 +75,7 @@ static bool parse_seconds(const struct option_row *row, const char *text, void *
 	return false;
 }
 
-/* Whether the word is one of those of "a|b". */
+/* Whether the word is one of those in "a|b". */
 static bool is_one_of(const char *word, const char *names)
 {
 	size_t len = strlen(word);
@@ -169,7 +169,7 @@ static bool same_text(const void *a, const void *b)
 	return x && y ? !strcmp(x, y) : x == y;
 }
 
-/* ---- showing --------------------------------------------------------------------------------- */
+/* ---- formatting ------------------------------------------------------------------------------ */
 
 static struct option_shown show_flag(const struct option_row *row, const void *member)
 {

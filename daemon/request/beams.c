@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Beam search for an exchange: a request of the engine's for each prompt, whose best hypotheses become
- * the choices.
+ * Beam search for an exchange: one engine request per prompt, whose best hypotheses become the
+ * choices.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,14 +13,14 @@
 #include "respond.h"
 #include "server_internal.h"
 
-#define BEAM_OVERHEAD 8192 /* bytes of a beam apart from its tokens, about */
+#define BEAM_OVERHEAD 8192 /* approximate bytes of a beam besides its tokens */
 
-/* One prompt's. */
+/* State of one prompt. */
 struct search {
 	struct sequence sequence; /* first */
 	struct prompt_tokens *prompt;
-	const struct beam_search *search; /* the request's, once that is complete */
-	void **results; /* [n_results] of the text worker: what the choices' inputs point into */
+	const struct beam_search *search; /* owned by the request, valid once that is complete */
+	void **results; /* [n_results] the text worker's; referenced by the choices' inputs */
 	unsigned n_results;
 };
 
@@ -49,7 +49,7 @@ static void release(struct exchange *x)
 
 /* ---- the end, in a text worker --------------------------------------------------------------- */
 
-/* Makes choice @c of hypothesis @k. */
+/* Fills in choice @c from hypothesis @k. */
 static int make_choice(struct search *s, unsigned k, struct choice *c)
 {
 	unsigned n_top = c->params->logprobs > 0 ? (unsigned)c->params->logprobs : 0;
@@ -70,7 +70,7 @@ static int make_choice(struct search *s, unsigned k, struct choice *c)
 		.top = logprobs + result.n,
 		.n_top = n_top,
 		.n = result.n,
-		/* A stop token is not among the tokens. */
+		/* A stop token is not part of the tokens. */
 		.how = result.stopped ? ENGINE_FINISH_COMPLETE : ENGINE_FINISH_LENGTH,
 	};
 	beam_search_copy(s->search, k, (int32_t *)(logprobs + entries), logprobs,
@@ -192,7 +192,7 @@ static bool start_search(struct exchange *x, struct search *s, struct beam_optio
 	char err[256] = "";
 	int r;
 
-	/* It may have been loaded anew, with less memory, since the prompt was read. */
+	/* The model may have been reloaded with less memory since the prompt was tokenised. */
 	if (context <= s->prompt->n)
 		return api_error_set(e, 400, "context_length_exceeded", "prompt",
 				     "the prompt has %u tokens; the model's context is %u now",

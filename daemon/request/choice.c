@@ -13,7 +13,10 @@
 #include "stop.h"
 #include "tokenizer.h"
 
-/* ---- what the reply is made of --------------------------------------------------------------- */
+/*
+ * ---- contents of the reply
+ * ---------------------------------------------------------------------------
+ */
 
 static int on_reasoning(void *arg, const char *text, size_t len)
 {
@@ -34,9 +37,9 @@ static int on_content(void *arg, const char *text, size_t len)
 }
 
 /*
- * What the model wrote, if it did: its template shows it to it again. Else nobody can guess an id, so
- * that a client's own bookkeeping cannot be led astray by a model. Mistral's templates take nine
- * letters and digits only.
+ * The model's own id, if it wrote one: its template will show it to it again. Otherwise an id that
+ * cannot be guessed, so that a model cannot interfere with the client's own ids. Mistral's
+ * templates accept nine letters and digits only.
  */
 static void make_id(struct choice_call *call, enum reply_tools tools, const struct reply_call *made)
 {
@@ -133,8 +136,8 @@ int choice_init(struct choice *c, unsigned max_tokens)
 	if (!c->stop || (p->logprobs >= 0 && !c->marks) || make_parser(c))
 		return -ENOMEM;
 	/*
-	 * Marks of the reply may be control tokens: then take_token() leaves the others out. (uint32_t
-	 * and int32_t may alias, and ids are not negative.)
+	 * Marks of the reply format may be control tokens: then take_token() drops the other
+	 * control tokens. (uint32_t and int32_t may alias, and ids are not negative.)
 	 */
 	if (!prompt->detok) {
 		r = txda_detok_new(c->text_side->tokenizer, p->skip_special && !c->parser,
@@ -172,7 +175,7 @@ static unsigned count_characters(const char *text, size_t len)
 	return n;
 }
 
-/* Text that passed the stop strings. 1: no more is wanted. */
+/* Handles text that passed the stop strings. 1: no more text is wanted. */
 static int release(struct choice *c, const char *text, size_t len)
 {
 	int r = 0;
@@ -188,8 +191,8 @@ static int release(struct choice *c, const char *text, size_t len)
 }
 
 /*
- * Text from the detokeniser on its way through the stop strings, which do not count before
- * min_tokens. 1: the text ends.
+ * Passes detokenised text through the stop strings, which are inactive before min_tokens. 1: the
+ * text ends.
  */
 static int feed_text(struct choice *c, const char *text, size_t len)
 {
@@ -212,7 +215,9 @@ static int feed_text(struct choice *c, const char *text, size_t len)
 	return r ? r : stopped;
 }
 
-/* The tokens that begin in the released text are shown with it; at the end those of no text, too.
+/*
+ * Tokens are shown together with the released text that they begin in; at the end also those
+ * without text.
  */
 static void show_tokens(struct choice *c, unsigned limit)
 {
@@ -222,7 +227,10 @@ static void show_tokens(struct choice *c, unsigned limit)
 		c->shown_to++;
 }
 
-/* Tokens of reasoning: all up to the one that ends it, or on channels the first other message. */
+/*
+ * Counts reasoning tokens: up to the token that ends reasoning, or with channels up to the first
+ * other message.
+ */
 static void count_reasoning(struct choice *c, int32_t token)
 {
 	const struct model_text *t = c->text_side;
@@ -262,7 +270,10 @@ static int take_token(struct choice *c, int32_t token)
 	return feed_text(c, text, len);
 }
 
-/* A call makes its own reason, but one that was asked for by name or cut off. */
+/*
+ * The finish reason of an answer with calls is tool_calls, unless the call was forced by name or
+ * was cut off.
+ */
 static const char *reason_of(const struct choice *c, bool stopped, bool late)
 {
 	if (!stopped && late)
@@ -272,7 +283,7 @@ static const char *reason_of(const struct choice *c, bool stopped, bool late)
 	return c->n_calls && c->params->tool_choice != API_TOOLS_NAMED ? "tool_calls" : "stop";
 }
 
-/* A call without arguments has an empty object of them, so that clients find JSON. */
+/* A call without arguments gets an empty object, so that clients can parse it as JSON. */
 static int complete_calls(struct choice *c)
 {
 	int r = 0;
@@ -283,7 +294,7 @@ static int complete_calls(struct choice *c)
 	return r;
 }
 
-/* There are no more tokens: gives out what was held back. */
+/* There are no more tokens: releases the text that was held back. */
 static int finish(struct choice *c, enum engine_finish how, unsigned n, unsigned shown)
 {
 	bool late = how == ENGINE_FINISH_TIMEOUT;
@@ -311,13 +322,13 @@ static int finish(struct choice *c, enum engine_finish how, unsigned n, unsigned
 		return r;
 	c->finish_reason =
 		reason_of(c, r || how == ENGINE_FINISH_STOP || how == ENGINE_FINISH_COMPLETE, late);
-	/* A prompt without an answer was asked for; the engine makes one token at least. */
+	/* No generated tokens were requested; the engine generates at least one. */
 	c->completion_tokens = c->params->max_tokens_given && !c->params->max_tokens ? 0 : n;
 	show_tokens(c, shown);
 	return c->text.failed ? -ENOMEM : 0;
 }
 
-/* The text ended at token c->seen - 1: by a stop string, or because no more calls are wanted. */
+/* The text ended at token c->seen - 1: at a stop string, or because no further calls are wanted. */
 static int cut(struct choice *c)
 {
 	int r = c->parser && !c->too_many ? reply_parser_flush(c->parser) : 0;
@@ -332,7 +343,7 @@ static int cut(struct choice *c)
 	return 0;
 }
 
-/* Takes tokens up to @limit, @max of them at most; how many, or an error. */
+/* Consumes tokens up to @limit, at most @max; returns how many, or an error. */
 static int take_tokens(struct choice *c, unsigned limit, unsigned max)
 {
 	unsigned taken = 0;
@@ -359,8 +370,9 @@ int choice_advance(struct choice *c, unsigned max)
 
 	if (c->finish_reason)
 		return 0;
-	/* A stop token is not shown. While the engine runs, the last token may turn out to be the
-	 * one that ended it. */
+	/*
+	 * A stop token is not shown. While the engine runs, the last token may turn out to be one.
+	 */
 	if (n && (how == ENGINE_FINISH_STOP ||
 		  (how == ENGINE_RUNNING &&
 		   model_text_stops(c->text_side, c->params, c->input.tokens[n - 1]))))
@@ -375,7 +387,10 @@ int choice_advance(struct choice *c, unsigned max)
 	return error ? error : taken;
 }
 
-/* ---- what is sent ---------------------------------------------------------------------------- */
+/*
+ * ---- state of sending
+ * --------------------------------------------------------------------------------
+ */
 
 bool choice_has_news(const struct choice *c)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The text of one answer in the making: takes tokens as they come, turns them into text, watches
- * for stop strings, takes reasoning and tool calls apart, and keeps what was not yet written. Knows
- * no engine, no JSON and no sockets.
+ * The text of one answer while it is generated: takes tokens as they come, converts them to text,
+ * checks stop strings, separates reasoning and tool calls, and keeps what was not yet sent.
+ * Independent of engine, JSON and sockets.
  *
- * Threads: one at a time, a text worker's.
+ * Threads: one at a time, a text worker.
  */
 #ifndef TXDA_SERVER_CHOICE_H
 #define TXDA_SERVER_CHOICE_H
@@ -18,7 +18,7 @@ struct reply_parser;
 struct txda_detok;
 struct stop_matcher;
 
-/* Where a generated token begins in the text of its choice, echo not counted. */
+/* Where a generated token starts in the text of its choice, excluding an echo. */
 struct token_mark {
 	size_t byte;
 	unsigned character;
@@ -31,16 +31,16 @@ struct choice_call {
 	char *name;
 	bool begun; /* its name was sent */
 	bool has_arguments;
-	struct json_out arguments; /* not yet taken by choice_sent(), as plain bytes */
+	struct json_out arguments; /* not yet taken by choice_sent(), unescaped bytes */
 };
 
 /*
- * What the engine has given for a choice so far: arrays that only grow, of which the first n entries
- * are valid, and how it ended.
+ * The engine's output for a choice so far: arrays that only grow, of which the first n entries are
+ * valid, and how it ended.
  */
 struct choice_input {
 	const int32_t *tokens;
-	const struct engine_logprob *logprobs; /* the chosen ones; NULL: not wanted */
+	const struct engine_logprob *logprobs; /* of the chosen tokens; NULL: not requested */
 	const struct engine_logprob *top;      /* [n][n_top]; NULL: none */
 	unsigned n_top;
 	const float *prompt_logprobs; /* [prompt->n]; NULL: none */
@@ -50,55 +50,56 @@ struct choice_input {
 };
 
 struct choice {
-	unsigned index; /* in the answer; CHOICE_NOT_GIVEN: it was not among the best */
+	unsigned index; /* in the answer; CHOICE_NOT_GIVEN: not among the best */
 	unsigned prompt_index;
 	struct prompt_tokens *prompt;
 	const struct api_params *params;
 	const struct model_text *text_side;
 	struct choice_input input;
-	double score; /* mean log probability, to rank the best of several */
+	double score; /* mean log probability, for ranking with best_of */
 
 	struct txda_detok *detok;
 	struct stop_matcher *stop;
-	struct reply_parser *parser; /* NULL: all is content */
+	struct reply_parser *parser; /* NULL: everything is content */
 	enum reply_tools tools;
-	unsigned seen;		    /* tokens taken from the input */
-	unsigned completion_tokens; /* of the usage; final once finish_reason is set */
+	unsigned seen;		    /* tokens consumed from the input */
+	unsigned completion_tokens; /* for the usage; final once finish_reason is set */
 	unsigned reasoning_tokens;
 	bool reasoned;	  /* reasoning is over */
 	bool spoke;	  /* there was content, or a call */
-	size_t fed_bytes; /* text that came out of the detokeniser */
+	size_t fed_bytes; /* bytes of text that the detokeniser returned */
 	unsigned fed_characters;
 	size_t released; /* bytes of it that passed the stop strings */
 
-	/* Released and not yet taken by choice_sent(), as plain bytes. */
+	/* Released text not yet taken by choice_sent(), unescaped bytes. */
 	struct json_out text, reasoning;
 	struct choice_call *calls; /* [n_calls] */
 	unsigned n_calls;
-	bool too_many;		       /* a call came that was not wanted */
+	bool too_many;		       /* a call arrived that was not wanted */
 	struct token_mark *marks;      /* [max_tokens]; only if log probabilities are wanted */
-	unsigned shown_from, shown_to; /* tokens whose log probabilities go with that text */
-	const char *finish_reason; /* "stop", "length", "tool_calls", "timeout"; NULL: goes on */
-	bool begun;		   /* something of it was streamed */
-	unsigned echo_characters;  /* of the echoed prompt, once it was streamed */
+	unsigned shown_from, shown_to; /* tokens whose log probabilities belong to that text */
+	const char *finish_reason;     /* "stop", "length", ...; NULL: not finished */
+	bool begun;		       /* some of it was streamed */
+	unsigned echo_characters;      /* of the echoed prompt, once streamed */
 };
 
 /*
- * Prepares the choice for up to @max_tokens; prompt, params and text_side are set, and the prompt
- * gets a detokeniser that all its choices go on from. -ENOMEM; choice_clear() is due in any case.
+ * Prepares the choice for up to @max_tokens; prompt, params and text_side must be set, and the
+ * prompt gets a detokeniser that all its choices are copied from. -ENOMEM; choice_clear() must be
+ * called in any case.
  */
 int choice_init(struct choice *c, unsigned max_tokens);
 void choice_clear(struct choice *c);
 
 /*
- * Takes up to @max tokens of the input. Returns how many there were, 0 also when finish_reason was
- * set before; or -ENOMEM. When the engine ended with an error or a cancellation, finish_reason
+ * Consumes up to @max tokens of the input. Returns how many there were, 0 also when finish_reason
+ * was set before; or -ENOMEM. If the engine ended with an error or a cancellation, finish_reason
  * stays NULL.
  */
 int choice_advance(struct choice *c, unsigned max);
-/* Whether there is something that was not sent. */
+/* Whether there is anything that was not sent. */
 bool choice_has_news(const struct choice *c);
-/* What lies in text, reasoning, calls and shown was sent. */
+/* Marks the contents of text, reasoning, calls and shown as sent. */
 void choice_sent(struct choice *c);
 /* Sets the score from the log probabilities. */
 void choice_rate(struct choice *c);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Who gets the events of a connection. */
+/* Callbacks for request and connection events. */
 #ifndef TXDA_SERVER_CLIENT_H
 #define TXDA_SERVER_CLIENT_H
 
-/* What http_conn_set_user() is given. */
+/* The user pointer of http_conn_set_user(). */
 struct conn_user {
 	void (*gone)(struct conn_user *u);
 	void (*drained)(struct conn_user *u);

@@ -22,11 +22,10 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define POPULATE_BYTES                                                                             \
-	((size_t)4 << 20) /* pages mapped at a time, so that others can map meanwhile */
-#define BOUNCE_BYTES ((size_t)32 << 10)
+#define POPULATE_BYTES ((size_t)4 << 20) /* mapped at a time: others need the mmap lock, too */
+#define BOUNCE_BYTES   ((size_t)32 << 10)
 
-/* Whether it is a dma-buf, from what the kernel itself says: the file's own calls may block. */
+/* Whether it is a dma-buf, according to the kernel itself: calls on the file may block. */
 static bool is_dma_buf(int fd)
 {
 	char path[64], text[1024];
@@ -43,7 +42,7 @@ static bool is_dma_buf(int fd)
 	return strstr(text, "\nexp_name:") && strstr(text, "\nsize:");
 }
 
-/* What kind of memory it is, and whether it may be used. */
+/* Determines the kind of memory, and whether it may be used. */
 static int check_kind(int fd, struct client_memory *m, char *err, size_t errlen)
 {
 	int flags = fcntl(fd, F_GETFL), seals;
@@ -64,7 +63,7 @@ static int check_kind(int fd, struct client_memory *m, char *err, size_t errlen)
 		m->dma_buf = true;
 		return 0;
 	}
-	/* Huge pages can run out after they were mapped. */
+	/* Huge pages may run out even after they were mapped. */
 	if (seals < 0 || fstatfs(fd, &fs) || fs.f_type != TMPFS_MAGIC) {
 		snprintf(err, errlen,
 			 "the descriptor is no memory: it must be a memfd (without huge pages), a "
@@ -101,7 +100,10 @@ static int check_size(struct client_memory *m, uint64_t offset, uint64_t len, ch
 	return -EINVAL;
 }
 
-/* Pages are charged to who makes them, for as long as they are there: that is the client's part. */
+/*
+ * Pages are charged to the process that allocates them, as long as they exist: the client must do
+ * that.
+ */
 static int check_made(const struct client_memory *m, char *err, size_t errlen)
 {
 	uint64_t end = m->offset + m->len, made;
@@ -119,10 +121,7 @@ static int check_made(const struct client_memory *m, char *err, size_t errlen)
 	return -EINVAL;
 }
 
-/*
- * Opens a dma-buf for the CPU. Devices that still work on it would have to be waited for: that is
- * the client's to do.
- */
+/* Begins CPU access to a dma-buf. The client must wait for devices that are still using it. */
 static int begin(struct client_memory *m, char *err, size_t errlen)
 {
 	struct dma_buf_sync sync = {.flags = DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ};
@@ -169,9 +168,9 @@ void client_memory_start(void)
 }
 
 /*
- * Lets what is written into a hole fail instead of making a page, which would be charged to the
- * daemon for as long as the client keeps the file. Ends with the mapping. Some containers forbid it:
- * there check_made() alone keeps honest clients from it.
+ * Makes writes to a hole fail instead of allocating a page, which would be charged to the daemon
+ * for as long as the client keeps the file. Lasts as long as the mapping. Some containers forbid
+ * it: then check_made() alone catches mistakes of well-behaved clients.
  */
 static void refuse_holes(const struct client_memory *m)
 {
@@ -185,7 +184,7 @@ static void refuse_holes(const struct client_memory *m)
 		ioctl(holes_fd, UFFDIO_REGISTER, &range);
 }
 
-/* Maps the pages now, so that the engine does not have to. */
+/* Faults in the pages now, so that the engine does not have to. */
 static int populate(const struct client_memory *m, char *err, size_t errlen)
 {
 	for (size_t at = 0; at < m->map_len; at += POPULATE_BYTES) {
@@ -193,7 +192,7 @@ static int populate(const struct client_memory *m, char *err, size_t errlen)
 
 		if (!madvise(m->map + at, n, MADV_POPULATE_WRITE))
 			continue;
-		/* An old kernel, or memory of a device, which has no pages to be made. */
+		/* An old kernel, or device memory, which has no pages to fault in. */
 		if (errno == EINVAL)
 			return 0;
 		snprintf(err, errlen,
@@ -224,7 +223,7 @@ int client_memory_open(int fd, uint64_t offset, uint64_t len, bool writable,
 	if (error)
 		return error;
 	m.map_len = (size_t)(len + skip);
-	/* Older kernels share no memfd that is sealed against writing. */
+	/* Older kernels refuse shared mappings of memfds that are sealed against writing. */
 	map = mmap(NULL, m.map_len, writable ? PROT_READ | PROT_WRITE : PROT_READ,
 		   writable || m.dma_buf ? MAP_SHARED : MAP_PRIVATE, fd, (off_t)(offset - skip));
 	if (map == MAP_FAILED) {
@@ -251,8 +250,8 @@ int client_memory_open(int fd, uint64_t offset, uint64_t len, bool writable,
 }
 
 /*
- * Lets the kernel copy to or from the client's memory, the local side, which may be of any kind.
- * The remote side must be ordinary memory. Returns how many bytes were copied.
+ * Lets the kernel copy to or from the client's memory as the local side, which may be of any kind.
+ * The remote side must be ordinary memory. Returns the number of bytes copied.
  */
 static size_t copy(char *client, char *own, size_t len, bool to_client)
 {
@@ -271,7 +270,7 @@ static size_t copy(char *client, char *own, size_t len, bool to_client)
 	return done;
 }
 
-/* Where there are holes a mapping would make pages of them, in the daemon's name. */
+/* A mapping would allocate pages for holes on behalf of the daemon, so read instead. */
 static int read_file(const struct client_memory *m, size_t at, char *to, size_t len)
 {
 	while (len) {
@@ -298,7 +297,7 @@ int client_memory_write(const struct client_memory *m, size_t at, const void *fr
 	size_t done = copy(m->data + at, (char *)from, len, true);
 	char bounce[BOUNCE_BYTES];
 
-	/* It may be our side: memory of a chip. */
+	/* The fault may be on our side: device memory. */
 	while (done < len) {
 		size_t n = len - done < sizeof(bounce) ? len - done : sizeof(bounce);
 

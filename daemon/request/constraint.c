@@ -10,18 +10,18 @@
 
 enum phase {
 	PHASE_START,	/* the grammar, or reasoning */
-	PHASE_THINKING, /* anything, up to the end of it */
+	PHASE_THINKING, /* anything, up to the end of reasoning */
 	PHASE_FORM,	/* the grammar */
 };
 
 struct constraint {
-	struct engine_constraint base;	 /* first: the engine knows this */
+	struct engine_constraint base;	 /* first member: the engine has a pointer to it */
 	struct grammar_matcher *matcher; /* NULL: any text */
 	enum phase phase;
 	int32_t think, think_end;
-	unsigned budget; /* tokens of reasoning that are left */
+	unsigned budget; /* remaining tokens of reasoning */
 	uint32_t words;
-	uint32_t *bits; /* [words] the grammar's mask and the token that begins to reason */
+	uint32_t *bits; /* [words] the grammar's mask plus the token that starts reasoning */
 	char error[160];
 };
 
@@ -39,7 +39,7 @@ static int note(struct constraint *c, int error)
 	return error;
 }
 
-/* Adds the token that begins to reason to the mask. */
+/* Adds the token that starts reasoning to the mask. */
 static void allow_thinking(struct constraint *c, struct engine_mask *mask)
 {
 	memset(c->bits, 0, c->words * sizeof(*c->bits));

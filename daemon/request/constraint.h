@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keeps an engine request to a grammar (engine.h's struct engine_constraint over a grammar's
- * matcher), and its reasoning to a budget.
+ * Constrains an engine request to a grammar (engine.h's struct engine_constraint, using a grammar
+ * matcher), and its reasoning to a token budget.
  *
- * A model that reasons may do so first: where the prompt has begun that, the grammar waits for the
- * token that ends it; where it has not, the model may begin with the token that begins it instead
- * of with the grammar.
+ * Reasoning comes before the constrained text: if the prompt has already started it, the grammar
+ * becomes active after the token that ends it; otherwise the model may generate the token that
+ * starts it instead of starting with the grammar.
  */
 #ifndef TXDA_SERVER_CONSTRAINT_H
 #define TXDA_SERVER_CONSTRAINT_H
@@ -17,9 +17,9 @@ struct grammar_vocab;
 
 struct constraint_options {
 	bool in_reasoning;
-	int32_t think, think_end; /* tokens; -1: there is none */
-	unsigned vocab;		  /* tokens that the model may give */
-	unsigned budget;	  /* tokens of reasoning, then the one that ends it must come */
+	int32_t think, think_end; /* -1: no such token */
+	unsigned vocab;		  /* number of tokens that the model can generate */
+	unsigned budget;	  /* maximum of reasoning tokens; then it is ended */
 };
 
 /* @g NULL: any text. 0, -ENOMEM or -E2BIG. Takes references. */

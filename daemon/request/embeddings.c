@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * /v1/embeddings: a sequence of the engine for each input, a few of them at a time, and one answer
- * when all vectors are there.
+ * /v1/embeddings: one engine sequence per input, a few of them at a time, and one answer when all
+ * vectors are complete.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 #include "exchange.h"
 #include "server_internal.h"
 
-#define AT_ONCE	       64 /* inputs of one exchange in the engine, so that others come in between */
-#define TURN	       64 /* vectors that a text worker writes in one turn */
-#define INPUT_OVERHEAD 1024 /* bytes apart from tokens and vector, about */
-#define NUMBER_BYTES   28   /* of an element: sum, value and text */
+#define AT_ONCE	       64   /* inputs of one exchange in the engine */
+#define TURN	       64   /* vectors that a text worker formats per job */
+#define INPUT_OVERHEAD 1024 /* approximate bytes besides tokens and vector */
+#define NUMBER_BYTES   28   /* per element: sum, value and text */
 
 /* x->own */
 struct embeddings {
@@ -37,7 +37,7 @@ static void put_base64(struct json_out *o, const float *vector, unsigned n)
 		o->failed = true;
 		return;
 	}
-	/* The elements are little-endian, as all that this runs on. */
+	/* Elements are little-endian, like all supported machines. */
 	for (size_t i = 0; i < bytes; i += 3) {
 		size_t left = bytes - i;
 		unsigned group = (unsigned)in[i] << 16 | (left > 1 ? (unsigned)in[i + 1] << 8 : 0) |
@@ -129,7 +129,9 @@ static int submit_one(struct exchange *x, char *err, size_t errlen)
 	int r = s->request ? 0
 			   : engine_embedding_new(prompt->ids, prompt->n, &m->pooling, &s->request);
 
-	/* What was computed is not lost to others who fill the queue when nothing of it is there. */
+	if (!r && !s->request->images)
+		s->request->images = engine_images_ref(prompt->images);
+	/* Vectors that are computed are not lost because others have filled the queue. */
 	if (!r) {
 		s->request->continues = m->submitted;
 		s->request->beyond_queue = m->submitted && !x->live;
@@ -139,7 +141,10 @@ static int submit_one(struct exchange *x, char *err, size_t errlen)
 	return r;
 }
 
-/* Keeps some of the inputs in the engine. When its queue is full, those that are there go first. */
+/*
+ * Keeps some of the inputs in the engine. If its queue is full, continues when earlier ones are
+ * done.
+ */
 static bool submit_more(struct exchange *x, struct api_error *e)
 {
 	const struct embeddings *m = x->own;
@@ -175,7 +180,7 @@ static bool event(struct sequence *s, enum engine_finish how, struct api_error *
 	return true;
 }
 
-/* The model's way, or the request's own. */
+/* The model's pooling, or the one requested. */
 static bool choose_pooling(const struct exchange *x, struct engine_pooling *ret,
 			   struct api_error *e)
 {
@@ -215,7 +220,7 @@ static bool start(struct exchange *x, struct api_error *e)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
 	x->own = m;
 	m->n = x->n_prompts;
-	/* All of it will be held: this is no upper bound, but what it takes. */
+	/* All of it will be used: this is the exact amount, not an upper bound. */
 	for (unsigned i = 0; i < m->n; i++)
 		bytes += INPUT_OVERHEAD + 8 * (uint64_t)x->prompts[i].n +
 			 (uint64_t)NUMBER_BYTES * x->model->limits.hidden;
@@ -236,6 +241,7 @@ const struct request_kind kind_embedding = {
 	.name = "embedding",
 	.id = "embd",
 	.prompt = "input",
+	.arrive = pictures_arrive,
 	.start = start,
 	.event = event,
 	.written = written,

@@ -21,10 +21,10 @@
 #include "respond.h"
 #include "server_internal.h"
 
-#define KEEP_BYTES ((size_t)16 << 10) /* of memory for events, between two of them */
+#define KEEP_BYTES ((size_t)16 << 10) /* memory kept for the list of events between two events */
 
-#define VALUE_BYTES  112 /* of a value of JSON: its node, a name, a token */
-#define ENCODE_BYTES 12	 /* of a byte of text: tokens twice, and the text */
+#define VALUE_BYTES  112 /* of a JSON value: its node, a name, a token */
+#define ENCODE_BYTES 12	 /* per byte of text: tokens twice, and the text */
 
 #define TO(phase) (1u << PHASE_##phase)
 
@@ -48,7 +48,7 @@ static void enter(struct exchange *x, enum exchange_phase phase)
 {
 	if (!(next_phases[x->phase] >> phase & 1))
 		log_error("request %s goes from phase %d to %d", x->id, x->phase, phase);
-	/* Its model works for it from now on, or need not any more. */
+	/* The model counts requests that use it. */
 	if (x->model && x->phase < PHASE_QUEUED && phase >= PHASE_QUEUED)
 		x->model->expected--;
 	x->phase = phase;
@@ -71,8 +71,8 @@ static void set_job(struct exchange *x, void (*run)(struct textpool_job *job),
 }
 
 /*
- * Work on what came in. All that wait for a model come at once when it is there: that may be more
- * than are let in at a time, and they were let in.
+ * Queues the request's input for a text worker. All requests that wait for a model arrive at once
+ * when it is ready, possibly more than are admitted at a time; they are not refused again.
  */
 static bool add_input(struct exchange *x, enum exchange_phase phase,
 		      void (*run)(struct textpool_job *job), void (*done)(struct textpool_job *job),
@@ -113,7 +113,7 @@ const char *exchange_name(const struct exchange *x)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* In a text worker: it may take long to free a body of a million values. */
+/* In a text worker: freeing a body of a million values takes long. */
 static void run_release(struct textpool_job *job)
 {
 	struct exchange *x = of_job(job);
@@ -155,6 +155,7 @@ static void released(struct textpool_job *job)
 		model_unuse(x->model);
 	budget_give(x->account, x->held + x->worker_held);
 	x->account->requests--;
+	x->account->images_read += x->pictures.n;
 	account_unref(x->account);
 	free(x);
 }
@@ -178,7 +179,7 @@ void exchange_free_all(struct server *s)
 	}
 }
 
-/* Nothing more will be said: all that works for it is to let go. */
+/* Nothing more will be sent: everything that works for it is cancelled. */
 static void finish(struct exchange *x)
 {
 	x->conn = NULL;
@@ -192,7 +193,7 @@ static void finish(struct exchange *x)
 		model_cancel(s->request);
 }
 
-/* The headers of an answer: its id, and what of the request had no effect. */
+/* The headers of an answer: its id, and the ignored members of the request. */
 static void put_headers(const struct exchange *x, char *buf, size_t len)
 {
 	const char *ignored = x->params.ignored;
@@ -238,7 +239,7 @@ void exchange_fail(struct exchange *x, const struct api_error *e)
 	finish(x);
 }
 
-/* The worker has written all of it. */
+/* The worker has written everything. */
 static void complete(struct exchange *x)
 {
 	char header[API_IGNORED_MAX + 96];
@@ -287,7 +288,7 @@ void exchange_abort(struct server *s, const struct served_model *m, const char *
 	api_error_set(&e, 503, m ? "model_unloading" : "shutting_down", NULL, "%s", why);
 	for (x = s->exchanges; x; x = next) {
 		next = x->next;
-		/* Those that are being read see for themselves what became of it. */
+		/* Requests that are being parsed check for cancellation themselves. */
 		if (x->phase == PHASE_PARSING || x->phase == PHASE_ENCODING || (m && x->model != m))
 			continue;
 		exchange_fail(x, &e);
@@ -317,7 +318,7 @@ bool exchange_encode_prompts(struct exchange *x, struct api_error *e)
 	unsigned n = x->params.messages ? 1 : x->params.n_prompts;
 	uint64_t most = x->body_len * ENCODE_BYTES, tokens = 0;
 
-	/* No more tokens than bytes; what is not needed goes back. */
+	/* A text has no more tokens than bytes; the unused part is returned later. */
 	if (!exchange_take(x, most, kinds[x->route]->prompt, e))
 		return false;
 	x->prompts = calloc(n, sizeof(*x->prompts));
@@ -325,7 +326,7 @@ bool exchange_encode_prompts(struct exchange *x, struct api_error *e)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
 	x->n_prompts = n;
 	if (!pictures_read(x, e) ||
-	    !model_text_encode(x->text, &x->params, x->images, &x->caller, x->prompts, e))
+	    !model_text_encode(x->text, &x->params, &x->pictures, &x->caller, x->prompts, e))
 		return false;
 	for (unsigned i = 0; i < n; i++)
 		tokens += x->prompts[i].n;
@@ -334,12 +335,28 @@ bool exchange_encode_prompts(struct exchange *x, struct api_error *e)
 	return true;
 }
 
+bool exchange_take_fds(struct exchange *x, struct api_error *e)
+{
+	switch (http_conn_take_fds(x->conn, &x->set)) {
+	case 0: return true;
+	case -E2BIG:
+		return api_error_set(e, 400, NULL, NULL,
+				     "more than %d descriptors came with the request",
+				     DESCRIPTORS_MAX);
+	case -EMFILE:
+		return api_error_set(e, 429, "overloaded", NULL,
+				     "too many descriptors are held for all clients: %u",
+				     descriptors_held(x->server->descriptors));
+	default: return api_error_set(e, 500, NULL, NULL, "out of memory");
+	}
+}
+
 static void run_parse(struct textpool_job *job)
 {
 	struct exchange *x = of_job(job);
 	uint64_t values = api_count_values(x->body, x->body_len, API_MAX_VALUES);
 
-	/* Names and texts of the tree, its values, and what is made of them. */
+	/* Names and strings of the JSON tree, its values, and the parameters made from them. */
 	x->parsed = exchange_take(x, x->body_len + VALUE_BYTES * values, NULL, &x->error) &&
 		    api_params_parse(x->route, x->body, x->body_len, &x->params, &x->error);
 	free(x->body);
@@ -355,7 +372,7 @@ static void run_encode(struct textpool_job *job)
 	x->encoded = x->kind->encode(x, &x->error);
 }
 
-/* A worker is through with the input. False: so is the exchange. */
+/* A worker has finished the input. False: the exchange is finished, too. */
 static bool take_back(struct exchange *x)
 {
 	x->at_worker = false;
@@ -381,7 +398,7 @@ static void encoded(struct textpool_job *job)
 		exchange_go_on(of_job(job));
 }
 
-/* The model is ready, or does not come. */
+/* The model is ready, or will not come. */
 static void on_woken(struct model_waiter *w, enum model_wake why)
 {
 	struct exchange *x = (struct exchange *)((char *)w - offsetof(struct exchange, waiter));
@@ -404,7 +421,7 @@ static void on_woken(struct model_waiter *w, enum model_wake why)
 	fail(x, &e);
 }
 
-/* Whether the request may begin a load; administrators' may always. */
+/* Whether the request may start a load; always for administrators. */
 static bool may_load(struct exchange *x, struct api_error *e)
 {
 	const struct served_model *m = x->model;
@@ -422,7 +439,7 @@ static bool may_load(struct exchange *x, struct api_error *e)
 	return false;
 }
 
-/* Waits for a model that comes when it is asked for; refuses when it does not. */
+/* Waits for a model that is loaded on demand; refuses if it will not come. */
 static void await_model(struct exchange *x)
 {
 	struct served_model *m = x->model;
@@ -430,11 +447,11 @@ static void await_model(struct exchange *x)
 
 	x->waiter.wake = on_woken;
 	x->waiter.deadline_ns = x->deadline_ns;
-	/* What loads by itself may take long, and tells so. */
+	/* A load at the start may take long, so the client is told to retry. */
 	if (!model_may_be_awaited(m)) {
 		model_unavailable(m, &e);
 	} else if (!may_load(x, &e)) {
-		; /* it has not waited its turn */
+		; /* it has not waited yet */
 	} else if (model_park(m, &x->waiter)) {
 		api_error_set(&e, 429, "overloaded", NULL,
 			      "%u requests wait for the model \"%s\" already", m->n_parked,
@@ -447,7 +464,7 @@ static void await_model(struct exchange *x)
 	fail(x, &e);
 }
 
-/* What the tokens are for. */
+/* What the tokens are needed for. */
 static void start(struct exchange *x)
 {
 	struct api_error e;
@@ -491,7 +508,7 @@ void exchange_go_on(struct exchange *x)
 	fail(x, &e);
 }
 
-/* The request's own limit or the daemon's, from when it came. */
+/* The request's own limit or the daemon's, from its arrival. */
 static void set_deadline(struct exchange *x)
 {
 	double limit = x->server->config->request_timeout;
@@ -501,7 +518,7 @@ static void set_deadline(struct exchange *x)
 	x->deadline_ns = limit > 0 ? x->arrived_ns + (uint64_t)(limit * 1e9) : 0;
 }
 
-/* The model of the request, if its user may have it. */
+/* The model of the request, if its user may use it. */
 static bool find_model(struct exchange *x, struct api_error *e)
 {
 	struct served_model *m = server_find_model(x->server, x->conn, x->params.model, e);
@@ -523,7 +540,7 @@ static bool find_model(struct exchange *x, struct api_error *e)
 	set_deadline(x);
 	snprintf(x->own_name, sizeof(x->own_name), "%s", m->config->names[0]);
 	x->model_name = x->params.model ? x->params.model : x->own_name;
-	/* How long others' memory is kept is the administrators' to say. */
+	/* Only administrators may decide how long others' memory stays occupied. */
 	if (x->params.keep_alive_given && server_is_admin(x->server, x->conn))
 		m->keep_alive = x->params.keep_alive;
 	return true;
@@ -547,7 +564,7 @@ static void on_drained(struct conn_user *u)
 	exchange_output((struct exchange *)u);
 }
 
-/* Random, as a number that counts up would tell how much others ask. */
+/* Random: a counter would reveal how many requests others send. */
 static void make_id(struct exchange *x)
 {
 	uint64_t id[2];
@@ -616,7 +633,7 @@ static void run_output(struct textpool_job *job)
 	struct json_out *o = &x->out;
 
 	x->more = false;
-	/* A whole answer may be long: in pieces the loop can send it and free it bit by bit. */
+	/* A whole answer may be long: sent in pieces, the loop can free it gradually. */
 	if (!x->params.stream && !x->answer) {
 		x->answer = evbuffer_new();
 		json_out_set_spill(o, spill, x->answer);
@@ -627,7 +644,7 @@ static void run_output(struct textpool_job *job)
 	x->failed = x->failed || o->failed;
 }
 
-/* What a worker has written goes to the client. */
+/* Sends what a worker has written to the client. */
 static void deliver(struct exchange *x)
 {
 	struct api_error e;
@@ -665,7 +682,7 @@ void exchange_output(struct exchange *x)
 		x->wake = true;
 		return;
 	}
-	/* Until the client has read: on_drained() comes then. */
+	/* Waits for the client to read: on_drained() comes then. */
 	if (x->params.stream && http_conn_congested(x->conn))
 		return;
 	x->wake = false;
@@ -673,7 +690,7 @@ void exchange_output(struct exchange *x)
 	set_job(x, run_output, output_done);
 	x->job.brief = x->params.stream;
 	textpool_again(x->server->pool, &x->job);
-	/* Others may have something to say in this turn of the loop, too. */
+	/* Other requests may have output in this iteration of the loop, too. */
 	if (x->job.brief)
 		event_active(x->server->kick_event, EV_TIMEOUT, 1);
 }
@@ -724,7 +741,7 @@ bool exchange_has_result(const struct exchange *x, const struct engine_request *
 	}
 }
 
-/* The time from @from to @to in seconds; 0 when one of them never was. */
+/* The time from @from to @to in seconds; 0 if one of them is not set. */
 static double seconds(uint64_t from, uint64_t to)
 {
 	return from && to > from ? (double)(to - from) / 1e9 : 0;
@@ -760,7 +777,9 @@ void exchange_observe(const struct exchange *x, const struct engine_request *r,
 	metrics_observe(m, METRICS_GENERATION_TOKENS, n, 1);
 }
 
-/* The engine has let go of it; it may come once more in the list of events, and is nobody's then. */
+/*
+ * The engine has released it; it may appear once more in the list of events, and is ignored then.
+ */
 static void end_sequence(struct sequence *s)
 {
 	s->request->client = NULL;

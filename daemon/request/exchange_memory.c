@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What a request may hold in memory, on its user's account. */
+/* Accounting of a request's memory, on its user's account. */
 #include "exchange.h"
 
 #include "server_internal.h"
@@ -50,11 +50,11 @@ void exchange_return(struct exchange *x, uint64_t bytes)
 
 static uint64_t all_held(const struct exchange *x)
 {
-	/* While a worker has it, what that took is not ours to read. */
+	/* While a worker has it, its part of the account must not be read here. */
 	return x->held + (x->at_worker ? 0 : x->worker_held);
 }
 
-/* Of the user who holds most, the open request that does. */
+/* Of the user who holds most, the open request that holds most. */
 static struct exchange *find_largest(const struct server *s, uint64_t *ret_leaving)
 {
 	struct exchange *most = NULL;
@@ -91,7 +91,7 @@ void exchange_grow(struct exchange *x, uint64_t bytes)
 		      (unsigned long long)all_held(most), (unsigned long long)budget->limit);
 	exchange_fail(most, &e);
 	if (most == x) {
-		/* It does not come to that. */
+		/* Unreachable: some request holds memory. */
 		x->held -= bytes;
 		budget_give(x->account, bytes);
 	} else {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
- * /v1/forward for an exchange: tokens from a client's memory to rows of logits and hidden states in
- * a client's memory.
+ * /v1/forward for an exchange: tokens from a client's memory in, rows of logits and hidden states
+ * in a client's memory out.
  *
  *	arrive	the loop: takes the descriptors that came with the request
  *	check	the loop: shapes against the model
  *	encode	a text worker: maps the tensors, copies the tokens, checks them
  *	start	the loop: one engine request, whose sink writes the rows
  *
- * The engine thread writes each row where the client wants it; nothing of it is in the answer. The
- * descriptors and mappings belong to the exchange until the engine's request has a sink, then to
- * that, and go with the last reference to the request.
+ * The engine thread writes each row directly to the client's memory; the answer contains none of
+ * the data. The descriptors and mappings belong to the exchange until the engine's request has a
+ * sink, then to that, and are released with the last reference to the request.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #include "exchange.h"
 #include "server_internal.h"
 
-#define OVERHEAD 4096 /* bytes apart from the tensors, about */
+#define OVERHEAD 4096 /* approximate bytes besides the tensors */
 
 struct forward_sink {
 	struct engine_sink base;
@@ -34,10 +34,10 @@ struct forward_sink {
 
 /* x->own */
 struct forward_call {
-	struct sequence sequence; /* its request has the sink */
-	unsigned vocab, hidden;	  /* the model's */
+	struct sequence sequence; /* its request owns the sink */
+	unsigned vocab, hidden;	  /* of the model */
 	unsigned n_tokens, n_rows;
-	struct forward_sink *sink; /* NULL, or without a request yet */
+	struct forward_sink *sink; /* NULL, or no request has it yet */
 };
 
 /* ---- the engine's side ----------------------------------------------------------------------- */
@@ -92,18 +92,7 @@ static bool arrive(struct exchange *x, struct api_error *e)
 		return api_error_set(e, 400, "unix_socket_needed", NULL,
 				     "tensors are passed as descriptors, which TCP does not carry: "
 				     "/v1/forward is for the Unix socket");
-	switch (http_conn_take_fds(x->conn, &x->set)) {
-	case 0: return true;
-	case -E2BIG:
-		return api_error_set(e, 400, NULL, NULL,
-				     "more than %d descriptors came with the request",
-				     DESCRIPTORS_MAX);
-	case -EMFILE:
-		return api_error_set(e, 429, "overloaded", NULL,
-				     "too many descriptors are held for all clients: %u",
-				     descriptors_held(x->server->descriptors));
-	default: return api_error_set(e, 500, NULL, NULL, "out of memory");
-	}
+	return exchange_take_fds(x, e);
 }
 
 static unsigned count_rows(const struct api_params *p)
@@ -159,7 +148,7 @@ static bool check_shapes(struct exchange *x, struct api_error *e)
 	f->vocab = limits->vocab;
 	f->hidden = limits->hidden;
 	f->n_rows = count_rows(p);
-	/* Tokens behind the last row that is wanted change nothing before them. */
+	/* Tokens after the last requested row do not affect the rows before them. */
 	f->n_tokens = p->rows == API_ROWS_LIST ? p->row_list[p->n_row_list - 1] + 1
 					       : (unsigned)p->input_ids.shape[0];
 	if (p->hidden_states.given && !f->hidden)
@@ -190,7 +179,7 @@ static bool check(struct exchange *x, struct api_error *e)
 	return exchange_hold(x, bytes, "rows", e);
 }
 
-/* ---- the text pool's part -------------------------------------------------------------------- */
+/* ---- in a text worker ------------------------------------------------------------------------ */
 
 static uint64_t tensor_bytes(const struct api_tensor *t)
 {
@@ -229,7 +218,7 @@ static bool check_apart(const struct client_memory *a, const char *a_name,
 	return api_error_set(e, 400, "invalid_memory", a_name, "%s and %s overlap", a_name, b_name);
 }
 
-/* Copies the tokens, once, and looks at the copy. */
+/* Copies the tokens once, and checks the copy. */
 static bool read_tokens(struct exchange *x, const struct client_memory *m, struct api_error *e)
 {
 	const struct forward_call *f = x->own;

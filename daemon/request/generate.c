@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Chats and completions: for each choice of an answer a sequence of the engine and a text. */
+/* Chats and completions: for each choice of an answer an engine sequence and a text. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 #include "respond.h"
 #include "server_internal.h"
 
-#define TOKENS_PER_EVENT 32 /* at most, so that log probabilities do not make one huge */
-#define EVENT_BYTES	 ((size_t)64 << 10)  /* of a stream in one turn, about */
-#define CHOICE_OVERHEAD	 8192		     /* bytes that a choice takes apart from its tokens */
-#define GRAMMAR_OVERHEAD ((uint64_t)1 << 20) /* what a grammar remembers, commonly */
-#define TOKEN_BYTES	 16		     /* its id and its text */
-#define LOGPROB_BYTES	 128		     /* of an entry in a whole answer, about */
-#define ECHO_BYTES	 8		     /* of a token of an echoed prompt, its text alone */
-#define ECHO_LOGPROB	 32		     /* and its name, log probability and offset */
+#define TOKENS_PER_EVENT 32 /* maximum, so that log probabilities do not make a single one huge */
+#define EVENT_BYTES	 ((size_t)64 << 10)  /* approximate limit per job when streaming */
+#define CHOICE_OVERHEAD	 8192		     /* bytes of a choice besides its tokens */
+#define GRAMMAR_OVERHEAD ((uint64_t)1 << 20) /* typical memory of a grammar */
+#define TOKEN_BYTES	 16		     /* per token: its id and its text */
+#define LOGPROB_BYTES	 128		     /* approximate size of an entry in a whole answer */
+#define ECHO_BYTES	 8		     /* per token of an echoed prompt, only its text */
+#define ECHO_LOGPROB	 32		     /* with its name, log probability and offset */
 
 /* x->own: the choices' sequences [n_choices]. */
 static struct sequence *sequence_of(const struct exchange *x, unsigned i)
@@ -112,7 +112,7 @@ static uint64_t token_bytes(const struct exchange *x)
 	return TOKEN_BYTES + entries(x) * sizeof(struct engine_logprob);
 }
 
-/* Of a token of the prompt: its copy and log probability, and where a whole answer repeats it. */
+/* For a token of the prompt: its copy and log probability, and its repetition in a whole answer. */
 static uint64_t prompt_token_bytes(const struct exchange *x)
 {
 	if (!x->params.echo || x->params.stream)
@@ -121,8 +121,8 @@ static uint64_t prompt_token_bytes(const struct exchange *x)
 }
 
 /*
- * What there is before a token was generated: those are counted as they come. What was asked for in
- * so many words must be possible.
+ * Memory needed before the first token is generated; generated tokens are counted as they come.
+ * What was explicitly requested must be affordable.
  */
 static bool hold(struct exchange *x, struct api_error *e)
 {
@@ -147,7 +147,7 @@ static bool start(struct exchange *x, struct api_error *e)
 
 	if (queue && best_of > queue)
 		return api_error_set(e, 400, NULL, best_of > x->params.n ? "best_of" : "n",
-				     "%u answers are to be made; as many requests as that may not "
+				     "%u answers are requested; that many requests may not "
 				     "wait, the limit is %u (--max-queue)",
 				     best_of, queue);
 	if (!hold(x, e))
@@ -161,7 +161,7 @@ static bool start(struct exchange *x, struct api_error *e)
 	return true;
 }
 
-/* Returns how many tokens are new. */
+/* Returns the number of new tokens. */
 static unsigned observe_tokens(struct sequence *s)
 {
 	struct metrics_model *m = &s->exchange->model->metrics;
@@ -199,7 +199,7 @@ static bool event(struct sequence *s, enum engine_finish how, struct api_error *
 		return true;
 	if (n)
 		exchange_grow(x, n * token_bytes(x));
-	/* Its time was over before it had said anything: that is an error, not an answer. */
+	/* Its deadline passed before any output: an error, not an answer. */
 	if (how == ENGINE_FINISH_TIMEOUT && !x->generated)
 		return exchange_has_result(x, s->request, how, e);
 	if (!x->live && !x->params.stream)
@@ -216,7 +216,7 @@ static void read_input(struct choice *c, const struct sequence *s)
 {
 	struct choice_input *in = &c->input;
 
-	/* In this order: when it has ended, all tokens are there. */
+	/* Read in this order: once it has ended, all tokens are visible. */
 	in->how =
 		(enum engine_finish)atomic_load_explicit(&s->request->finish, memory_order_acquire);
 	in->n = atomic_load_explicit(&s->request->n_tokens, memory_order_acquire);
@@ -271,7 +271,7 @@ static bool output_stream(struct exchange *x)
 		read_input(&x->choices[i], sequence_of(x, i));
 		if (!stream_choice(x, &x->choices[i]))
 			return false;
-		/* The next turn begins where this one ends, so that no choice is left behind. */
+		/* The next job starts where this one ends, so that every choice gets a turn. */
 		if (x->more)
 			x->cursor = i;
 	}
@@ -293,7 +293,7 @@ static int by_score(const void *a, const void *b)
 	return x->index < y->index ? -1 : 1;
 }
 
-/* Of each prompt's answers the n best get the places in the answer. */
+/* The n best answers of each prompt get the indices of the answer. */
 static void give_places(struct exchange *x)
 {
 	unsigned n = x->params.n, best_of = x->params.best_of;
@@ -338,14 +338,14 @@ static bool output(struct exchange *x)
 	return x->params.stream ? output_stream(x) : output_whole(x);
 }
 
-/* ---- behind it ------------------------------------------------------------------------------- */
+/* ---- after the answer ------------------------------------------------------------------------ */
 
 static unsigned long long ms(uint64_t from, uint64_t to)
 {
 	return from && to > from ? (to - from) / 1000000 : 0;
 }
 
-/* For the log: what it took, and where the time went. */
+/* For the log: token counts and latencies. */
 static void note_times(struct exchange *x)
 {
 	const struct engine_request *r = sequence_of(x, 0)->request;
@@ -371,10 +371,10 @@ static bool written(struct exchange *x, struct api_error *e)
 		const struct sequence *s = sequence_of(x, i);
 		bool runs = s->link;
 
-		/* A stop string ends the choice before the engine knows. */
+		/* A stop string ends the choice before the engine is told. */
 		if (x->choices[i].finish_reason && runs)
 			model_cancel(s->request);
-		/* What was generated before something went wrong has been written. */
+		/* The output generated before the error has been written. */
 		if (!x->choices[i].finish_reason && !runs && !rest &&
 		    !exchange_has_result(x, s->request, x->choices[i].input.how, e))
 			return false;
@@ -392,7 +392,7 @@ static void over(struct exchange *x)
 		enum engine_finish how =
 			r ? (enum engine_finish)atomic_load(&r->finish) : ENGINE_RUNNING;
 
-		/* By a stop string, or a call, whatever the engine did then. */
+		/* Ended by a stop string or a call, whatever the engine's own result. */
 		if (reason && strcmp(reason, "length") && strcmp(reason, "timeout"))
 			how = ENGINE_FINISH_STOP;
 		if (how != ENGINE_RUNNING)
@@ -409,6 +409,7 @@ const struct request_kind kind_chat = {
 	.id = "chatcmpl",
 	.prompt = "messages",
 	.shape = &shape_chat,
+	.arrive = pictures_arrive,
 	GENERATION,
 };
 

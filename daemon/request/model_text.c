@@ -12,14 +12,14 @@
 #include "grammar.h"
 #include "hash.h"
 #include "json_strict.h"
+#include "pictures.h"
 #include "structured.h"
 #include "text_buf.h"
 #include "text_process.h"
 #include "text_tree.h"
 #include "tokenizer.h"
 
-#define MAX_PROCESSOR ((size_t)1 << 20) /* bytes of a preprocessor_config.json */
-#define MAX_IDS	      (1u << 24)	/* of a text that is not for the engine */
+#define MAX_PROCESSOR ((size_t)1 << 20) /* maximum size of preprocessor_config.json */
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
@@ -41,7 +41,7 @@ static void add_stop_token(struct model_text *t, int64_t id)
 	t->stop_tokens[t->n_stop_tokens++] = (int32_t)id;
 }
 
-/* A default of generation_config.json, if it is there and sensible. */
+/* A default from generation_config.json, if present and sensible. */
 static double choose(double value, double min, double max, double otherwise)
 {
 	return value >= min && value <= max ? value : otherwise;
@@ -62,7 +62,7 @@ static void take_defaults(struct model_text *t, const struct text_loaded *l)
 		add_stop_token(t, eos);
 }
 
-/* ---- how replies are written ----------------------------------------------------------------- */
+/* ---- format of replies ----------------------------------------------------------------------- */
 
 bool model_text_tool_parser(const char *name, enum reply_tools *ret)
 {
@@ -84,8 +84,8 @@ static int32_t find_token(const struct model_text *t, const char *piece)
 }
 
 /*
- * A chat template shows the marks that the model was trained on (@l has them). One that shows none
- * leaves it to the vocabulary, which has tokens for them.
+ * A chat template shows the marks that the model was trained on (@l has them). If it shows none,
+ * the vocabulary's special tokens decide.
  */
 static enum reply_tools guess_tools(const struct model_text *t, const struct text_loaded *l)
 {
@@ -151,7 +151,7 @@ enum reply_tools model_text_tools(const struct model_text *t, const struct api_p
 		return REPLY_NO_TOOLS;
 	if (p->tool_choice == API_TOOLS_AUTO)
 		return t->tools;
-	/* A call that is forced is JSON. */
+	/* A forced call is written as JSON. */
 	return t->tools == REPLY_NO_TOOLS   ? REPLY_HERMES
 	       : t->tools == REPLY_PYTHONIC ? REPLY_LLAMA
 					    : t->tools;
@@ -183,7 +183,7 @@ int model_text_constrain(const struct model_text *t, const struct api_params *p,
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-/* Without what its images are made ready by, the model still reads text. */
+/* Without a usable image processor the model still accepts text. */
 static void load_images(struct model_text *t, const char *dir, const struct engine_limits *limits)
 {
 	char path[1200];
@@ -191,11 +191,6 @@ static void load_images(struct model_text *t, const char *dir, const struct engi
 
 	if (!limits->tower.max_units)
 		return;
-	if (limits->tower.kind == IMAGE_SLICES) {
-		snprintf(t->image_error, sizeof(t->image_error),
-			 "pictures that are cut into slices are not supported");
-		return;
-	}
 	snprintf(path, sizeof(path), "%s/preprocessor_config.json", dir);
 	if (txda_json_load(path, MAX_PROCESSOR, &config, t->image_error, sizeof(t->image_error)))
 		return;
@@ -209,7 +204,7 @@ static void load_images(struct model_text *t, const char *dir, const struct engi
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* What the process has read becomes the daemon's, once it is checked. */
+/* Takes over the data that the process has read, after checking it. */
 static int take_loaded(struct model_text *t, const char *dir,
 		       const struct model_text_options *options, const struct text_loaded *l,
 		       char *err, size_t errlen)
@@ -316,9 +311,8 @@ bool model_text_call(const struct model_text *t, struct text_job *job,
 	}
 }
 
-/* The ids of an answer, each of which must be a token. */
-static bool take_ids(const struct model_text *t, const struct text_done *done, uint32_t max_ids,
-		     struct prompt_tokens *ret)
+bool model_text_take_ids(const struct model_text *t, const struct text_done *done, uint32_t max_ids,
+			 struct prompt_tokens *ret)
 {
 	uint32_t n = done->n <= max_ids ? done->n : 0;
 	size_t vocab = txda_tokenizer_vocab_size(t->tokenizer), bytes = n * sizeof(*ret->ids);
@@ -336,7 +330,10 @@ static bool take_ids(const struct model_text *t, const struct text_done *done, u
 	return true;
 }
 
-/* Has the text of parts turned into tokens. Of more than the engine takes there is the number alone. */
+/*
+ * Lets the text process tokenise parts. If there are more tokens than the engine accepts, only
+ * their number is returned.
+ */
 static bool encode_parts(const struct model_text *t, const struct api_params *p,
 			 struct text_job *job, const struct text_bytes parts[TEXT_JOB_PARTS],
 			 const struct text_caller *caller, const char *param,
@@ -346,7 +343,7 @@ static bool encode_parts(const struct model_text *t, const struct api_params *p,
 	struct text_done *done;
 	bool ok;
 
-	job->max_ids = counts ? MAX_IDS : t->max_context;
+	job->max_ids = counts ? MODEL_TEXT_MAX_IDS : t->max_context;
 	if (p->add_special)
 		job->flags |= TEXT_ADD_SPECIAL;
 	if (!model_text_call(t, job, parts, job->max_ids * sizeof(int32_t), caller, param, &done,
@@ -357,11 +354,11 @@ static bool encode_parts(const struct model_text *t, const struct api_params *p,
 				   "the chat template refuses the messages: %s", done->message);
 	else if (done->error)
 		ok = encode_error(done->error, param, e);
-	else if (counts && done->n > MAX_IDS)
+	else if (counts && done->n > MODEL_TEXT_MAX_IDS)
 		ok = api_error_set(e, 400, NULL, param, "%s has %u tokens; the limit is %u", param,
-				   done->n, MAX_IDS);
+				   done->n, MODEL_TEXT_MAX_IDS);
 	else
-		ok = take_ids(t, done, job->max_ids, ret) ||
+		ok = model_text_take_ids(t, done, job->max_ids, ret) ||
 		     api_error_set(e, 500, NULL, param, "the tokens of %s make no sense", param);
 	ret->in_reasoning = t->reasoning && done->flags & TEXT_ENDS_IN_THINK;
 	ret->reasoned = done->flags & TEXT_ENDS_BEHIND_THINK;
@@ -369,53 +366,8 @@ static bool encode_parts(const struct model_text *t, const struct api_params *p,
 	return ok;
 }
 
-/*
- * The template has written one image token for each image; each becomes as many as the image has. A
- * prompt that is too long anyway only grows in number.
- */
-static bool place_images(const struct model_text *t, const struct api_params *p,
-			 struct engine_image *const *images, struct prompt_tokens *prompt,
-			 struct api_error *e)
-{
-	const int32_t token = (int32_t)t->tower.image_token;
-	unsigned found = 0, more = 0, at = 0;
-	char err[256] = "";
-	int32_t *ids;
-
-	for (unsigned i = 0; i < p->n_images; i++)
-		more += images[i]->tokens - 1;
-	for (unsigned i = 0; prompt->ids && i < prompt->n; i++)
-		found += prompt->ids[i] == token;
-	if (prompt->n > MAX_IDS || (p->kind != API_TOKENIZE && prompt->n > t->max_context)) {
-		prompt->n += more;
-		return true;
-	}
-	if (found != p->n_images)
-		return api_error_set(
-			e, 400, NULL, "messages",
-			"messages has %u images, but the prompt that the chat template "
-			"makes of them has places for %u",
-			p->n_images, found);
-	ids = malloc(((size_t)prompt->n + more) * sizeof(*ids));
-	if (!ids)
-		return encode_error(-ENOMEM, "messages", e);
-	found = 0;
-	for (unsigned i = 0; i < prompt->n; i++) {
-		unsigned n = prompt->ids[i] == token ? images[found++]->tokens : 1;
-
-		while (n--)
-			ids[at++] = prompt->ids[i];
-	}
-	free(prompt->ids);
-	prompt->ids = ids;
-	prompt->n = at;
-	return !engine_images_new(&t->tower, images, p->n_images, ids, at, &prompt->images, err,
-				  sizeof(err)) ||
-	       api_error_set(e, 500, NULL, "messages", "the images cannot be placed: %s", err);
-}
-
 static bool encode_chat(const struct model_text *t, const struct api_params *p,
-			struct engine_image *const *images, const struct text_caller *caller,
+			const struct pictures *pictures, const struct text_caller *caller,
 			struct prompt_tokens *ret, struct api_error *e)
 {
 	const cJSON *trees[TEXT_JOB_PARTS] = {p->messages, p->tools, p->template_kwargs};
@@ -437,22 +389,22 @@ static bool encode_chat(const struct model_text *t, const struct api_params *p,
 		job.flags |= TEXT_ADD_GENERATION_PROMPT;
 	if (p->continue_final_message)
 		job.flags |= TEXT_CONTINUE_FINAL;
-	/* The template itself writes what begins a text. */
+	/* The template itself writes the tokens that begin a text. */
 	ok = ok ? encode_parts(t, p, &job, parts, caller, "messages", ret, e)
 		: encode_error(-ENOMEM, "messages", e);
-	if (ok && p->n_images)
-		ok = place_images(t, p, images, ret, e);
+	if (ok && pictures->n)
+		ok = pictures_place(t, p, pictures, caller, ret, e);
 	for (unsigned i = 0; i < TEXT_JOB_PARTS; i++)
 		free(bytes[i].data);
 	return ok;
 }
 
-/* The member that holds what becomes the prompt. */
+/* The member that contains the prompt. */
 static const char *prompt_name(const struct api_params *p)
 {
 	switch (p->kind) {
 	case API_CHAT: return "messages";
-	case API_EMBEDDING: return "input";
+	case API_EMBEDDING: return p->messages ? "messages" : "input";
 	case API_DETOKENIZE: return "tokens";
 	default: return p->messages ? "messages" : "prompt";
 	}
@@ -482,8 +434,10 @@ static bool encode_prompt(const struct model_text *t, const struct api_params *p
 	return true;
 }
 
-/* The prompt must fit the context with one token to generate at least, and with all that are
- * wanted. */
+/*
+ * The prompt must fit into the context with at least one generated token, and with the number of
+ * tokens explicitly requested.
+ */
 static bool check_context(const struct model_text *t, const struct api_params *p,
 			  const struct prompt_tokens *prompt, struct api_error *e)
 {
@@ -521,11 +475,13 @@ static bool check_ids(const struct model_text *t, const struct api_params *p, st
 	return true;
 }
 
-/* Settles how many tokens may be generated, @room being what the shortest prompt leaves. */
+/* Determines how many tokens may be generated; @room is what the shortest prompt leaves. */
 static bool settle_max_tokens(struct api_params *p, unsigned room, struct api_error *e)
 {
-	/* As the model's configuration says; else a chat goes on as long as the context lasts and
-	 * a completion has OpenAI's default of 16, or what room there is. */
+	/*
+	 * The model's configured default; otherwise a chat may use the rest of the context and a
+	 * completion gets OpenAI's default of 16, or the room there is.
+	 */
 	if (!p->max_tokens_given && p->default_max_tokens)
 		p->max_tokens = p->default_max_tokens < room ? p->default_max_tokens : room;
 	else if (!p->max_tokens_given && (p->kind == API_CHAT || p->max_tokens > room))
@@ -538,7 +494,7 @@ static bool settle_max_tokens(struct api_params *p, unsigned room, struct api_er
 }
 
 bool model_text_encode(const struct model_text *t, struct api_params *p,
-		       struct engine_image *const *images, const struct text_caller *caller,
+		       const struct pictures *pictures, const struct text_caller *caller,
 		       struct prompt_tokens *ret, struct api_error *e)
 {
 	bool generates = p->kind == API_CHAT || p->kind == API_COMPLETION;
@@ -547,7 +503,7 @@ bool model_text_encode(const struct model_text *t, struct api_params *p,
 	if (!check_ids(t, p, e))
 		return false;
 	for (unsigned i = 0; i < n; i++) {
-		bool ok = p->messages ? encode_chat(t, p, images, caller, &ret[i], e)
+		bool ok = p->messages ? encode_chat(t, p, pictures, caller, &ret[i], e)
 				      : encode_prompt(t, p, &p->prompts[i], caller, &ret[i], e);
 
 		if (!ok)
@@ -569,7 +525,7 @@ void prompt_tokens_free(struct prompt_tokens *p)
 
 /* ---- sampling -------------------------------------------------------------------------------- */
 
-/* The first choice has the seed itself; further ones numbers derived from it (splitmix64). */
+/* The first choice uses the seed itself; further ones use numbers derived from it (splitmix64). */
 static uint64_t derive_seed(uint64_t seed, unsigned k)
 {
 	return k ? hash_spread(seed + k * HASH_GOLDEN) : seed;
@@ -585,12 +541,12 @@ void model_text_sampling(const struct model_text *t, const struct api_params *p,
 			 unsigned k, struct engine_bias *biases, struct engine_sampling *ret)
 {
 	double top_p = isnan(p->top_p) ? t->top_p : p->top_p;
-	/* The best of several are told by their log probabilities. */
+	/* Log probabilities are needed to rank the choices of best_of. */
 	int logprobs = p->logprobs < 0 && p->best_of > p->n ? 0 : p->logprobs;
 
 	*ret = (struct engine_sampling){
 		.temperature = (float)(isnan(p->temperature) ? t->temperature : p->temperature),
-		/* 0 means the best token alone, as the smallest share does. */
+		/* 0 means only the best token, like the smallest share. */
 		.top_p = top_p > 1e-6 ? (float)top_p : 1e-6f,
 		.min_p = (float)(isnan(p->min_p) ? t->min_p : p->min_p),
 		.top_k = (int)(p->top_k < 0 ? t->top_k : p->top_k),

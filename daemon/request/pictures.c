@@ -4,95 +4,32 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "decode_apart.h"
 #include "clock.h"
 #include "exchange.h"
+#include "pictures_source.h"
 #include "processor.h"
 #include "server_internal.h"
 #include "sha256.h"
 
 #define PARAM	       "messages"
 #define DECODE_SECONDS 20
+#define LOW_SIDE       512 /* of a picture with the detail "low", as OpenAI has it */
 
 /* One picture on its way. */
 struct picture {
 	struct exchange *x;
 	unsigned index; /* of the request's */
+	bool low;	/* it is to be seen small */
 	uint8_t *file;
-	size_t bytes;
+	uint64_t bytes;
 	struct image_picture decoded;
-	struct image_parts parts; /* one: load_images() takes no towers of slices */
+	struct image_parts parts;
 	float *pixels;
-	uint64_t taken; /* bytes of the budget, for the way alone */
+	uint64_t until_ns; /* when the decoder ends, for all of the request's */
+	uint64_t taken;	   /* bytes of the budget, for the way alone */
 };
-
-/* ---- data: URIs ------------------------------------------------------------------------------ */
-
-static int base64_value(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* Decodes all of @text, padded or not; false: it is no base64. @out has 3 bytes for each 4. */
-static bool decode_base64(const char *text, size_t len, uint8_t *out, size_t *ret_bytes)
-{
-	uint32_t bits = 0;
-	size_t n = 0;
-
-	for (unsigned i = 0; i < 2 && len && text[len - 1] == '='; i++)
-		len--;
-	if (len % 4 == 1)
-		return false;
-	for (size_t i = 0; i < len; i++) {
-		int value = base64_value(text[i]);
-
-		if (value < 0)
-			return false;
-		bits = bits << 6 | (uint32_t)value;
-		if (i % 4)
-			out[n++] = (uint8_t)(bits >> (6 - 2 * (i % 4)));
-	}
-	*ret_bytes = n;
-	return true;
-}
-
-static bool read_uri(struct picture *p, const char *uri, struct api_error *e)
-{
-	const char *comma = strchr(uri, ','), mark[] = ";base64";
-	size_t len;
-
-	if (strncasecmp(uri, "data:", 5) != 0)
-		return api_error_set(e, 400, "unsupported_value", PARAM,
-				     "picture %u: the URL is \"%.40s\"; only data: is taken",
-				     p->index, uri);
-	if (!comma || (size_t)(comma - uri) < 5 + strlen(mark) ||
-	    strncasecmp(comma - strlen(mark), mark, strlen(mark)) != 0)
-		return api_error_set(e, 400, NULL, PARAM,
-				     "picture %u: the URL must be data:TYPE;base64,DATA", p->index);
-	len = strlen(++comma);
-	p->taken = len;
-	if (!exchange_take(p->x, p->taken, PARAM, e)) {
-		p->taken = 0;
-		return false;
-	}
-	p->file = malloc(len + 1);
-	if (!p->file)
-		return api_error_set(e, 500, NULL, NULL, "out of memory");
-	if (!decode_base64(comma, len, p->file, &p->bytes))
-		return api_error_set(e, 400, NULL, PARAM,
-				     "picture %u: the data of the URL is no base64", p->index);
-	if (!p->bytes)
-		return api_error_set(e, 400, NULL, PARAM, "picture %u is empty", p->index);
-	return true;
-}
 
 /* ---- pixels ---------------------------------------------------------------------------------- */
 
@@ -116,36 +53,100 @@ static bool refuse(const struct picture *p, int error, const char *why, struct a
 	}
 }
 
+/* Counts pixels against what the user may have in requests at a time. */
+static bool take_pixels(struct exchange *x, uint64_t pixels, struct api_error *e)
+{
+	uint64_t limit = x->server->config->max_user_pixels;
+
+	x->pictures.pixels += pixels;
+	if (atomic_fetch_add(&x->account->pixels, pixels) + pixels <= limit || !limit)
+		return true;
+	if (x->pictures.pixels > limit)
+		return api_error_set(e, 400, NULL, PARAM,
+				     "messages has images of %llu pixels; the limit is %llu "
+				     "(--max-user-pixels)",
+				     (unsigned long long)x->pictures.pixels,
+				     (unsigned long long)limit);
+	return api_error_set(e, 429, "overloaded", PARAM,
+			     "the user's requests have images of %llu pixels; the limit is %llu "
+			     "(--max-user-pixels)",
+			     (unsigned long long)atomic_load(&x->account->pixels),
+			     (unsigned long long)limit);
+}
+
+static bool take_images(struct exchange *x, unsigned n, struct api_error *e)
+{
+	const struct config *c = x->server->config;
+
+	if (n > c->max_images)
+		return api_error_set(e, 400, NULL, PARAM,
+				     "messages has %u images; the limit is %u (--max-images)", n,
+				     c->max_images);
+	x->pictures.taken = n;
+	if (atomic_fetch_add(&x->account->images, n) + n <= c->max_user_images ||
+	    !c->max_user_images)
+		return true;
+	return api_error_set(e, n > c->max_user_images ? 400 : 429,
+			     n > c->max_user_images ? NULL : "overloaded", PARAM,
+			     "the user's requests have %u images; the limit is %u "
+			     "(--max-user-images)",
+			     atomic_load(&x->account->images), c->max_user_images);
+}
+
 static bool decode(struct picture *p, struct api_error *e)
 {
-	const struct image_child_options options = {.seconds = DECODE_SECONDS};
-	uint64_t bytes;
+	uint64_t bytes, now = clock_ns();
+	const struct image_child_options options = {
+		.seconds = now < p->until_ns ? (unsigned)((p->until_ns - now) / 1000000000) + 1 : 0,
+	};
 	char err[256] = "";
-	int r = image_decode_apart(p->file, p->bytes, p->x->server->config->max_image_pixels,
-				   &options, &p->decoded, err, sizeof(err));
+	int r = -ETIMEDOUT;
 
+	if (options.seconds)
+		r = image_decode_apart(p->file, p->bytes, p->x->server->config->max_image_pixels,
+				       &options, &p->decoded, err, sizeof(err));
 	if (r)
 		return refuse(p, r, err, e);
 	bytes = image_picture_bytes(p->decoded.width, p->decoded.height);
 	if (!exchange_take(p->x, bytes, PARAM, e))
 		return false;
 	p->taken += bytes;
+	return take_pixels(p->x, (uint64_t)p->decoded.width * p->decoded.height, e);
+}
+
+/* A picture whose detail is low is shrunk, in its proportions, before anything else. */
+static bool shrink(struct picture *p, struct api_error *e)
+{
+	const uint32_t w = p->decoded.width, h = p->decoded.height, longer = w > h ? w : h;
+	struct image_picture small;
+	uint32_t width, height;
+
+	if (!p->low || longer <= LOW_SIDE)
+		return true;
+	width = (uint32_t)((uint64_t)w * LOW_SIDE / longer);
+	height = (uint32_t)((uint64_t)h * LOW_SIDE / longer);
+	if (image_resize(&p->decoded, width ? width : 1, height ? height : 1,
+			 p->x->text->processor.filter, &small))
+		return api_error_set(e, 500, NULL, NULL, "out of memory");
+	free(p->decoded.rgb);
+	p->decoded = small;
 	return true;
 }
 
-/* The size that the model sees it in, and whether that is within the limits. */
+/* The sizes that the model sees it in, and whether they are within the limits. */
 static bool check_size(struct picture *p, struct api_error *e)
 {
 	const struct model_text *t = p->x->text;
 	unsigned limit = p->x->server->config->max_image_tokens;
-	uint64_t tokens;
+	uint64_t tokens = 0;
 	char err[256] = "";
 	int r = image_process_size(&t->processor, &t->tower, p->decoded.width, p->decoded.height,
 				   &p->parts, err, sizeof(err));
 
 	if (r)
 		return refuse(p, r, err, e);
-	tokens = image_tokens(&t->tower, p->parts.whole);
+	for (uint32_t i = 0; i < image_parts_count(&p->parts); i++)
+		tokens += image_tokens(&t->tower, image_part(&p->parts, i));
 	if (limit && tokens > limit)
 		return api_error_set(e, 400, NULL, PARAM,
 				     "picture %u has %llu tokens; the limit is %u "
@@ -154,38 +155,98 @@ static bool check_size(struct picture *p, struct api_error *e)
 	return true;
 }
 
-/* What the engine needs of it, and keeps as long as the request: pixels, then embeddings. */
-static bool prepare(struct picture *p, struct engine_image **ret, struct api_error *e)
+/* What tells part @i from all that is encoded otherwise: the file, how it is seen, its place. */
+static void hash_part(const struct picture *p, const uint8_t file[ENGINE_IMAGE_HASH], uint32_t i,
+		      uint8_t ret[ENGINE_IMAGE_HASH])
 {
-	const struct model_text *t = p->x->text;
-	uint64_t pixels = image_units(&t->tower, p->parts.whole) * image_unit_elements(&t->tower) *
-			  sizeof(float);
-	uint8_t hash[ENGINE_IMAGE_HASH];
+	struct sha256 h;
+
+	sha256_init(&h);
+	sha256_update(&h, file, ENGINE_IMAGE_HASH);
+	sha256_update(&h, &p->low, sizeof(p->low));
+	sha256_update(&h, &p->parts, sizeof(p->parts));
+	sha256_update(&h, &i, sizeof(i));
+	sha256_final(&h, ret);
+}
+
+/* The engine's images of its parts behind those of the pictures before it. */
+static bool add_parts(struct picture *p, struct api_error *e)
+{
+	const struct image_tower *t = &p->x->text->tower;
+	struct pictures *all = &p->x->pictures;
+	uint32_t n = image_parts_count(&p->parts);
+	struct engine_image **images =
+		realloc(all->images, (all->n_images + n) * sizeof(struct engine_image *));
+	uint8_t file[ENGINE_IMAGE_HASH], hash[ENGINE_IMAGE_HASH];
+	const float *pixels = p->pixels;
 	struct sha256 h;
 	char err[256] = "";
+
+	if (!images)
+		return api_error_set(e, 500, NULL, NULL, "out of memory");
+	all->images = images;
+	sha256_init(&h);
+	sha256_update(&h, p->file, p->bytes);
+	sha256_final(&h, file);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct image_size size = image_part(&p->parts, i);
+		int r;
+
+		hash_part(p, file, i, hash);
+		r = engine_image_new(t, size, pixels, hash, &images[all->n_images], err,
+				     sizeof(err));
+		if (r)
+			return refuse(p, r, err, e);
+		all->n_images++;
+		pixels += image_units(t, size) * image_unit_elements(t);
+	}
+	all->parts[all->n++] = p->parts;
+	return true;
+}
+
+/* What the engine needs of it, and keeps as long as the request: pixels, then embeddings. */
+static bool prepare(struct picture *p, struct api_error *e)
+{
+	const struct model_text *t = p->x->text;
+	uint64_t pixels = 0, embeds = 0;
+	char err[256] = "";
+	bool ok;
 	int r;
 
+	for (uint32_t i = 0; i < image_parts_count(&p->parts); i++) {
+		const struct image_size size = image_part(&p->parts, i);
+
+		pixels += image_units(&t->tower, size) * image_unit_elements(&t->tower) *
+			  sizeof(float);
+		embeds += image_tokens(&t->tower, size) * t->embeds;
+	}
 	/* On the way there are two copies. */
-	if (!exchange_take(p->x, 2 * pixels + image_tokens(&t->tower, p->parts.whole) * t->embeds,
-			   PARAM, e))
+	if (!exchange_take(p->x, 2 * pixels + embeds, PARAM, e))
 		return false;
 	r = image_process(&t->processor, &t->tower, &p->decoded, &p->parts, &p->pixels, err,
 			  sizeof(err));
 	if (r)
 		return refuse(p, r, err, e);
-	sha256_init(&h);
-	sha256_update(&h, p->file, p->bytes);
-	sha256_final(&h, hash);
-	r = engine_image_new(&t->tower, p->parts.whole, p->pixels, hash, ret, err, sizeof(err));
+	ok = add_parts(p, e);
 	exchange_return(p->x, pixels);
-	return !r || refuse(p, r, err, e);
+	return ok;
 }
 
-static bool read_picture(struct exchange *x, unsigned index, const char *uri,
-			 struct engine_image **ret, struct api_error *e)
+static bool read_picture(struct exchange *x, const cJSON *image, uint64_t until_ns,
+			 struct api_error *e)
 {
-	struct picture p = {.x = x, .index = index};
-	bool ok = read_uri(&p, uri, e) && decode(&p, e) && check_size(&p, e) && prepare(&p, ret, e);
+	const char *detail =
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(image, "detail"));
+	const char *url = cJSON_GetStringValue(
+		cJSON_IsObject(image) ? cJSON_GetObjectItemCaseSensitive(image, "url") : image);
+	struct picture p = {
+		.x = x,
+		.index = x->pictures.n,
+		.low = detail && !strcmp(detail, "low"),
+		.until_ns = until_ns,
+	};
+	bool ok = picture_source_read(x, p.index, url, &p.file, &p.bytes, &p.taken, e) &&
+		  decode(&p, e) && shrink(&p, e) && check_size(&p, e) && prepare(&p, e);
 
 	exchange_return(x, p.taken);
 	free(p.file);
@@ -194,11 +255,34 @@ static bool read_picture(struct exchange *x, unsigned index, const char *uri,
 	return ok;
 }
 
+bool pictures_arrive(struct exchange *x, struct api_error *e)
+{
+	const struct http_peer *peer = http_conn_peer(x->conn);
+	struct identity *who;
+	int n;
+
+	if (peer->tcp)
+		return true;
+	if (x->server->config->image_dirs.n && peer->uid != (uid_t)-1) {
+		who = calloc(1, sizeof(*who));
+		if (!who)
+			return api_error_set(e, 500, NULL, NULL, "out of memory");
+		who->uid = peer->uid;
+		who->gid = peer->gid;
+		n = http_conn_groups(x->conn, who->groups, IDENTITY_GROUPS);
+		who->n_groups = n > 0 ? (unsigned)n : 0;
+		who->more_groups = n < 0;
+		x->pictures.who = who;
+	}
+	return exchange_take_fds(x, e);
+}
+
 bool pictures_read(struct exchange *x, struct api_error *e)
 {
 	const struct model_text *t = x->text;
-	unsigned n = x->params.n_images, limit = x->server->config->max_images;
-	const cJSON *uri;
+	unsigned n = x->params.n_images;
+	uint64_t until_ns = clock_ns() + DECODE_SECONDS * 1000000000ull;
+	const cJSON *image;
 
 	if (!n)
 		return true;
@@ -206,14 +290,12 @@ bool pictures_read(struct exchange *x, struct api_error *e)
 		return api_error_set(e, 400, "unsupported_value", PARAM,
 				     "the model takes no images%s%s", *t->image_error ? ": " : "",
 				     t->image_error);
-	if (n > limit)
-		return api_error_set(e, 400, NULL, PARAM,
-				     "messages has %u images; the limit is %u (--max-images)", n,
-				     limit);
-	x->images = calloc(n, sizeof(struct engine_image *));
-	if (!x->images)
+	if (!take_images(x, n, e))
+		return false;
+	x->pictures.parts = calloc(n, sizeof(*x->pictures.parts));
+	if (!x->pictures.parts)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
-	cJSON_ArrayForEach(uri, x->params.images) {
+	cJSON_ArrayForEach(image, x->params.images) {
 		if (atomic_load(&x->caller.gone))
 			return api_error_set(e, 503, "cancelled", NULL,
 					     "the request was cancelled");
@@ -221,16 +303,21 @@ bool pictures_read(struct exchange *x, struct api_error *e)
 			return api_error_set(e, 504, "timeout", PARAM,
 					     "the request's time was over before its images were "
 					     "read");
-		if (!read_picture(x, x->n_images, uri->valuestring, &x->images[x->n_images], e))
+		if (!read_picture(x, image, until_ns, e))
 			return false;
-		x->n_images++;
 	}
 	return true;
 }
 
 void pictures_free(struct exchange *x)
 {
-	for (unsigned i = 0; i < x->n_images; i++)
-		engine_image_unref(x->images[i]);
-	free(x->images);
+	struct pictures *p = &x->pictures;
+
+	for (unsigned i = 0; i < p->n_images; i++)
+		engine_image_unref(p->images[i]);
+	free(p->images);
+	free(p->parts);
+	free(p->who);
+	atomic_fetch_sub(&x->account->images, p->taken);
+	atomic_fetch_sub(&x->account->pixels, p->pixels);
 }

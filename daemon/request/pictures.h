@@ -1,22 +1,50 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pictures of a chat: from data: URIs to images that the engine can encode. In a text worker;
- * files are decoded by a confined process each (decode_apart.h).
+ * The pictures of a chat: converts their URLs to images that the engine can encode, and places them
+ * in the prompt. Runs in a text worker; each file is decoded by a confined process
+ * (decode_apart.h).
  */
 #ifndef TXDA_SERVER_PICTURES_H
 #define TXDA_SERVER_PICTURES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct api_error;
+struct api_params;
 struct engine_image;
 struct exchange;
+struct identity;
+struct image_parts;
+struct model_text;
+struct prompt_tokens;
+struct text_caller;
+
+struct pictures {
+	unsigned n, n_images;
+	struct image_parts *parts;    /* [n] what each picture becomes: one image or several */
+	struct engine_image **images; /* [n_images] references, in the order of the prompt */
+	unsigned taken;		      /* of what the user may have: pictures, */
+	uint64_t pixels;	      /* and their pixels */
+	struct identity *who;	      /* whose files they may be; NULL: nobody's */
+};
+
+/* Takes what comes with a request beside its body: descriptors, and who asks. The loop's. */
+bool pictures_arrive(struct exchange *x, struct api_error *e);
 
 /*
- * Reads the pictures of x->params into x->images, with memory from the user's budget. True at once
- * when there are none. On false @e says why, and which picture.
+ * Reads the pictures of x->params into x->pictures, with memory from the user's budget. Returns
+ * true at once if there are none. On false @e names the picture and the reason.
  */
 bool pictures_read(struct exchange *x, struct api_error *e);
 void pictures_free(struct exchange *x);
+
+/*
+ * Gives the pictures their places in a prompt that has one image token for each, as templates write
+ * it. A prompt that is too long anyway only grows in number.
+ */
+bool pictures_place(const struct model_text *t, const struct api_params *p,
+		    const struct pictures *pictures, const struct text_caller *caller,
+		    struct prompt_tokens *prompt, struct api_error *e);
 
 #endif

@@ -10,19 +10,19 @@
 #include "tokenizer.h"
 #include "utf8.h"
 
-#define TURN_BYTES ((size_t)256 << 10) /* of a whole answer in one turn, about */
+#define TURN_BYTES ((size_t)256 << 10) /* of a whole answer per job, approximate */
 
 struct answer_shape {
-	const char *object, *chunk; /* of a whole answer, of an event */
-	bool reasoning;		    /* its tokens are told apart */
+	const char *object, *chunk; /* the member "object" of an answer, of an event */
+	bool reasoning;		    /* the usage counts reasoning tokens */
 	void (*choice)(struct json_out *o, const struct exchange *x, const struct choice *c);
-	/* Of the first event, which may be none; the text; what stands for text in the last one. */
+	/* The first event, if there is one; text; the last event's part in place of text. */
 	void (*first)(struct json_out *o, const struct exchange *x, struct choice *c);
 	void (*text)(struct json_out *o, const struct choice *c);
 	void (*last)(struct json_out *o);
 };
 
-/* "id" to "system_fingerprint": what all objects begin with. */
+/* "id" to "system_fingerprint": the members that all objects start with. */
 static void put_preamble(struct json_out *o, const struct exchange *x, bool chunk)
 {
 	json_begin(o, '{');
@@ -42,7 +42,7 @@ static void put_usage(struct json_out *o, const struct exchange *x)
 	for (unsigned i = 0; i < x->n_choices; i++) {
 		const struct choice *c = &x->choices[i];
 
-		/* While it streams, what was taken so far. */
+		/* While streaming, the tokens consumed so far. */
 		completion += c->finish_reason ? c->completion_tokens : c->seen;
 		reasoning += c->reasoning_tokens;
 		if (!i || c->prompt_index != c[-1].prompt_index)
@@ -135,7 +135,7 @@ static void put_chat_logprobs(struct json_out *o, const struct choice *c, unsign
 
 /* ---- log probabilities of a completion ------------------------------------------------------- */
 
-/* A token as a string; bytes that form no character are spelled "bytes:\xe2\x96". */
+/* A token as a string; bytes that are not a valid character are written as "bytes:\xe2\x96". */
 static const char *token_string(const struct choice *c, int32_t token, char *buf, size_t buf_len,
 				size_t *ret_len)
 {
@@ -152,8 +152,10 @@ static const char *token_string(const struct choice *c, int32_t token, char *buf
 	return buf;
 }
 
-/* {"token": logprob, ...}: the best ones and the chosen one. Tokens that are spelled alike share
- * the first entry. */
+/*
+ * {"token": logprob, ...}: the best ones and the chosen one. Tokens with the same text share the
+ * first entry.
+ */
 static void put_top_object(struct json_out *o, const struct choice *c, unsigned i)
 {
 	unsigned n = c->input.n_top < API_MAX_LOGPROBS ? c->input.n_top : API_MAX_LOGPROBS;
@@ -249,7 +251,7 @@ static void put_column(struct json_out *o, const struct choice *c, enum column c
 	json_end(o, ']');
 }
 
-/* @base: characters before the first generated one. */
+/* @base: characters before the first generated token. */
 static void put_completion_logprobs(struct json_out *o, const struct choice *c, unsigned from,
 				    unsigned to, bool prompt, unsigned base)
 {
@@ -275,7 +277,7 @@ static void put_completion_logprobs(struct json_out *o, const struct choice *c, 
 
 /* ---- echo ------------------------------------------------------------------------------------ */
 
-/* The prompt as text: as it was sent, or decoded. *ret_free is to be freed. */
+/* The prompt as text: as sent, or decoded. *ret_free must be freed. */
 static const char *echo_text(const struct exchange *x, const struct choice *c, size_t *ret_len,
 			     char **ret_free)
 {
@@ -304,7 +306,7 @@ static void put_text(struct json_out *o, const char *key, const struct json_out 
 	json_string_len(o, text->data ? text->data : "", text->len);
 }
 
-/* The calls with what of them was not sent; whole ones have no index. */
+/* The unsent parts of calls; complete calls have no index. */
 static void put_calls(struct json_out *o, const struct choice *c, bool whole)
 {
 	json_key(o, "tool_calls");
@@ -388,7 +390,7 @@ static void put_choice(struct json_out *o, const struct exchange *x, unsigned in
 {
 	const struct choice *c = x->choices;
 
-	/* The best of several come in an order of their own. */
+	/* With best_of, choices are in the order of their rank. */
 	while (c < x->choices + x->n_choices && c->index != index)
 		c++;
 	if (c == x->choices + x->n_choices)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The answers of /v1/chat/completions and /v1/completions in OpenAI's shapes, written from an
- * exchange. Threads: text workers'; respond_error() and respond_done() are anybody's.
+ * Formats the answers of /v1/chat/completions and /v1/completions in OpenAI's formats from an
+ * exchange.
+ * Threads: text workers; any for respond_error() and respond_done().
  */
 #ifndef TXDA_SERVER_RESPOND_H
 #define TXDA_SERVER_RESPOND_H
@@ -10,14 +11,14 @@
 
 extern const struct answer_shape shape_chat, shape_completion;
 
-/* A piece of the whole answer into x->out: sets more, or complete. */
+/* Writes a piece of the whole answer into x->out: sets more, or complete. */
 void respond_whole(struct exchange *x);
 
 /* Events of a stream, each with its "data: " and blank line. */
 void respond_first(struct json_out *o, const struct exchange *x,
 		   struct choice *c); /* the role; the echo of the prompt */
 void respond_text(struct json_out *o, const struct exchange *x,
-		  const struct choice *c); /* what choice_sent() will take */
+		  const struct choice *c); /* what choice_sent() will mark as sent */
 void respond_finish(struct json_out *o, const struct exchange *x, const struct choice *c);
 void respond_usage(struct json_out *o, const struct exchange *x);
 void respond_error(struct json_out *o, const struct api_error *e);

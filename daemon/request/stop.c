@@ -8,16 +8,15 @@
 
 struct pattern {
 	char *text;
-	uint16_t *border;    /* [len]: longest proper border of the prefix that ends here */
-	unsigned len, state; /* state: bytes of the pattern that the text ends in */
+	uint16_t *border;    /* [len]: longest proper border of the prefix */
+	unsigned len, state; /* state: pattern bytes that the text ends in */
 };
 
 struct stop_matcher {
 	unsigned n;
 	struct pattern patterns[STOP_MAX_STRINGS];
-	char *buf;		 /* held back, then what arrives */
-	size_t held, given, cap; /* buf[0, given) was given out by the last call, [given, given +
-				    held) is held back */
+	char *buf;		 /* text held back, then new text */
+	size_t held, given, cap; /* buf[0, given): released; then held: held back */
 	unsigned match_len;	 /* 0: no match yet */
 };
 
@@ -69,7 +68,7 @@ void stop_free(struct stop_matcher *m)
 	free(m);
 }
 
-/* Takes one byte; returns the length of the longest pattern that it completes, or 0. */
+/* Advances by one byte; returns the length of the longest pattern completed, or 0. */
 static unsigned advance(struct stop_matcher *m, char c)
 {
 	unsigned complete = 0;

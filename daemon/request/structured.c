@@ -13,20 +13,20 @@
 
 #define MAX_KEPT       32
 #define MAX_KEPT_BYTES ((size_t)256 << 20)
-#define MAX_GRAMMAR    ((size_t)32 << 20) /* bytes of the largest, as the text process tells it */
+#define MAX_GRAMMAR    ((size_t)32 << 20) /* maximum message size of a grammar */
 
 struct kept {
 	uid_t user;
 	struct grammar *grammar;
 	char *key;
 	size_t key_len;
-	uint64_t used; /* rises with each use */
+	uint64_t used; /* incremented with each use */
 };
 
 struct structured {
 	struct grammar_vocab *vocab;
 	pthread_mutex_t lock;
-	struct kept kept[MAX_KEPT]; /* under lock, as is the rest */
+	struct kept kept[MAX_KEPT]; /* under lock, as are the following members */
 	unsigned n_kept;
 	uint64_t uses;
 };
@@ -78,9 +78,12 @@ struct grammar_vocab *structured_vocab(const struct structured *s)
 	return s->vocab;
 }
 
-/* ---- what was made before -------------------------------------------------------------------- */
+/*
+ * ---- cache
+ * -------------------------------------------------------------------------------------------
+ */
 
-/* All that the grammar depends on, as bytes; false: out of memory. */
+/* Everything that the grammar depends on, as a byte string; false: out of memory. */
 static bool make_key(const struct api_params *p, enum reply_tools tools, struct text_buf *key)
 {
 	const struct api_format *f = &p->format;
@@ -99,7 +102,7 @@ static bool make_key(const struct api_params *p, enum reply_tools tools, struct 
 	return ok;
 }
 
-/* Locked. */
+/* The lock is held. */
 static struct kept *find(struct structured *s, uid_t user, const struct text_buf *key)
 {
 	for (unsigned i = 0; i < s->n_kept; i++) {
@@ -110,7 +113,7 @@ static struct kept *find(struct structured *s, uid_t user, const struct text_buf
 	return NULL;
 }
 
-/* Locked. */
+/* The lock is held. */
 static void drop(struct structured *s, unsigned i)
 {
 	grammar_unref(s->kept[i].grammar);
@@ -127,7 +130,7 @@ static unsigned count_kept(const struct structured *s, uid_t user)
 	return n;
 }
 
-/* Of the user who has most of them the one that was not used for longest. */
+/* Evicts the least recently used entry of the user who has most entries. */
 static unsigned find_victim(const struct structured *s)
 {
 	unsigned found = 0, most = 0;
@@ -143,7 +146,7 @@ static unsigned find_victim(const struct structured *s)
 	return found;
 }
 
-/* Keeps a grammar under its key, which it takes. */
+/* Stores a grammar under its key; takes over the key. */
 static void keep(struct structured *s, uid_t user, struct text_buf *key, struct grammar *g)
 {
 	size_t bytes = grammar_memory(g) + key->len;
@@ -185,7 +188,10 @@ static struct grammar *find_kept(struct structured *s, uid_t user, const struct 
 	return g;
 }
 
-/* ---- making one ------------------------------------------------------------------------------ */
+/*
+ * ---- building
+ * ----------------------------------------------------------------------------------------
+ */
 
 static bool refused(const struct api_params *p, int error, const char *words, struct api_error *e)
 {
@@ -197,7 +203,10 @@ static bool refused(const struct api_params *p, int error, const char *words, st
 			     words);
 }
 
-/* Finds the first mask: what is far too ambiguous or complex is found out before it is queued. */
+/*
+ * Computes the first mask, so that grammars that are too ambiguous or complex are refused before
+ * queueing.
+ */
 static bool try_out(struct structured *s, const struct api_params *p, struct grammar *g,
 		    struct api_error *e)
 {
@@ -216,7 +225,7 @@ static bool try_out(struct structured *s, const struct api_params *p, struct gra
 	return true;
 }
 
-/* Takes over the grammar that the text process made. */
+/* Takes over the grammar that the text process built. */
 static bool take(struct structured *s, const struct api_params *p, const struct text_done *done,
 		 struct grammar **ret, struct api_error *e)
 {
@@ -258,7 +267,7 @@ static bool make(struct structured *s, const struct model_text *t, const struct 
 		return refused(p, -ENOMEM, "", e);
 	}
 	parts[0] = (struct text_bytes){tree.data, tree.len};
-	/* With the NUL behind them. */
+	/* Including the NUL terminator. */
 	if (f->whitespace)
 		parts[1] = (struct text_bytes){f->whitespace, strlen(f->whitespace) + 1};
 	if (p->tool_choice == API_TOOLS_NAMED)

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-/* /tokenize and /detokenize: no engine is needed. */
+/* /tokenize and /detokenize, which need no engine. */
 #include <stdlib.h>
 
 #include "exchange.h"
 #include "tokenizer.h"
 
-/* The answer is taken from the budget before it is made: numbers, and for token_strs the text again. */
+/*
+ * Memory for the answer is taken from the budget before it is written: numbers, and for token_strs
+ * the text again.
+ */
 static bool encode_text(struct exchange *x, struct api_error *e)
 {
 	uint64_t n;
@@ -27,7 +30,7 @@ static bool encode_tokens(struct exchange *x, struct api_error *e)
 	for (unsigned i = 0; i < x->prompts[0].n; i++)
 		if (txda_tokenizer_bytes(x->text->tokenizer, (uint32_t)x->prompts[0].ids[i], &len))
 			bytes += len;
-	/* As text, and in JSON. */
+	/* Size as text, and as JSON. */
 	return exchange_take(x, 4 * bytes, "tokens", e);
 }
 
@@ -85,6 +88,7 @@ const struct request_kind kind_tokenize = {
 	.name = "tokenize",
 	.id = "tok",
 	.prompt = "prompt",
+	.arrive = pictures_arrive,
 	.encode = encode_text,
 	.output = write_tokens,
 };

@@ -31,7 +31,7 @@ bool admin_check(struct server *s, struct http_conn *c)
 	return false;
 }
 
-/* The body as a tree with no members but these, or NULL, with the answer given. */
+/* Parses the body as an object with only these members; NULL: an error was answered. */
 static cJSON *read_body(struct server *s, struct http_conn *c, const char *const *members)
 {
 	size_t len = 0;
@@ -56,7 +56,9 @@ static cJSON *read_body(struct server *s, struct http_conn *c, const char *const
 	return NULL;
 }
 
-/* The body of an administrator's request and the model that it names; NULL: answered. */
+/*
+ * The body of an administrator's request and the model that it names; NULL: an error was answered.
+ */
 static struct served_model *read_request(struct server *s, struct http_conn *c,
 					 const char *const *members, cJSON **ret_root)
 {
@@ -85,7 +87,7 @@ static struct served_model *read_request(struct server *s, struct http_conn *c,
 	return NULL;
 }
 
-/* {"model", "state", ...} without the end. */
+/* Writes {"model", "state", ... without the closing brace. */
 static void put_state(struct json_out *o, const struct served_model *m)
 {
 	json_begin(o, '{');
@@ -107,18 +109,20 @@ static void reply_state(struct server *s, struct http_conn *c, const struct serv
 	server_reply_out(s, c, 200, NULL);
 }
 
-/* ---- loads and those who wait for them, or for a plan
- * ------------------------------------------------------- */
+/*
+ * ---- clients that wait for a load or a plan
+ * ----------------------------------------------------------------
+ */
 
 struct admin_wait {
 	struct conn_user user; /* first */
 	struct admin_wait *next;
 	struct server *server;
-	struct http_conn *conn; /* NULL: gone, or answered */
+	struct http_conn *conn; /* NULL: disconnected, or answered */
 	struct served_model *model;
 	bool stream;
-	bool planning;	/* for the compiler, not for the load */
-	char told[512]; /* the last event */
+	bool planning;	/* waits for the compiler, not for the load */
+	char told[512]; /* the last event sent */
 };
 
 static void on_gone(struct conn_user *u)
@@ -157,7 +161,7 @@ static void put_load_event(struct json_out *o, const struct served_model *m)
 	json_end(o, '}');
 }
 
-/* Tells a client how the load goes; the conn is NULL once that was the last word. */
+/* Reports the progress of a load to a client; the conn is NULL after the last event. */
 static void tell_load(struct admin_wait *l)
 {
 	struct server *s = l->server;
@@ -237,7 +241,7 @@ void admin_free_all(struct server *s)
 	s->loads_event = NULL;
 }
 
-/* Someone who waits for @m; it is in the list, and looked at by the tick. */
+/* A new waiter for @m; it is in the list, and checked by the tick. */
 static struct admin_wait *new_wait(struct server *s, struct http_conn *c, struct served_model *m)
 {
 	struct admin_wait *l = calloc(1, sizeof(*l));
@@ -305,7 +309,7 @@ void admin_load(struct server *s, struct http_conn *c, const struct http_request
 	server_reply_error(s, c, &e, NULL);
 }
 
-/* ---- the way off the chips ------------------------------------------------------------------- */
+/* ---- unloading ------------------------------------------------------------------------------- */
 
 static void leave(struct server *s, struct http_conn *c, bool sleep)
 {
@@ -448,7 +452,7 @@ static void reply_plan(struct server *s, struct http_conn *c, struct served_mode
 	server_reply_out(s, c, 200, NULL);
 }
 
-/* The model was compiled for its plan, or could not be; the conn is NULL then. */
+/* Answers when the model was compiled for its plan, or failed to compile; the conn is NULL then. */
 static void tell_plan(struct admin_wait *w)
 {
 	struct served_model *m = w->model;

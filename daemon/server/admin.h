@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The routes for administrators: models come and go, plans, chips, requests. docs/api.md says what
- * each takes and answers. Everybody may list and cancel requests of his own; all else is for the
- * users and groups of --admin-user and --admin-group, root and the daemon's own user.
+ * The routes for administrators: loading and unloading models, plans, chips, requests. docs/api.md
+ * documents them. Any user may list and cancel his own requests; everything else is restricted to
+ * the users and groups of --admin-user and --admin-group, root and the daemon's own user.
  *
  * Threads: the event loop's.
  */
@@ -25,7 +25,7 @@ void admin_requests(struct server *s, struct http_conn *c, const struct http_req
 
 /* Whether the peer is an administrator; answers with 403 if not. */
 bool admin_check(struct server *s, struct http_conn *c);
-/* Forgets those who wait, at the end. */
+/* Drops all waiting clients at shutdown. */
 void admin_free_all(struct server *s);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What there is: chips and requests. */
+/* Lists of chips and requests. */
 #include <limits.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static void put_number(struct json_out *o, const char *key, uint64_t value)
 	json_uint(o, value);
 }
 
-/* A sensor that may not be known. */
+/* Writes a sensor value, null if unknown. */
 static void put_sensor(struct json_out *o, const char *key, bool known, double value)
 {
 	json_key(o, key);
@@ -49,7 +49,7 @@ static void put_status(struct json_out *o, const struct txda_device_status *t)
 	put_number(o, "faults", t->faults);
 }
 
-/* The models that are on chip @index. */
+/* Lists the models that are on chip @index. */
 static void put_models(struct json_out *o, const struct server *s, unsigned index)
 {
 	json_key(o, "models");
@@ -129,7 +129,7 @@ static void put_request(struct json_out *o, const struct exchange *x, uint64_t n
 {
 	uint64_t prompt = 0;
 
-	/* Before that a text worker may have them. */
+	/* Until then a text worker may be using them. */
 	for (unsigned i = 0; x->phase >= PHASE_QUEUED && i < x->n_prompts; i++)
 		prompt += x->prompts[i].n;
 	json_begin(o, '{');

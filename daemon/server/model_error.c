@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* Why a model does not answer, in words for clients. */
+/* Errors for clients whose model does not answer. */
 #include "server_internal.h"
 
 void model_unavailable(const struct served_model *m, struct api_error *e)
 {
 	const char *name = m->config->names[0];
 
-	/* A reload keeps the name: it will be answered by another. */
+	/* Replaced by a reload that keeps the name. */
 	if (m->retired && models_find(m->table, name)) {
 		api_error_set(e, 503, "model_loading", "model",
 			      "the model \"%s\" is being replaced", name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The routes: what is answered at once is answered here, the rest becomes an exchange. */
+/* The routes: simple ones are answered here, inference requests become an exchange. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "model_text.h"
 #include "server_internal.h"
 
-/* Where its copies are, and what runs on them. */
+/* Lists its replicas and what runs on them. */
 static void put_replicas(struct json_out *o, const struct served_model *m)
 {
 	json_key(o, "replicas");
@@ -57,7 +57,7 @@ static void put_option(struct json_out *o, const struct option_row *row, const v
 		json_string_len(o, shown.text, shown.len);
 }
 
-/* What its configuration says; 0: left to the model, or the engine. */
+/* Its configured limits; 0: the model's or the engine's default. */
 static void put_options(struct json_out *o, const struct config_model *m)
 {
 	json_key(o, "options");
@@ -182,7 +182,7 @@ static void get_model(struct server *s, struct http_conn *c, const char *name)
 	server_reply_out(s, c, 200, NULL);
 }
 
-/* Models that are no longer served go by their name until one that was added later has it. */
+/* Retired models keep their name in the metrics until a model added later takes it. */
 static bool has_its_name(const struct models *t, unsigned i)
 {
 	for (unsigned k = i + 1; k < t->n; k++)
@@ -225,7 +225,7 @@ static void get_health(struct server *s, struct http_conn *c)
 	server_reply_out(s, c, healthy ? 200 : 503, healthy ? NULL : "Retry-After: 1\r\n");
 }
 
-/* Of all users, or (not NULL) of one. */
+/* For all users, or (not NULL) one. */
 static void put_users(struct server *s, const struct account *only, struct json_out *o)
 {
 	const struct account *a;
@@ -248,8 +248,11 @@ static void put_users(struct server *s, const struct account *only, struct json_
 		u->connections = a->connections;
 		u->requests = a->requests;
 		u->held_bytes = a->held;
+		u->images = a->images;
+		u->pixels = a->pixels;
 		u->prompt_tokens = a->prompt_tokens;
 		u->generation_tokens = a->generation_tokens;
+		u->images_read = a->images_read;
 		u->loads = a->loads;
 		u->unlogged = a->unlogged_total;
 		memcpy(u->responses, a->responses, sizeof(u->responses));
@@ -259,7 +262,7 @@ static void put_users(struct server *s, const struct account *only, struct json_
 	free(users);
 }
 
-/* What tells of all users together. */
+/* Metrics over all users together. */
 static void put_all_metrics(struct server *s, struct json_out *o)
 {
 	struct metrics_source sources[MODELS_MAX];
@@ -297,7 +300,7 @@ static void put_all_metrics(struct server *s, struct json_out *o)
 	chips_write_metrics(&s->chips, s->table->options.context, clock_ns(), o);
 }
 
-/* A user's own; all for administrators and those who watch the daemon for them. */
+/* A user's own metrics; everything for administrators and monitoring users. */
 static void get_metrics(struct server *s, struct http_conn *c)
 {
 	bool all = server_sees_all(s, c);
@@ -321,7 +324,7 @@ static void get_version(struct server *s, struct http_conn *c)
 	server_reply_out(s, c, 200, NULL);
 }
 
-/* JSON by name, or what curl says when it was not told; nothing compressed. */
+/* Accepts JSON, or the type that curl sends by default; no compression. */
 static bool check_media_type(const struct http_request *r, struct api_error *e)
 {
 	const char *type = http_request_header(r, "Content-Type"),
@@ -363,7 +366,7 @@ enum route_method { GET, POST };
 struct route {
 	const char *path;
 	enum route_method method;
-	/* One of these. */
+	/* A route of the table. */
 	void (*get)(struct server *s, struct http_conn *c);
 	void (*admin)(struct server *s, struct http_conn *c, const struct http_request *r);
 	enum api_kind kind;
@@ -392,7 +395,7 @@ static const struct route routes[] = {
 	{"/v1/requests/cancel", POST, .admin = admin_cancel},
 };
 
-/* The route of a path and method, else one of the path. */
+/* The route for a path and method, else some route for the path. */
 static const struct route *find_route(const char *path, bool post)
 {
 	const struct route *found = NULL;
@@ -407,7 +410,7 @@ static const struct route *find_route(const char *path, bool post)
 	return found;
 }
 
-/* Without a body: the path's last part is a model's name, whatever it is. */
+/* The method takes no body: the last part of the path is a model's name, which may be anything. */
 static bool is_model_path(const char *path, bool get)
 {
 	return get && !strncmp(path, "/v1/models/", 11) && path[11];

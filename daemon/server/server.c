@@ -20,15 +20,15 @@
 #include "model_text.h"
 #include "server_internal.h"
 
-#define TEXT_THREADS 4 /* textpool.h: one for brief jobs, two at most for one user */
+#define TEXT_THREADS 4 /* textpool.h: one thread for brief jobs, at most two for one user */
 #define TEXT_JOBS    1024
 _Static_assert(TEXT_LANES >= TEXT_THREADS - 1, "each thread that takes long jobs needs a lane");
 #define MAX_HEAD	((size_t)32 << 10)
 #define MAX_HEADERS	100
 #define CONGESTED_BYTES ((size_t)256 << 10)
-#define MAX_DESCRIPTORS 4096		  /* that clients passed and that are held at a time */
+#define MAX_DESCRIPTORS 4096		  /* passed by clients, and held at a time */
 #define OUT_KEEP	((size_t)1 << 20) /* larger buffers are not kept between answers */
-#define USER_LINES	200		  /* of a user in the log, in a second */
+#define USER_LINES	200		  /* per user and second, in the log */
 #define TRIM_BYTES	((uint64_t)1 << 20)
 
 void server_reply_out(struct server *s, struct http_conn *c, int status, const char *headers)
@@ -69,16 +69,16 @@ static bool has_access(const struct access_list *list, const struct http_conn *c
 {
 	const struct http_peer *peer = http_conn_peer(c);
 	gid_t groups[MAX_GROUPS];
-	unsigned n;
+	int n;
 
-	/* Over TCP nobody is root: what was sent there may have been seen. */
+	/* Over TCP nobody is treated as root: keys may have been sent unencrypted. */
 	if (peer->key)
 		return peer->key->admin || access_has(list, peer->uid, peer->gid, peer->key->groups,
 						      peer->key->n_groups);
 	if (!peer->uid || peer->uid == geteuid())
 		return true;
 	n = list->n_gids ? http_conn_groups(c, groups, MAX_GROUPS) : 0;
-	return access_has(list, peer->uid, peer->gid, groups, n);
+	return access_has(list, peer->uid, peer->gid, groups, n > 0 ? (unsigned)n : 0);
 }
 
 bool server_permits(const struct server *s, const struct http_conn *c)
@@ -96,7 +96,7 @@ bool server_is_admin(const struct server *s, const struct http_conn *c)
 {
 	const struct http_peer *peer = http_conn_peer(c);
 
-	/* An account's administrators' rights come by a key only if that says so. */
+	/* A key gives administrator rights only if its line says so, whatever its account's are. */
 	return peer->tcp ? peer->key && peer->key->admin : has_access(&s->config->admin, c);
 }
 
@@ -169,7 +169,7 @@ static void on_answered(void *arg, const struct http_conn *c, const struct http_
 		s->metrics.responses[a->status / 100 % 6]++;
 		account->responses[a->status / 100 % 6]++;
 	}
-	/* Of those who have no key there is a line a second: server_log_turned_away(). */
+	/* Requests without a key are summarised once per second: server_log_turned_away(). */
 	if (!s->config->access_log || (peer->tcp && !peer->key))
 		return;
 	if (account->lines == USER_LINES) {
@@ -243,7 +243,7 @@ static void on_kick(evutil_socket_t fd, short what, void *arg)
 	textpool_kick(((struct server *)arg)->pool);
 }
 
-/* A line on what a model did since the last one; none while it idles. */
+/* Logs what a model did since the last line; nothing if it was idle. */
 static void log_status(struct served_model *m, unsigned seconds)
 {
 	struct engine_stats stats;
@@ -268,9 +268,9 @@ static void log_status(struct served_model *m, unsigned seconds)
 }
 
 /*
- * Gives free pages between blocks back to the system when a burst is over: when clients make the
- * daemon hold half of what they did, or less. So it is rare while much is going on, and never done
- * for an answer. Large blocks and free ends of arenas go back by themselves (bound_heap() in
+ * Returns free pages between allocated blocks to the system after a burst: when the daemon holds
+ * half as much for clients as before, or less. So it is rare under load, and never done while
+ * answering. Large blocks and free ends of arenas are returned automatically (bound_heap() in
  * main.c).
  */
 static void give_memory_back(struct server *s)
@@ -283,7 +283,7 @@ static void give_memory_back(struct server *s)
 	malloc_trim(0);
 }
 
-/* So that nobody fills the log: beyond USER_LINES in a second one line tells of all others. */
+/* Limits log volume: beyond USER_LINES per second one line summarises a user's other requests. */
 static void log_unlogged(struct server *s)
 {
 	struct account *a;
@@ -296,7 +296,7 @@ static void log_unlogged(struct server *s)
 	}
 }
 
-/* Once a second: are the chips there; is there memory to give back. */
+/* Once per second: checks the chips, and whether memory can be returned. */
 static void on_check(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *s = arg;
@@ -312,7 +312,7 @@ static void on_check(evutil_socket_t fd, short what, void *arg)
 	log_unlogged(s);
 }
 
-/* ---- the text side of models ------------------------------------------------------------------ */
+/* ---- text processing of models --------------------------------------------------------------- */
 
 static int load_text(const char *dir, const struct engine_limits *limits,
 		     const struct model_spec *spec, bool must_fit, const struct config *config,
@@ -387,7 +387,10 @@ static int start_events(struct server *s)
 	return 0;
 }
 
-/* The models of the start: one that cannot be served is told, and the others are. */
+/*
+ * Adds the models configured at start: a model that cannot be served is reported, the others are
+ * served.
+ */
 static int add_models(struct server *s, const struct config *config)
 {
 	struct model_found found;
@@ -413,7 +416,7 @@ static int add_models(struct server *s, const struct config *config)
 	return broken && (config->strict || broken == config->n_models) ? -EINVAL : 0;
 }
 
-/* A sixteenth of what the process may open, so that connections and models have theirs. */
+/* A sixteenth of the process's limit of open files, to leave room for connections and models. */
 static unsigned descriptor_limit(void)
 {
 	long open_max = sysconf(_SC_OPEN_MAX);
@@ -456,7 +459,7 @@ int server_new(struct event_base *base, struct config *config, struct models *ta
 	return 0;
 }
 
-/* What can be changed while a model is loaded; takes @fresh over. */
+/* Applies settings that can change while a model is loaded; takes over @fresh. */
 static void update_model(struct served_model *m, struct config_model *fresh)
 {
 	if (m->keep_alive == m->config->keep_alive)
@@ -467,7 +470,7 @@ static void update_model(struct served_model *m, struct config_model *fresh)
 	m->config = fresh;
 }
 
-/* The model among @fresh that @m goes on as; NULL: there is none. */
+/* The model among @fresh that corresponds to @m; NULL: there is none. */
 static struct config_model **find_same(const struct served_model *m, struct config_model **fresh,
 				       unsigned n)
 {
@@ -477,17 +480,21 @@ static struct config_model **find_same(const struct served_model *m, struct conf
 	return NULL;
 }
 
-/* The commit: nothing here can fail but for memory, which is told. */
+/* The commit: only running out of memory can fail here, which is logged. */
 static void follow(struct server *s, struct config_model **fresh, const struct model_found *found,
 		   unsigned n)
 {
+	struct served_model *gone[MODELS_MAX];
+	unsigned n_gone = 0;
+
 	for (unsigned i = 0; i < s->table->n; i++) {
 		struct served_model *m = s->table->all[i];
 
 		if (m->retired || find_same(m, fresh, n))
 			continue;
 		log_info("model %s is not configured any more as it was", m->config->names[0]);
-		model_retire(m);
+		m->retired = true;
+		gone[n_gone++] = m;
 	}
 	for (unsigned i = 0; i < s->table->n; i++) {
 		struct served_model *m = s->table->all[i];
@@ -501,6 +508,10 @@ static void follow(struct server *s, struct config_model **fresh, const struct m
 	for (unsigned i = 0; i < n; i++)
 		if (fresh[i] && model_add(s->table, fresh[i], &found[i], NULL))
 			log_error("a model could not be added: out of memory");
+	/* Who waits for one of them is told whether another one has its name now. */
+	for (unsigned i = 0; i < n_gone; i++)
+		model_retire(gone[i]);
+	models_settle_kept(s->table);
 	models_pump(s->table);
 }
 
@@ -544,7 +555,7 @@ void server_free(struct server *s)
 		x->conn = NULL;
 		atomic_store(&x->caller.gone, true);
 	}
-	/* What its jobs were for is freed with the rest. */
+	/* Its jobs refer to memory that is freed with the rest. */
 	textpool_free(s->pool);
 	exchange_free_all(s);
 	admin_free_all(s);
@@ -571,7 +582,7 @@ void server_set_keys(struct server *s, struct api_keys *keys)
 {
 	api_keys_free(s->keys);
 	s->keys = keys;
-	/* Who has no key left has no answer coming either. */
+	/* Requests of users whose key is gone are cancelled. */
 	if (keys)
 		http_server_drop(s->http, has_key, keys);
 }

@@ -17,13 +17,14 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "io.h"
 #include "log.h"
 #include "program.h"
 #include "sha256.h"
 
-#define LOOK_MS 100 /* how often it looks whether the caller is gone */
+#define LOOK_MS 100 /* how often it checks whether the caller has gone */
 #define TELL_NS                                                                                    \
-	1000000000ull /* what becomes of jobs is told once in this time, as users decide it */
+	1000000000ull /* minimum time between log lines on jobs, since users can provoke them */
 
 extern char **environ;
 
@@ -35,22 +36,22 @@ struct lane {
 struct text_process {
 	struct text_process_options options;
 	char dir[PATH_MAX], program[PATH_MAX];
-	uint8_t digest[32]; /* of what it read: another one must have read the same */
+	uint8_t digest[32]; /* hash of what it read; a restarted process must have read the same */
 	pthread_mutex_t lock;
 	/* Under lock. */
 	pid_t pid;   /* 0: there is none */
 	int control; /* -1: likewise */
 	struct lane lanes[TEXT_LANES];
-	uint64_t told_ns; /* when the log last told of a job that was given up */
-	unsigned untold;  /* those since */
+	uint64_t told_ns; /* time of the last log line on an aborted job */
+	unsigned untold;  /* jobs aborted since then */
 };
 
 /* ---- reading and writing --------------------------------------------------------------------- */
 
-/* How long, and for whom. */
+/* Time limit of an operation, and its caller. */
 struct patience {
 	uint64_t end_ns;
-	const atomic_bool *gone; /* NULL: nobody goes */
+	const atomic_bool *gone; /* NULL: the caller never goes away */
 };
 
 /* Waits until the socket is ready for @events. */
@@ -75,7 +76,7 @@ static int await(int fd, short events, const struct patience *p)
 	}
 }
 
-/* -EPIPE: the other end has gone. */
+/* -EPIPE: the other end was closed. */
 static int read_all(int fd, void *to, size_t n, const struct patience *p)
 {
 	while (n) {
@@ -112,20 +113,12 @@ static int write_all(int fd, struct iovec *parts, unsigned n_parts, const struct
 				return r;
 			continue;
 		}
-		while (message.msg_iovlen && (size_t)put >= message.msg_iov->iov_len) {
-			put -= (ssize_t)message.msg_iov->iov_len;
-			message.msg_iov++;
-			message.msg_iovlen--;
-		}
-		if (message.msg_iovlen) {
-			message.msg_iov->iov_base = (char *)message.msg_iov->iov_base + put;
-			message.msg_iov->iov_len -= (size_t)put;
-		}
+		io_advance(&message, (size_t)put);
 	}
 	return 0;
 }
 
-/* A message of @head bytes at least and @most at most, whose size comes first. */
+/* A message of at least @head and at most @most bytes, preceded by its size. */
 static int read_message(int fd, size_t head, size_t most, const struct patience *p, void **ret)
 {
 	uint32_t size;
@@ -163,7 +156,10 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-/* Ends the process, if there is one, and whatever it started: none of that can leave its group. */
+/*
+ * Kills the process, if there is one, and everything it started: its children cannot leave its
+ * process group.
+ */
 static void end_process(struct text_process *p)
 {
 	close_fd(&p->control);
@@ -175,8 +171,10 @@ static void end_process(struct text_process *p)
 	p->pid = 0;
 }
 
-/* Of the environment it gets the time zone, for templates that tell the time, and what sanitizers
- * read. */
+/*
+ * Its environment consists of the time zone, for templates that format times, and the sanitizers'
+ * options.
+ */
 static void choose_environment(char *env[8])
 {
 	static const char *const names[] = {
@@ -192,7 +190,7 @@ static void choose_environment(char *env[8])
 	env[n] = NULL;
 }
 
-/* Starts the program with the socket as its standard input, and nothing else that is open. */
+/* Starts the program with the socket as its standard input, and no other open descriptors. */
 static int spawn(struct text_process *p, int fd)
 {
 	char memory[24], seconds[16], *env[8];
@@ -234,7 +232,7 @@ static int spawn(struct text_process *p, int fd)
 	return -r;
 }
 
-/* Makes a message of the process sound, for whoever reads it. */
+/* Checks a message of the process and terminates its strings. */
 static int check_loaded(struct text_loaded *l)
 {
 	l->message[sizeof(l->message) - 1] = '\0';
@@ -264,7 +262,7 @@ static void say_why(const struct text_process *p, int r, const struct text_loade
 		snprintf(err, errlen, "cannot run %.200s: %s", p->program, strerror(-r));
 }
 
-/* Starts the process and takes what it has read; @gone: nobody waits for that any more. */
+/* Starts the process and receives what it has read; @gone: nobody waits for that any more. */
 static int start(struct text_process *p, const atomic_bool *gone, struct text_loaded **ret,
 		 char *err, size_t errlen)
 {
@@ -304,7 +302,7 @@ static void digest_of(const struct text_loaded *l, uint8_t digest[32])
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-/* Has the process begin lane @index, with @fd. */
+/* Makes the process start lane @index, with @fd. */
 static int order_lane(const struct text_process *p, unsigned index, int fd)
 {
 	union {
@@ -330,7 +328,7 @@ static int order_lane(const struct text_process *p, unsigned index, int fd)
 		       : -EPIPE;
 }
 
-/* Locked. A lane that nothing has gone through yet; the one before is killed. */
+/* The lock is held. Starts a fresh lane; the previous one is killed. */
 static int begin_lane(struct text_process *p, unsigned index)
 {
 	int pair[2], r = -EPIPE;
@@ -348,7 +346,9 @@ static int begin_lane(struct text_process *p, unsigned index)
 	return r;
 }
 
-/* Locked. The process has ended: another one, which must have read the same. */
+/*
+ * The lock is held. The process has ended: starts another one, which must have read the same files.
+ */
 static int start_again(struct text_process *p, const atomic_bool *gone, char *err, size_t errlen)
 {
 	struct text_loaded *l;
@@ -374,7 +374,7 @@ static int start_again(struct text_process *p, const atomic_bool *gone, char *er
 	return -ESTALE;
 }
 
-/* A lane that has nothing to do says nothing. */
+/* An idle lane must not send anything. */
 static bool is_sound(int fd)
 {
 	struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -382,7 +382,7 @@ static bool is_sound(int fd)
 	return fd >= 0 && !poll(&ready, 1, 0);
 }
 
-/* Whether it has not ended; it keeps its number until end_process(). */
+/* Whether it is still running; its pid stays reserved until end_process(). */
 static bool is_alive(const struct text_process *p)
 {
 	siginfo_t ended = {0};
@@ -405,7 +405,7 @@ static int take_lane(struct text_process *p, const atomic_bool *gone, unsigned *
 		snprintf(err, errlen, "all of %d lanes of the text process are busy", TEXT_LANES);
 		r = -EIO;
 	} else if (!is_sound(p->lanes[i].fd)) {
-		/* Whether the process lives is seen when it is asked, and by the lane's end. */
+		/* A dead process is detected when it is used, and by the end of its lanes. */
 		r = is_alive(p) ? begin_lane(p, i) : -EPIPE;
 		if (r == -EPIPE)
 			r = start_again(p, gone, err, errlen);
@@ -424,7 +424,7 @@ static void give_lane_back(struct text_process *p, unsigned index, bool sound)
 {
 	pthread_mutex_lock(&p->lock);
 	p->lanes[index].busy = false;
-	/* Another one is ready when the next job comes. */
+	/* A new lane is started when the next job needs it. */
 	if (!sound)
 		begin_lane(p, index);
 	pthread_mutex_unlock(&p->lock);
@@ -460,11 +460,11 @@ int text_process_start(const char *dir, const struct text_process_options *optio
 		free(p);
 		return r;
 	}
-	/* It was the start's alone. */
+	/* Only needed at the start. */
 	p->options.stop = NULL;
 	pthread_mutex_init(&p->lock, NULL);
 	digest_of(*ret_loaded, p->digest);
-	/* What fails here is tried again by the first job. */
+	/* If this fails, the first job tries again. */
 	for (unsigned i = 0; i < TEXT_LANES; i++)
 		begin_lane(p, i);
 	*ret = p;
@@ -486,7 +486,7 @@ void text_process_free(struct text_process *p)
 		return;
 	for (unsigned i = 0; i < TEXT_LANES; i++)
 		close_fd(&p->lanes[i].fd);
-	/* Who frees a model must not wait until the kernel has taken much memory back. */
+	/* Done by a thread, as the kernel may take long to free a large process. */
 	if (p->pid && !kill(-p->pid, SIGKILL) &&
 	    !pthread_create(&thread, NULL, reap, (void *)(intptr_t)p->pid)) {
 		pthread_detach(thread);

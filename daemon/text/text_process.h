@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model's text process (txdad-text), as the daemon sees it: it is started for a directory, tells
- * what it read, and does jobs. Whatever becomes of it is an error for the job that it was busy with;
- * the next one finds a new lane, and a new process if need be.
+ * The daemon's interface to a model's text process (txdad-text): starts it for a directory,
+ * receives what it read, and runs jobs. A failure of the process affects only the job it was
+ * working on; the next job gets a new lane, and a new process if necessary.
  *
- * A lane that takes too long, or whose client has gone, is killed. What a process or a lane says is
- * checked: sizes and parts here, what lies in them by those who know it.
+ * A lane that takes too long, or whose client has gone, is killed. Data from a process or a lane is
+ * checked: sizes and parts here, their contents by the code that uses them.
  *
- * Threads: any, but for start and free. A call blocks.
+ * Threads: any, except for start and free. A call blocks.
  */
 #ifndef TXDA_DAEMON_TEXT_PROCESS_H
 #define TXDA_DAEMON_TEXT_PROCESS_H
@@ -28,7 +28,7 @@ struct text_process_options {
 	const atomic_bool *stop; /* NULL, or ends the reading soon after it becomes true */
 };
 
-/* Who a job is for. */
+/* The caller of a job. */
 struct text_caller {
 	uid_t user;
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none */
@@ -36,31 +36,30 @@ struct text_caller {
 };
 
 /*
- * Starts a process for the model in @dir. *ret_loaded is for the caller to free: a message that is
- * whole, with its parts in it, and all strings ended. 0, or -errno with @err.
+ * Starts a process for the model in @dir. *ret_loaded is freed by the caller: a complete message,
+ * with its parts in bounds and all strings terminated. 0, or -errno with @err.
  */
 int text_process_start(const char *dir, const struct text_process_options *options,
 		       struct text_process **ret, struct text_loaded **ret_loaded, char *err,
 		       size_t errlen);
-/* No call may be under way. NULL is accepted. */
+/* No call may be in progress. NULL is accepted. */
 void text_process_free(struct text_process *p);
 
-/* Bytes that a job's part is made of. */
+/* The contents of a job's part. */
 struct text_bytes {
 	const void *data;
 	size_t len;
 };
 
 /*
- * Has the job done, whose parts are to be @parts; size and parts of *job are set here. An answer of
- * more than @max_answer bytes is not taken. *ret is the caller's to free: a message that is whole,
- * as above. 0, or
- * -ETIMEDOUT	it took longer than a job, or its deadline, allows
+ * Runs a job with the given @parts; size and parts of *job are set here. An answer of more than
+ * @max_answer bytes is refused. The caller frees *ret, a complete message as above. 0, or
+ * -ETIMEDOUT	the time limit of a job, or the caller's deadline, has passed
  * -ECANCELED	the caller is gone
  * -EPIPE	the lane ended meanwhile
- * -EPROTO	what it said makes no sense
- * -EIO		there is no process, and none can be started; @err says why
- * -E2BIG	the parts are more than a message can hold
+ * -EPROTO	its answer is invalid
+ * -EIO		there is no process, and none can be started; see @err
+ * -E2BIG	the parts are larger than a message may be
  * -ENOMEM
  */
 int text_process_call(struct text_process *p, struct text_job *job,
@@ -68,7 +67,7 @@ int text_process_call(struct text_process *p, struct text_job *job,
 		      const struct text_caller *caller, struct text_done **ret, char *err,
 		      size_t errlen);
 
-/* The longest time of a job. */
+/* The time limit of a job. */
 unsigned text_process_seconds(const struct text_process *p);
 
 #endif

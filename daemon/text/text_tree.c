@@ -7,16 +7,16 @@
 #include "json_strict.h"
 #include "text_buf.h"
 
-#define DEPTH (2 * TXDA_JSON_MAX_DEPTH) /* a schema that came as text lies within another tree */
+#define DEPTH (2 * TXDA_JSON_MAX_DEPTH) /* a schema given as text is nested in another tree */
 
 /*
- * A node: this, then the key and the text if it has them, each with a NUL behind; children follow,
- * each a node.
+ * A node is this struct, then the key and the text if present, each NUL-terminated, then the
+ * children, each a node.
  */
 struct node {
 	uint32_t type;
 	uint32_t has_key, key_len;
-	uint32_t has_text, text_len; /* of a string; of a number, as it was written */
+	uint32_t has_text, text_len; /* of a string; of a number, as written */
 	uint32_t n_children;
 	double number;
 };
@@ -88,7 +88,7 @@ static bool is_sound(const struct node *n)
 	}
 }
 
-/* As deep as DEPTH. */
+/* Recursion is limited by DEPTH. */
 static cJSON *read_node(struct reader *r, bool in_object, unsigned depth)
 {
 	struct node node;
@@ -121,7 +121,7 @@ static cJSON *read_node(struct reader *r, bool in_object, unsigned depth)
 			item->child = child;
 		}
 		last = child;
-		item->child->prev = last; /* as cJSON has it */
+		item->child->prev = last; /* as cJSON represents it */
 	}
 	return item;
 }

@@ -157,6 +157,8 @@ static int restrict_files(const struct confinement *c, char *err, size_t errlen)
 	}
 	r = allow_paths(ruleset, c->readable, READ, err, errlen);
 	if (!r)
+		r = allow_paths(ruleset, c->listable, LANDLOCK_ACCESS_FS_READ_DIR, err, errlen);
+	if (!r)
 		r = allow_paths(ruleset, c->writable, WRITE & all.fs, err, errlen);
 	if (!r && syscall(SYS_landlock_restrict_self, ruleset, 0)) {
 		r = -errno;

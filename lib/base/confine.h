@@ -28,6 +28,8 @@
 /* Lists that end with NULL, or NULL. */
 struct confinement {
 	const char *const *readable; /* directories with all below them, and files */
+	const char *const
+		*listable; /* directories with all below them: the names, no file's content */
 	const char *const *writable; /* directories with all below them */
 	const char *const *calls;    /* names of further system calls */
 };

@@ -42,6 +42,7 @@ static const struct {
 	[TXDA_I32] = {"I32", 4}, [TXDA_I64] = {"I64", 8},   [TXDA_U8] = {"U8", 1},
 	[TXDA_W8] = {"W8", 0},	 [TXDA_W4] = {"W4", 0},	    [TXDA_W8Z] = {"W8Z", 0},
 	[TXDA_W4Z] = {"W4Z", 0}, [TXDA_F8] = {"F8", 0},	    [TXDA_MX4] = {"MX4", 0},
+	[TXDA_W4M] = {"W4M", 0}, [TXDA_W5M] = {"W5M", 0},   [TXDA_W6S] = {"W6S", 0},
 };
 
 static const char *const layouts[TXDA_LAYOUT_COUNT] = {

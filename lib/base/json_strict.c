@@ -286,9 +286,9 @@ static void shorten_number(char *at, char *end)
 
 /*
  * A copy of checked text in which what cJSON would misread is spelled so that it does not: \u0000
- * as \ufffd, numbers beyond 63 characters with 17 digits. The length stays. NUL-terminated.
+ * as @nul, numbers beyond 63 characters with 17 digits. The length stays. NUL-terminated.
  */
-static char *make_copy(const char *buf, size_t len)
+static char *make_copy(const char *buf, size_t len, const char *nul)
 {
 	char *copy = malloc(len + 1);
 	size_t at = 0;
@@ -303,7 +303,7 @@ static char *make_copy(const char *buf, size_t len)
 		if (copy[at] == '"') {
 			for (at++; copy[at] != '"'; at += copy[at] == '\\' ? 2 : 1)
 				if (!strncmp(copy + at, "\\u0000", 6))
-					memcpy(copy + at, "\\ufffd", 6);
+					memcpy(copy + at, nul, 6);
 			at++;
 		} else if (copy[at] == '-' || (copy[at] >= '0' && copy[at] <= '9')) {
 			at += strspn(copy + at, "-+.eE0123456789");
@@ -316,7 +316,7 @@ static char *make_copy(const char *buf, size_t len)
 	return copy;
 }
 
-cJSON *txda_json_parse(const char *buf, size_t len, char *err, size_t errlen)
+static cJSON *parse(const char *buf, size_t len, const char *nul, char *err, size_t errlen)
 {
 	struct scanner sc = {.buf = (const uint8_t *)buf, .len = len};
 	char *copy = NULL;
@@ -329,7 +329,7 @@ cJSON *txda_json_parse(const char *buf, size_t len, char *err, size_t errlen)
 		return NULL;
 	}
 	if (sc.unrepresentable) {
-		copy = make_copy(buf, len);
+		copy = make_copy(buf, len, nul);
 		if (!copy) {
 			if (err && errlen)
 				snprintf(err, errlen, "out of memory for %zu bytes of JSON", len);
@@ -344,7 +344,13 @@ cJSON *txda_json_parse(const char *buf, size_t len, char *err, size_t errlen)
 	return json;
 }
 
-int txda_json_load(const char *path, size_t max_bytes, cJSON **ret_json, char *err, size_t errlen)
+cJSON *txda_json_parse(const char *buf, size_t len, char *err, size_t errlen)
+{
+	return parse(buf, len, "\\ufffd", err, errlen);
+}
+
+static int load(const char *path, size_t max_bytes, const char *nul, cJSON **ret_json, char *err,
+		size_t errlen)
 {
 	char *text, why[480];
 	size_t bytes;
@@ -355,11 +361,22 @@ int txda_json_load(const char *path, size_t max_bytes, cJSON **ret_json, char *e
 			snprintf(err, errlen, "%s", why);
 		return r;
 	}
-	*ret_json = txda_json_parse(text, bytes, why, sizeof(why));
+	*ret_json = parse(text, bytes, nul, why, sizeof(why));
 	free(text);
 	if (*ret_json)
 		return 0;
 	if (err && errlen)
 		snprintf(err, errlen, "%s: %s", path, why);
 	return -EINVAL;
+}
+
+int txda_json_load(const char *path, size_t max_bytes, cJSON **ret_json, char *err, size_t errlen)
+{
+	return load(path, max_bytes, "\\ufffd", ret_json, err, errlen);
+}
+
+int txda_json_load_nul(const char *path, size_t max_bytes, cJSON **ret_json, char *err,
+		       size_t errlen)
+{
+	return load(path, max_bytes, "\\uffff", ret_json, err, errlen);
 }

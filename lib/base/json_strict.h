@@ -50,4 +50,9 @@ cJSON *txda_json_parse(const char *buf, size_t len, char *err, size_t errlen);
  */
 int txda_json_load(const char *path, size_t max_bytes, cJSON **ret_json, char *err, size_t errlen);
 
+/* The same, but \u0000 becomes U+FFFF, which stands for no character: for who puts NUL in its place. */
+#define TXDA_JSON_NUL "\xEF\xBF\xBF"
+int txda_json_load_nul(const char *path, size_t max_bytes, cJSON **ret_json, char *err,
+		       size_t errlen);
+
 #endif

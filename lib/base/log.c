@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "log.h"
+#include "utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -155,10 +156,8 @@ void log_message(enum log_level level, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(line + n, sizeof(line) - (size_t)n - 1, format, args);
 	va_end(args);
+	utf8_tame(line, '?');
 	len = strlen(line);
-	for (size_t i = 0; i < len; i++)
-		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7F)
-			line[i] = '?';
 	line[len++] = '\n';
 	/* One write, so that lines of several threads do not mix; a full disk or a closed stderr is
 	 * no reason to stop. */

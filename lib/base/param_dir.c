@@ -223,7 +223,8 @@ static int check_texts(const char *dir, uid_t owner, char *err, size_t errlen)
 {
 	static const char *const names[] = {
 		"config.json",		 "generation_config.json", "tokenizer.json",
-		"tokenizer_config.json", "tokenizer.model",	   "chat_template.jinja",
+		"tokenizer_config.json", "tokenizer.model",	   "tiktoken.model",
+		"chat_template.jinja",
 	};
 	int r = 0;
 

@@ -15,6 +15,27 @@
 #define UTF8_REPLACEMENT     "\xEF\xBF\xBD"
 #define UTF8_REPLACEMENT_LEN 3
 
+/* Of the character at @s that a terminal takes for a command, C0 or C1: its bytes, else 0. */
+static inline size_t utf8_control(const char *s)
+{
+	const unsigned char *u = (const unsigned char *)s;
+
+	if (*u < 0x20 || *u == 0x7f)
+		return 1;
+	return u[0] == 0xc2 && u[1] >= 0x80 && u[1] < 0xa0 ? 2 : 0;
+}
+
+/* Puts @c in the place of each byte of such characters: what others wrote goes into a line. */
+static inline void utf8_tame(char *s, char c)
+{
+	while (*s) {
+		size_t n = utf8_control(s);
+
+		memset(s, c, n);
+		s += n ? n : 1;
+	}
+}
+
 /* The length that a lead byte promises: 1 to 4, or 0 when no character starts so. */
 static inline unsigned utf8_lead_len(uint8_t lead)
 {

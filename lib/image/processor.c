@@ -73,8 +73,12 @@ static int check_steps(const cJSON *config, enum image_kind kind, char *err, siz
 	const cJSON *item;
 
 	cJSON_ArrayForEach(item, config) {
-		bool fine = strncmp(item->string, "do_", 3) || !cJSON_IsTrue(item);
+		bool fine = cJSON_IsFalse(item);
 
+		if (strncmp(item->string, "do_", 3) || cJSON_IsNull(item))
+			continue;
+		if (!cJSON_IsBool(item))
+			return say(-EINVAL, err, errlen, "%s: not true or false", item->string);
 		for (int i = 0; i < 4; i++)
 			fine |= !strcmp(item->string, known[i]);
 		for (int i = 0; i < 2; i++)
@@ -135,19 +139,40 @@ static int check_same(const cJSON *config, const char *key, uint32_t tower, char
 	return r;
 }
 
+/* An object that says a size has these keys and no others. */
+static int check_keys(const cJSON *object, const char *name, const char *const *known, unsigned n,
+		      char *err, size_t errlen)
+{
+	const cJSON *item;
+
+	if (object && !cJSON_IsObject(object))
+		return say(-EINVAL, err, errlen, "%s: not an object", name);
+	cJSON_ArrayForEach(item, object) {
+		bool fine = cJSON_IsNull(item);
+
+		for (unsigned i = 0; i < n; i++)
+			fine |= !strcmp(item->string, known[i]);
+		if (!fine)
+			return say(-ENOTSUP, err, errlen, "%s: %s is not supported", name,
+				   item->string);
+	}
+	return 0;
+}
+
+/* Each has two names, of which the newer one is within "size"; older files have the other there. */
 static int parse_limits(const cJSON *config, struct image_processor *p, char *err, size_t errlen)
 {
+	static const char *const keys[] = {"shortest_edge", "longest_edge", "min_pixels",
+					   "max_pixels"};
 	const cJSON *size = find(config, "size");
 	double least = p->count_frames ? 112.0 * 112 : 56.0 * 56,
 	       most = p->count_frames ? 28.0 * 28 * 15000 : 28.0 * 28 * 1280;
-	int r = get_number(size, "shortest_edge", 1, 1e12, &least, err, errlen);
+	int r = check_keys(size, "size", keys, 4, err, errlen);
 
-	if (!r)
-		r = get_number(size, "longest_edge", 1, 1e12, &most, err, errlen);
-	if (!r)
-		r = get_number(config, "min_pixels", 1, 1e12, &least, err, errlen);
-	if (!r)
-		r = get_number(config, "max_pixels", 1, 1e12, &most, err, errlen);
+	for (int i = 0; i < 4 && !r; i++)
+		r = get_number(size, keys[i], 1, 1e12, i % 2 ? &most : &least, err, errlen);
+	for (int i = 2; i < 4 && !r; i++)
+		r = get_number(config, keys[i], 1, 1e12, i % 2 ? &most : &least, err, errlen);
 	if (!r && least > most)
 		r = say(-EINVAL, err, errlen, "min_pixels: %g is above max_pixels %g", least, most);
 	p->min_pixels = (uint64_t)least;
@@ -169,6 +194,8 @@ static int check_tiles(const cJSON *config, const struct image_tower *t, char *e
 
 		if (cJSON_IsNumber(object))
 			r = check_same(config, objects[i], t->tile, err, errlen);
+		else
+			r = check_keys(object, objects[i], keys, 3, err, errlen);
 		for (int k = 0; k < 3 && !r && cJSON_IsObject(object); k++)
 			r = check_same(object, keys[k], t->tile, err, errlen);
 	}
@@ -268,7 +295,8 @@ int image_processor_parse(const cJSON *config, const struct image_tower *t,
 		.filter = IMAGE_BICUBIC_FILTER,
 		.mean = {0.48145466f, 0.4578275f, 0.40821073f},
 		.std = {0.26862954f, 0.26130258f, 0.27577711f},
-		.resize = !cJSON_IsFalse(find(config, "do_resize")),
+		/* Grids of tiles take a picture at their size, whatever is said. */
+		.resize = t->kind == IMAGE_TILES || !cJSON_IsFalse(find(config, "do_resize")),
 	};
 	int r = cJSON_IsObject(config) ? 0 : say(-EINVAL, err, errlen, "not an object");
 
@@ -545,21 +573,25 @@ int image_process(const struct image_processor *p, const struct image_tower *t,
 		  float **ret_pixels, char *err, size_t errlen)
 {
 	struct image_parts parts;
-	uint64_t units = 0, tokens = 0;
+	uint64_t units = 0;
 	float *pixels;
 	int r = image_process_size(p, t, picture->width, picture->height, &parts, err, errlen);
 
 	if (r)
 		return r;
 	for (uint32_t i = 0; i < image_parts_count(&parts); i++) {
-		units += image_units(t, image_part(&parts, i));
-		tokens += image_tokens(t, image_part(&parts, i));
+		const struct image_size size = image_part(&parts, i);
+		uint64_t tokens = image_tokens(t, size);
+
+		if (image_units(t, size) > t->max_units || tokens > t->max_rows)
+			return say(
+				-E2BIG, err, errlen,
+				"a picture of %u x %u takes %llu tokens; the model encodes %u at a "
+				"time",
+				picture->width, picture->height, (unsigned long long)tokens,
+				t->max_rows);
+		units += image_units(t, size);
 	}
-	if (units > t->max_units || tokens > t->max_rows)
-		return say(-E2BIG, err, errlen,
-			   "a picture of %u x %u takes %llu tokens; the model encodes %u at a time",
-			   picture->width, picture->height, (unsigned long long)tokens,
-			   t->max_rows);
 	pixels = malloc(units * image_unit_elements(t) * sizeof(float));
 	r = !pixels		     ? -ENOMEM
 	    : t->kind == IMAGE_TILES ? put_tiles(p, t, picture, pixels)

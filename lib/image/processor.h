@@ -37,7 +37,8 @@ int image_process_size(const struct image_processor *p, const struct image_tower
 
 /*
  * Makes the pixels of a picture, image_plan_pixels()'s input, from malloc(). *ret_parts are for
- * image_plan_make(), each with its pixels behind those before it. -E2BIG: more than a launch of the tower takes.
+ * image_plan_make(), each with its pixels behind those before it. -E2BIG: one is more than a launch
+ * of the tower takes.
  */
 int image_process(const struct image_processor *p, const struct image_tower *t,
 		  const struct image_picture *picture, struct image_parts *ret_parts,

@@ -43,12 +43,13 @@ extern "C" {
 
 #define TXDA_FOREVER UINT64_MAX
 #ifdef __cplusplus
-/* without the word struct: TXDA_INIT(txda_step) */
+/* lets C callers write TXDA_INIT(txda_step), without the keyword struct */
 #define TXDA_INIT(type) (type{sizeof(type)})
 #else
 #define TXDA_INIT(type) ((type){.size = sizeof(type)})
 #endif
 #define TXDA_MAX_CHIPS_PER_GROUP 8
+#define TXDA_MAX_KV_GROUPS	 8
 
 struct txda_context;
 struct txda_device;
@@ -58,7 +59,7 @@ struct txda_queue;
 struct txda_model;
 struct txda_weights;
 
-/* "0.1.0" of the library that runs. */
+/* The version of the library at run time, such as "0.1.0". */
 const char *txda_version(void);
 
 /* ---- context: opens a backend ---------------------------------------------------------------- */
@@ -77,7 +78,7 @@ int txda_context_new(const struct txda_context_options *options, struct txda_con
 struct txda_context *txda_context_ref(struct txda_context *context);
 struct txda_context *txda_context_unref(struct txda_context *context);
 /*
- * The reason of this thread's last failed call on the context or its children; "" if none. Never
+ * The message of this thread's last failed call on the context or its children; "" if none. Never
  * NULL. @context may be NULL (failed txda_context_new).
  */
 const char *txda_context_error(struct txda_context *context);
@@ -85,14 +86,14 @@ const char *txda_context_backend(struct txda_context *context); /* "cmodel" or "
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-#define TXDA_CAP_CMODEL	      (1ull << 0) /* a model, no silicon: its sensors are estimates */
+#define TXDA_CAP_CMODEL	      (1ull << 0) /* a device model: sensor values are estimates */
 #define TXDA_CAP_PRECISE      (1ull << 1) /* precise mode */
 #define TXDA_CAP_HOST_VISIBLE (1ull << 2) /* device memory can be mapped by the host */
 
 struct txda_device_info {
 	size_t size;
-	unsigned index;	   /* as this process numbers it */
-	unsigned physical; /* as the machine numbers it */
+	unsigned index;	   /* index in this process */
+	unsigned physical; /* index on the machine */
 	char name[64];	   /* "TX8 (cmodel, avx512)" */
 	char serial[32];
 	char bus[32];  /* PCI address, or "cmodel:PID:INDEX" */
@@ -107,21 +108,22 @@ struct txda_device_info {
 struct txda_device_status {
 	size_t size;
 	uint64_t mem_used_bytes;
-	uint64_t busy_ns, copy_busy_ns; /* rising counters; utilisation is their rate */
+	uint64_t busy_ns, copy_busy_ns; /* counters that only increase; utilisation is their rate */
 	uint64_t bytes_read, bytes_written;
 	uint32_t power_mw;
-	int32_t temp_mc; /* INT32_MIN: not known */
+	int32_t temp_mc; /* INT32_MIN: unknown */
 	uint32_t clock_khz;
 	uint32_t ecc_corrected, ecc_uncorrected;
 	uint32_t faults;
 	bool lost;
-	/* of about the last second; UINT32_MAX: not known, as for power and clock */
+	/* averaged over about the last second; UINT32_MAX: unknown, as for power and clock */
 	uint32_t utilisation_permille;
 };
 
 /*
- * Rises when the event of a chip that was added is taken (txda_context_event()) and the process may
- * see the chip; never falls: a chip that is gone is lost, and keeps its index until it comes again.
+ * The number of devices. It increases when the event of an added chip is taken
+ * (txda_context_event()) and the process may see the chip, and never decreases: a removed chip is
+ * marked lost and keeps its index until it returns.
  */
 int txda_context_device_count(struct txda_context *context);
 int txda_device_get(struct txda_context *context, unsigned index, struct txda_device **ret_device);
@@ -142,21 +144,22 @@ struct txda_link_info {
 	size_t size;
 	enum txda_link_state state;
 	unsigned speed_mbps; /* megabytes per second, each direction */
-	unsigned device;     /* at the other end; UINT_MAX: not one of ours */
-	unsigned port;	     /* there */
+	unsigned device;     /* chip at the other end; UINT_MAX: not visible to this process */
+	unsigned port;	     /* port number at the other end */
 };
 /*
- * A chip-to-chip port as it is now. -ENOENT: the chip has no such port. Simulated chips of this
- * process have none: each reaches all others.
+ * The current state of a chip-to-chip port. -ENOENT: the chip has no such port. Chips simulated in
+ * this process have none: each can reach all others.
  */
 int txda_device_link(struct txda_device *device, unsigned port, struct txda_link_info *ret_info);
 
 /* ---- groups and topology maps ---------------------------------------------------------------- */
 
 /*
- * A group is an ordered set of chips that runs one copy of a model; rank i is its i-th chip.
- * A map divides the visible chips into groups: "C4TP2" is {0,1},{2,3}, and so is "C4TP2B1", whose
- * batch the library has no use for; "0,1;2,3" says the same by hand; NULL or "auto" takes neighbours. CHIP_MAP renames the chips first.
+ * A group is an ordered set of chips that runs one copy of a model; rank i is its i-th chip. A map
+ * divides the visible chips into groups: "C4TP2" is {0,1},{2,3}, and so is "C4TP2B1", whose batch
+ * suffix is ignored; "0,1;2,3" spells out the same map; NULL or "auto" groups neighbours. CHIP_MAP
+ * is applied first.
  */
 struct txda_group_options {
 	size_t size;
@@ -174,8 +177,8 @@ struct txda_group *txda_group_unref(struct txda_group *group);
 unsigned txda_group_size(struct txda_group *group);
 struct txda_device *txda_group_device(struct txda_group *group, unsigned rank); /* borrowed */
 /*
- * Why these chips, in words, one reason a line; NUL-terminated, cut to @len. Returns the length
- * that it needs.
+ * Explains the choice of chips in text, one reason per line; NUL-terminated, truncated to @len.
+ * Returns the full length.
  */
 int txda_group_explain(struct txda_group *group, char *buf, size_t len);
 
@@ -183,11 +186,11 @@ int txda_group_explain(struct txda_group *group, char *buf, size_t len);
 
 enum txda_memory {
 	TXDA_MEMORY_DEVICE = 0,
-	TXDA_MEMORY_HOST = 1, /* host pages that the device reaches */
+	TXDA_MEMORY_HOST = 1, /* host pages that the device can access */
 };
 
 #define TXDA_BUFFER_READ_ONLY (1u << 0) /* the device only reads it */
-#define TXDA_BUFFER_PRIVATE   (1u << 1) /* never exported: may live in larger pages */
+#define TXDA_BUFFER_PRIVATE   (1u << 1) /* never exported: may use larger pages */
 
 int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
 		    unsigned flags, struct txda_buffer **ret_buffer);
@@ -196,15 +199,15 @@ struct txda_buffer *txda_buffer_unref(struct txda_buffer *buffer);
 uint64_t txda_buffer_bytes(struct txda_buffer *buffer);
 uint64_t txda_buffer_va(struct txda_buffer *buffer); /* device address */
 /*
- * The host's view, valid while the buffer lives; the same pointer each time. -ENOTSUP if it cannot
- * be mapped. The view of a real chip's device memory raises SIGBUS when it is touched after the
- * chip was pulled out; that of host memory does not.
+ * The host mapping, valid while the buffer lives; the same pointer each time. -ENOTSUP if the
+ * buffer cannot be mapped. Access to mapped device memory of a real chip raises SIGBUS after the
+ * chip was removed; host memory stays accessible.
  */
 int txda_buffer_map(struct txda_buffer *buffer, void **ret_ptr);
 /* Copies between host memory and the buffer, through a mapping or the copy queue; synchronous. */
 int txda_buffer_write(struct txda_buffer *buffer, uint64_t offset, const void *src, uint64_t bytes);
 int txda_buffer_read(struct txda_buffer *buffer, uint64_t offset, void *dst, uint64_t bytes);
-/* Reads @bytes of @fd at @fd_offset straight into the buffer: how weights are loaded. */
+/* Reads @bytes of @fd at @fd_offset directly into the buffer; used to load weights. */
 int txda_buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
 		     uint64_t bytes);
 /* An fd (memfd or dma-buf) that another process or device may import; the caller closes it. */
@@ -224,11 +227,11 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 struct txda_queue *txda_queue_ref(struct txda_queue *queue);
 struct txda_queue *txda_queue_unref(struct txda_queue *queue);
 /*
- * Runs the packets (txda_isa.h) at @packets, which are copied: the queue appends a fence of its
- * own. Fence values of a queue rise by one from 1. -EAGAIN when too many streams are in flight:
- * wait for an earlier fence. Not concurrently on one queue.
+ * Runs the packets (txda_isa.h) at @packets, which are copied; the queue appends a fence of its
+ * own. A queue's fence values increase by one, starting from 1. -EAGAIN when too many streams are
+ * in flight: wait for an earlier fence. Not concurrently on one queue.
  */
-/* the caller waits at once: no other thread need wake up */
+/* the caller waits immediately, so no other thread need be woken for it */
 #define TXDA_SUBMIT_WAIT_SOON (1u << 0)
 int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t bytes, unsigned flags,
 		      uint64_t *ret_fence);
@@ -238,11 +241,11 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
  */
 int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns);
 /*
- * An eventfd that becomes readable when a fence passes or the queue fails (read it to clear it);
- * owned by the queue.
+ * An eventfd, owned by the queue, that becomes readable when a fence passes or the queue fails
+ * (read it to clear it).
  */
 int txda_queue_fd(struct txda_queue *queue);
-/* The fault in words, "" if none. Returns its length. */
+/* Describes the fault as text, "" if none. Returns its length. */
 int txda_queue_fault(struct txda_queue *queue, char *buf, size_t len);
 int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t dst_offset,
 		    struct txda_buffer *src, uint64_t src_offset, uint64_t bytes,
@@ -259,9 +262,9 @@ struct txda_model_options {
 	size_t size;
 	const char *path;    /* case dir */
 	const char *program; /* NULL: the first program of model_info.json */
-	/* 0: as many as fit into the memory that is left, up to max_kv_blocks */
+	/* 0: as many as fit into the free memory, up to max_kv_blocks */
 	unsigned kv_blocks;
-	unsigned max_kv_blocks;	     /* 0: no limit */
+	unsigned max_kv_blocks;	     /* 0: unlimited */
 	uint64_t kv_reserve_bytes;   /* memory to leave free per chip when kv_blocks is 0 */
 	struct txda_model *share_kv; /* use this model's KV cache (same group and geometry) */
 	/*
@@ -274,6 +277,8 @@ struct txda_model_options {
 	void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
 	void *progress_arg;
 	bool keep_weights; /* they can be exported: txda_weights_export() */
+	unsigned
+		kv_blocks_per_group; /* 0: kv_blocks says it; else this many for each of kv_groups */
 };
 
 int txda_model_load(struct txda_group *group, const struct txda_model_options *options,
@@ -285,10 +290,12 @@ struct txda_model *txda_model_unref(struct txda_model *model);
 struct txda_model_plan {
 	size_t size;
 	unsigned tp;
-	/* Of the rank that needs most; with those of the program `vision`, where there is one. */
+	/* For the rank that needs most; including the program `vision` if there is one. */
 	uint64_t weight_bytes, scratch_bytes, io_bytes;
 	uint64_t kv_block_bytes;
 	uint64_t kv_blocks_at_limit; /* for max_seqs sequences of max_context tokens */
+	unsigned kv_groups;	     /* groups of layers with blocks of their own */
+	unsigned state_blocks;	     /* as in txda_model_info */
 };
 int txda_model_plan(struct txda_context *context, const char *path,
 		    struct txda_model_plan *ret_plan);
@@ -298,7 +305,7 @@ struct txda_model_info {
 	char name[128];
 	char family[32];
 	unsigned tp;
-	unsigned max_tokens;	 /* T: most tokens a step */
+	unsigned max_tokens;	 /* T: maximum number of tokens per step */
 	unsigned max_seqs;	 /* S */
 	unsigned max_rows;	 /* R */
 	unsigned max_context;	 /* positions */
@@ -308,22 +315,35 @@ struct txda_model_info {
 	unsigned vocab;
 	unsigned topk; /* k of the top-k outputs */
 	unsigned n_layers;
-	uint64_t weight_bytes; /* per chip, of the rank that has most */
+	uint64_t weight_bytes; /* per chip, for the rank with the most */
 	char weights[16];      /* "bf16", "f16", "w8", "w4" */
 	/*
-	 * What a launch costs, all chips together: for plans and benchmarks. A product and its sum
-	 * are 2 flops.
+	 * The cost of a launch, summed over all chips, for capacity planning and benchmarks. A
+	 * multiply-add counts as 2 flops. A token of the program `vision` is what becomes one: four
+	 * rows, say.
 	 */
-	uint64_t step_weight_bytes; /* weights that every launch with logits reads */
+	uint64_t step_weight_bytes; /* weights read by every launch that computes logits */
 	uint64_t flops_per_token;   /* linear layers */
-	uint64_t flops_per_row;	    /* logits of one token */
-	uint64_t flops_per_key;	    /* attention: per token and key that it sees */
+	uint64_t flops_per_row;	    /* computing the logits of one token */
+	uint64_t flops_per_key;	    /* attention: per token and key it attends to */
 	/* Embedding models: how the rows of `hidden` become one vector, "last", "mean" or "cls" */
-	char pooling[8]; /* "": of the checkpoint nothing is known */
-	bool normalize;	 /* the vector has length 1 */
-	/* Layers keep a state in place of keys: a token that was run cannot be taken back within its
-	 * block. */
+	char pooling[8]; /* "": not known from the checkpoint */
+	bool normalize;	 /* the vector is normalised to length 1 */
+	/*
+	 * Some layers keep a recurrent state instead of keys: a token that was run cannot be undone,
+	 * except by continuing from a snapshot.
+	 */
 	bool stateful;
+	/*
+	 * Layers that keep keys form groups. For each block_size positions of a sequence, a group has
+	 * its own block, from a pool that all groups share, and its own inputs: `slots` and
+	 * `block_table` for group 0, `slots_1` and `block_table_1` for the next and so on.
+	 */
+	unsigned kv_groups;
+	/* How many positions of a group a token reads, including its own; 0: all before it. */
+	unsigned kv_reach[TXDA_MAX_KV_GROUPS];
+	/* Stateful models: blocks of a sequence's state, from the same pool (input `state_table`). */
+	unsigned state_blocks;
 };
 int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info);
 struct txda_group *txda_model_group(struct txda_model *model); /* borrowed */
@@ -336,9 +356,9 @@ struct txda_tensor_info {
 	enum txda_tensor_kind kind;
 	unsigned dtype; /* enum txda_dtype of txda_isa.h */
 	unsigned ndim;
-	uint64_t dim[4]; /* at the limits */
-	char shape[64];	 /* symbolic: "[T, 4096]" */
-	uint64_t bytes;	 /* at the limits */
+	uint64_t dim[4]; /* with all symbols at their limits */
+	char shape[64];	 /* with symbols: "[T, 4096]" */
+	uint64_t bytes;	 /* with all symbols at their limits */
 };
 int txda_model_tensor_count(struct txda_model *model);
 int txda_model_tensor(struct txda_model *model, unsigned index, struct txda_tensor_info *ret_info);
@@ -346,8 +366,8 @@ int txda_model_find(struct txda_model *model, const char *name, unsigned *ret_in
 
 /*
  * Inputs exist once per chip; set_input copies to all chips. Outputs are those of rank 0.
- * input_ptr/output_ptr give the host's view for callers that fill in place (rank by rank), without
- * a copy.
+ * input_ptr/output_ptr give the host mapping, so that callers can access the data in place (rank by
+ * rank) without a copy.
  */
 int txda_model_set_input(struct txda_model *model, const char *name, const void *data,
 			 uint64_t bytes);
@@ -355,8 +375,8 @@ int txda_model_get_output(struct txda_model *model, const char *name, void *data
 int txda_model_tensor_ptr(struct txda_model *model, unsigned rank, const char *name,
 			  void **ret_ptr);
 /*
- * Binds a tensor to memory of the caller's: another model's tensor (dummy tensors) or a buffer of
- * that chip; not while it runs.
+ * Binds a tensor to memory provided by the caller: another model's tensor (dummy tensors) or a
+ * buffer of that chip; not while the model runs.
  */
 int txda_model_bind(struct txda_model *model, unsigned rank, const char *name,
 		    struct txda_buffer *buffer, uint64_t offset);
@@ -372,13 +392,22 @@ struct txda_step {
 	unsigned rows;	 /* R; 0: no logits are computed */
 	unsigned blocks; /* B: columns of the block table */
 	unsigned flags;	 /* TXDA_SUBMIT_WAIT_SOON */
-	/* [op count] of rank 0, filled by the txda_model_sync() that passes this launch; or NULL */
+	/*
+	 * [op count] of rank 0, filled by the txda_model_sync() that completes this launch; or
+	 * NULL
+	 */
 	struct txda_op_timing *timing;
+	/*
+	 * Some ops alone, n_ops of txda_model_op_count() from first_op on; n_ops 0: all. A long program
+	 * can be run in parts, one launch after the other with the same sizes and inputs. Without
+	 * timing.
+	 */
+	unsigned first_op, n_ops;
 };
 int txda_model_run(struct txda_model *model, const struct txda_step *step, uint64_t *ret_fence);
 /*
- * Waits for a launch on all chips. Errors as txda_queue_wait(); txda_context_error() has the fault
- * in words.
+ * Waits for a launch on all chips. Errors as txda_queue_wait(); txda_context_error() describes the
+ * fault.
  */
 int txda_model_sync(struct txda_model *model, uint64_t fence, uint64_t deadline_ns);
 int txda_model_fd(struct txda_model *model);
@@ -386,16 +415,16 @@ int txda_model_fd(struct txda_model *model);
 /* ---- weights that outlive a process ---------------------------------------------------------- */
 
 /*
- * The weights of one chip, as the models of a context share them. With keep_weights their memory
- * can be handed to another process (a memfd with simulated chips, else a dma-buf of the chip's
- * memory), or to one that comes later, by whoever holds the fd meanwhile. A model of the same file
- * that is loaded there finds them on the chip: nothing is copied and no memory is taken.
+ * The weights of one chip, as shared by the models of a context. With keep_weights their memory can
+ * be passed as an fd to another process (a memfd with simulated chips, else a dma-buf of the chip's
+ * memory), or held by some process for one that starts later. A model of the same file that is
+ * loaded there finds the weights on the chip: nothing is copied and no memory is allocated.
  *
  *	txda_model_weights(model, rank, &w); txda_weights_info(w, &info); txda_weights_export(w, &fd);
  *	... in the other process, for the same chip:
  *	txda_weights_import(device, fd, &info, &w); txda_model_load(...); txda_weights_unref(w);
  *
- * The exporter vouches for what @info says: it must reach the importer unchanged.
+ * The importer relies on the exporter's @info: it must be passed on unchanged.
  */
 struct txda_weights_info {
 	size_t size;
@@ -403,30 +432,30 @@ struct txda_weights_info {
 	uint32_t crc32c; /* as its case dir says */
 	bool imported;
 	uint64_t file_device, file_inode, file_mtime_ns, file_ctime_ns; /* of param.bin */
-	/* of the chip's memory, another one when what it held may be gone (a reset) */
+	/* identifies the contents of the chip's memory; changes when they may be lost (a reset) */
 	uint64_t memory_id;
 };
-/* A reference to those of a rank; -ENOENT: its program has none. */
+/* The weights of a rank, with a reference; -ENOENT: its program has none. */
 int txda_model_weights(struct txda_model *model, unsigned rank, struct txda_weights **ret_weights);
 struct txda_weights *txda_weights_ref(struct txda_weights *weights);
 struct txda_weights *txda_weights_unref(struct txda_weights *weights);
 int txda_weights_info(struct txda_weights *weights, struct txda_weights_info *ret_info);
 /*
- * An fd, nobody can change through it what it holds; the caller closes it. -ENOTSUP: loaded without
- * keep_weights, perhaps by another model.
+ * An fd through which the contents cannot be changed; the caller closes it. -ENOTSUP: loaded
+ * without keep_weights, perhaps by another model.
  */
 int txda_weights_export(struct txda_weights *weights, int *ret_fd);
 /*
- * The caller keeps @fd. They stay on the chip as long as the reference or a model does. -ESTALE: the
- * chip was reset since; -EXDEV: they are not in this chip's memory; -EPERM: a memfd that is not
- * sealed; -EINVAL: another size; -EEXIST: the context has them already; -ENOMEM: with simulated
- * chips, whose memory is that of a process, there is no room.
+ * The caller keeps @fd. The weights stay on the chip as long as the reference or a model does.
+ * -ESTALE: the chip was reset since; -EXDEV: they are not in this chip's memory; -EPERM: a memfd
+ * that is not sealed; -EINVAL: the size differs; -EEXIST: the context has them already; -ENOMEM:
+ * with simulated chips, whose memory belongs to a process, there is no room.
  */
 int txda_weights_import(struct txda_device *device, int fd, const struct txda_weights_info *info,
 			struct txda_weights **ret_weights);
 /*
- * Whether a load of this case dir would take them for @rank now. -ESTALE: its file is another, or the
- * chip was reset.
+ * Whether loading this case dir would use them for @rank now. -ESTALE: its file is a different one,
+ * or the chip was reset.
  */
 int txda_weights_check(struct txda_weights *weights, const char *path, unsigned rank);
 
@@ -456,24 +485,24 @@ enum txda_event_kind {
 struct txda_event {
 	size_t size;
 	enum txda_event_kind kind;
-	unsigned device; /* index, or UINT_MAX for a chip that has none yet */
+	unsigned device; /* index, or UINT_MAX for a chip without an index yet */
 	uint64_t time_ns;
 	char text[192];
 };
 /* Readable when there may be an event. Owned by the context; poll it, do not read it. */
 int txda_context_event_fd(struct txda_context *context);
 /*
- * Takes the next event; -EAGAIN if there is none. With real chips it is this call that looks what
- * happened to them: a process that never asks hears of its own faults only.
+ * Takes the next event; -EAGAIN if there is none. With real chips, this call is what checks the
+ * chips' state: a process that never calls it learns only of its own faults.
  */
 int txda_context_event(struct txda_context *context, struct txda_event *ret_event);
 
 /* ---- every process's chips (txda-smi) -------------------------------------------------------- */
 
 /*
- * Chips on this machine, real ones and those simulated by other processes, with their users. Reads
- * sysfs, hwmon, fdinfo and the telemetry pages of the runtime directory only; never opens or wakes
- * a device.
+ * The chips on this machine, real ones and those simulated by other processes, and their users.
+ * Reads only sysfs, hwmon, fdinfo and the telemetry pages of the runtime directory; never opens or
+ * wakes a device.
  */
 struct txda_process_info {
 	size_t size;
@@ -496,8 +525,8 @@ int txda_survey_process(struct txda_survey *survey, unsigned chip, unsigned inde
 /* ---- the whole machine's events (txda-smi events) -------------------------------------------- */
 
 /*
- * What happens to real chips of this machine, whoever uses them: nodes that come and go, faults of
- * all processes, health. Opens no device.
+ * Events of all real chips of this machine, whichever process uses them: nodes that appear and
+ * disappear, faults of all processes, health. Opens no device.
  */
 struct txda_watch_event {
 	size_t size;
@@ -506,7 +535,7 @@ struct txda_watch_event {
 	char bus[32];	  /* PCI address */
 	char node[64];	  /* "/dev/accel/accel0" */
 	char serial[32];
-	int pid;	/* of whose queue faulted, else 0 */
+	int pid;	/* the process whose queue faulted, else 0 */
 	char text[192]; /* without the chip's name */
 };
 struct txda_watch;

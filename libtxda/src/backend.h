@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a backend does for the library: chips, memory, address spaces, queues. Nothing above this
- * table knows which one runs.
+ * The interface of a backend: chips, memory, address spaces, queues. Code above this table does not
+ * depend on which backend runs.
  *
- * The library decides device addresses (vas.h), lays out streams and appends a SIGNAL of the
- * queue's fence word to each, so a fence is passed when that word has its value, whatever the
- * backend; a backend only has to help to wait for it.
+ * The library assigns device addresses (vas.h), builds streams and appends to each a SIGNAL of the
+ * queue's fence word, so a fence is passed when that word has its value, whatever the backend; a
+ * backend only implements waiting for it.
  *
- * Errors: 0 or -errno; a backend notes the reason with txda__fail() on its context. ret_ arguments
- * stay untouched on failure.
- * Threads: as txda.h says of the objects on top. One address space may be bound and unbound by
- * several threads at once, each with ranges of its own.
+ * Errors: 0 or -errno; a backend records the message with txda__fail() on its context. ret_
+ * arguments stay untouched on failure.
+ * Threads: as stated in txda.h for the objects on top. Several threads may bind and unbind in one
+ * address space at once, each in its own ranges.
  */
 #ifndef TXDA_BACKEND_H
 #define TXDA_BACKEND_H
@@ -23,7 +23,7 @@ struct txda__vm;      /* an address space of one chip */
 struct txda__mem;     /* memory that an address space can map */
 struct txda__hwqueue; /* a command queue in an address space */
 
-/* Called by any thread, with no lock of the library held by the backend. */
+/* Callbacks, called by any thread with no lock of the library held by the backend. */
 struct txda__queue_events {
 	void (*passed)(void *arg);  /* a fence was passed (see ops->signals) */
 	void (*faulted)(void *arg); /* the queue stopped: ops->queue_fault() has the reason */
@@ -32,7 +32,7 @@ struct txda__queue_events {
 
 struct txda__backend_ops {
 	const char *name; /* "cmodel", "drm" */
-	/* chips live in this process: publish them in the runtime directory */
+	/* chips are simulated in this process: publish them in the runtime directory */
 	bool simulated;
 	/* passed() is called for SIGNAL packets that raise an interrupt, and only for these */
 	bool signals;
@@ -42,15 +42,18 @@ struct txda__backend_ops {
 	void (*close)(struct txda__backend *backend);
 
 	/*
-	 * Chips by their physical number, 0 to count - 1. info and status are complete but for
-	 * .index.
+	 * Chips by physical number, 0 to count - 1. info and status are filled in completely except
+	 * for .index.
 	 */
 	unsigned (*chips)(struct txda__backend *backend);
 	int (*info)(struct txda__backend *backend, unsigned chip, struct txda_device_info *info);
 	int (*status)(struct txda__backend *backend, unsigned chip,
 		      struct txda_device_status *status);
 	unsigned (*distance)(struct txda__backend *backend, unsigned a, unsigned b);
-	/* Complete, with the physical number of the other chip. -ENOENT past the last port. */
+	/*
+	 * Filled in completely, with the physical number of the other chip. -ENOENT past the last
+	 * port.
+	 */
 	int (*link)(struct txda__backend *backend, unsigned chip, unsigned port,
 		    struct txda_link_info *ret_info);
 
@@ -59,51 +62,54 @@ struct txda__backend_ops {
 		      uint64_t *ret_end);
 	void (*vm_free)(struct txda__vm *vm);
 	/*
-	 * Whether what was in it is gone, by a reset or with its chip. NULL: it cannot be but by
-	 * its queues' failing.
+	 * Whether its contents are lost, because of a reset or with the chip. NULL: contents are
+	 * lost only when the space's queues fail.
 	 */
 	bool (*vm_lost)(struct txda__vm *vm);
 	/*
-	 * A number that is another one when what the chip's memory holds may be gone. NULL: memory
-	 * keeps what it holds as long as somebody has it; 0.
+	 * A number that changes when the contents of the chip's memory may be lost. NULL: memory
+	 * keeps its contents as long as somebody holds it; the number is 0.
 	 */
 	int (*vm_memory_id)(struct txda__vm *vm, uint64_t *ret_id);
 	/*
-	 * Group slot @slot of each of the @size address spaces, one a chip, becomes its place in a
-	 * new group; ranks are positions in @vm.
+	 * Puts the @size address spaces, one per chip, into a new group, each in its group slot
+	 * @slot; ranks are positions in @vm.
 	 */
 	int (*vm_join)(struct txda__vm *const *vm, unsigned size, unsigned slot);
-	/* Its group of that slot is over. */
+	/* Removes the space's group from that slot. */
 	void (*vm_leave)(struct txda__vm *vm, unsigned slot);
 
 	/*
-	 * Zeroed memory for one address space, @bytes a multiple of the page; @flags TXDA__MEM_*.
-	 * -ENOMEM notes what was wanted and what is free.
+	 * Zeroed memory for one address space, @bytes a multiple of the page size; @flags
+	 * TXDA__MEM_*. -ENOMEM: the message states how much was requested and how much is free.
 	 */
 	int (*mem_new)(struct txda__vm *vm, uint64_t bytes, enum txda_memory memory, unsigned flags,
 		       struct txda__mem **ret_mem);
-	/* Takes over nothing: the caller keeps @fd. @flags TXDA__IMPORT_*. */
+	/* The caller keeps ownership of @fd. @flags TXDA__IMPORT_*. */
 	int (*mem_import)(struct txda__vm *vm, int fd, unsigned flags, struct txda__mem **ret_mem,
 			  uint64_t *ret_bytes);
 	int (*mem_export)(struct txda__mem *mem, int *ret_fd);
-	/* Of TXDA__MEM_KEEP: it is filled, nobody who gets it by an export can change it. */
+	/*
+	 * For TXDA__MEM_KEEP: the memory is filled; from now on nobody can change it through an
+	 * exported fd.
+	 */
 	int (*mem_freeze)(struct txda__mem *mem);
-	void (*mem_free)(struct txda__mem *mem); /* unbound before */
-	/* Maps the whole memory at @va of its address space; @read_only for the device. */
+	void (*mem_free)(struct txda__mem *mem); /* must be unbound */
+	/* Maps all of the memory at @va of its address space; @read_only applies to the device. */
 	int (*mem_bind)(struct txda__mem *mem, uint64_t va, bool read_only);
-	/* waits until nothing that runs can touch it */
+	/* waits until no running work can access it */
 	void (*mem_unbind)(struct txda__mem *mem);
-	/* The host's view of bound memory, the same each time. -ENOTSUP: there is none. */
+	/* The host mapping of bound memory, the same each time. -ENOTSUP: there is none. */
 	int (*mem_map)(struct txda__mem *mem, void **ret_ptr);
 	/*
-	 * Copies between bound memory and @host, for a backend whose memory has no host's view or a
-	 * slow one; NULL: through the view. Several threads at once.
+	 * Copies between bound memory and @host, for a backend whose memory has no host mapping or
+	 * a slow one; NULL: copies go through the mapping. Several threads at once.
 	 */
 	int (*mem_write)(struct txda__mem *mem, uint64_t offset, const void *host, uint64_t bytes);
 	int (*mem_read)(struct txda__mem *mem, uint64_t offset, void *host, uint64_t bytes);
 	/*
-	 * Stores one piece (a few MiB) of a file. Returns the bytes stored, fewer only at the
-	 * file's end. Several threads at once; each error's reason is noted in the thread.
+	 * Loads one chunk (a few MiB) of a file. Returns the bytes loaded, fewer only at the file's
+	 * end. Several threads at once; error messages are recorded per thread.
 	 */
 	int64_t (*mem_load)(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
 			    uint64_t bytes);
@@ -118,44 +124,48 @@ struct txda__backend_ops {
 	int (*queue_submit)(struct txda__hwqueue *queue, uint64_t va, uint64_t bytes,
 			    uint64_t fence, bool wait_soon);
 	/*
-	 * Waits until *@word (the host's view of the fence word) is >= @fence. -ETIMEDOUT, -EIO,
+	 * Waits until *@word (the host mapping of the fence word) is >= @fence. -ETIMEDOUT, -EIO,
 	 * -ENODEV.
 	 */
 	int (*queue_wait)(struct txda__hwqueue *queue, const uint64_t *word, uint64_t fence,
 			  uint64_t deadline_ns);
 	/*
-	 * Writes @fd, an eventfd, when @fence is passed or the queue fails. NULL: passed() tells of
-	 * every fence by itself.
+	 * Writes to @fd, an eventfd, when @fence is passed or the queue fails. NULL: passed() is
+	 * called for every fence anyway.
 	 */
 	int (*queue_arm)(struct txda__hwqueue *queue, uint64_t fence, int fd);
 	/*
-	 * 0 when the queue runs, else -EIO or -ENODEV and the fault. @buf gets the fault in words,
-	 * or "" where the library finds them (fault.h).
+	 * 0 while the queue runs, else -EIO or -ENODEV and the fault. @buf gets a description, or
+	 * "" if the library is to write it (fault.h).
 	 */
 	int (*queue_fault)(struct txda__hwqueue *queue, struct txda_fault *ret_fault, char *buf,
 			   size_t len);
 
 	/*
-	 * An fd that is readable when chips may have had events, and the function that takes them and
-	 * reports them with txda__event(). NULL: a thread of the library or the backend does.
+	 * An fd that is readable when chips may have had events, and the function that reads them
+	 * and reports them with txda__event(). NULL: a thread of the library or the backend does
+	 * that.
 	 */
 	int (*events_fd)(struct txda__backend *backend);
 	void (*take_events)(struct txda__backend *backend);
 };
 
-/* What memory is for. */
+/* Purpose and properties of memory. */
 #define TXDA__MEM_PRIVATE  (1u << 0) /* never exported */
-#define TXDA__MEM_LARGE	   (1u << 1) /* large pages are worth their price */
-#define TXDA__MEM_UNMAPPED (1u << 2) /* no host's view is wanted */
-/* The host uses it as much as the device: device memory may then be host memory. */
+#define TXDA__MEM_LARGE	   (1u << 1) /* large pages are worth their cost */
+#define TXDA__MEM_UNMAPPED (1u << 2) /* no host mapping is needed */
+/*
+ * The host accesses it as often as the device does, so a backend may place device memory in host
+ * memory.
+ */
 #define TXDA__MEM_SHARED (1u << 3)
 /* Filled once, then frozen and exported: it may outlive the process. */
 #define TXDA__MEM_KEEP (1u << 4)
 
 #define TXDA__IMPORT_READ_ONLY (1u << 0)
 /*
- * Frozen memory of this very chip (-EXDEV: it is not, -EPERM: not frozen), which from now on takes
- * room there as if it had been made by this process.
+ * Frozen memory of the same chip (-EXDEV: another chip's, -EPERM: not frozen); it is accounted
+ * there as if this process had allocated it.
  */
 #define TXDA__IMPORT_KEPT (1u << 1)
 
@@ -168,7 +178,7 @@ struct txda__backend {
 extern const struct txda__backend_ops txda__backend_cmodel;
 extern const struct txda__backend_ops txda__backend_drm;
 
-/* Chips with a node of the kernel driver that this process could open, or -errno. */
+/* The number of chips with a node of the kernel driver that this process could open, or -errno. */
 int txda__drm_count(void);
 
 #endif /* TXDA_BACKEND_H */

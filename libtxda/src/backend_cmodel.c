@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * The device model as a backend: chips in this process.
+ * The device-model backend: chips simulated in this process.
  *
- * Each memory, private ones aside, is a memfd of its own, sealed against shrinking and growing,
- * that the model maps at the buffer's address. So fresh memory is zero and freed memory is gone at
- * once, any buffer can be exported (a mapping of a sealed file cannot fault), and a chip's DRAM
- * needs no layout: its size is a sum that is kept here.
+ * Each allocation, except private memory, is a memfd of its own, sealed against shrinking and
+ * growing, that the model maps at the buffer's address. So fresh memory is zeroed and freed memory
+ * is released at once, any buffer can be exported (a mapping of a sealed file cannot fault), and a
+ * chip's DRAM needs no layout: only the sum of the sizes is tracked here.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -43,15 +43,15 @@ struct txda__vm {
 struct txda__mem {
 	struct cmodel *cmodel;
 	unsigned chip;
-	int fd; /* -1: private memory, which is the model's own mapping and nothing else */
+	int fd; /* -1: private memory, which exists only as the model's own mapping */
 	uint64_t bytes;
-	bool counted; /* against the chip's DRAM */
-	bool foreign; /* imported: mem_load is not for it */
+	bool counted; /* counts against the chip's DRAM */
+	bool foreign; /* imported: mem_load does not write it */
 	bool read_only;
 	struct txda__vm *vm;
 	uint64_t va;
 	pthread_mutex_t lock; /* guards host */
-	void *host;	      /* own mapping of memory that the device only reads */
+	void *host;	      /* separate mapping of memory that the device may only read */
 };
 
 struct txda__hwqueue {
@@ -184,7 +184,7 @@ static int cmodel_status(struct txda__backend *backend, unsigned chip,
 	return 0;
 }
 
-/* The chips of one machine sit on one card. */
+/* All chips of the process are on one card. */
 static unsigned cmodel_distance(struct txda__backend *backend, unsigned a, unsigned b)
 {
 	(void)backend;
@@ -265,7 +265,7 @@ static int reserve(struct cmodel *cmodel, unsigned chip, uint64_t bytes)
 	if (bytes <= unused)
 		return 0;
 	return txda__fail(cmodel->base.context, -ENOMEM,
-			  "chip %u: %s (%llu bytes) wanted, %s (%llu bytes) of %s free", chip,
+			  "chip %u: %s (%llu bytes) requested, %s (%llu bytes) of %s free", chip,
 			  txda__bytes(bytes, wanted), (unsigned long long)bytes,
 			  txda__bytes(unused, left), (unsigned long long)unused,
 			  txda__bytes(cmodel->mem_bytes, all));
@@ -278,7 +278,7 @@ static void unreserve(struct cmodel *cmodel, unsigned chip, uint64_t bytes)
 	pthread_mutex_unlock(&cmodel->lock);
 }
 
-/* @keep: it gets its last seals when it is filled. */
+/* @keep: its final seals are added once it is filled. */
 static int make_memfd(uint64_t bytes, bool keep, int *ret_fd)
 {
 	int fd = memfd_create(keep ? "txda-weights" : "txda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -349,7 +349,7 @@ out_unreserve:
 	return r;
 }
 
-/* Memory of somebody else's: its owner pays for it, but for kept memory, whose owner is gone. */
+/* Imported memory is accounted by its owner, except kept memory, whose owner is gone. */
 static int cmodel_mem_import(struct txda__vm *vm, int fd, unsigned flags,
 			     struct txda__mem **ret_mem, uint64_t *ret_bytes)
 {
@@ -388,8 +388,9 @@ static int cmodel_mem_import(struct txda__vm *vm, int fd, unsigned flags,
 }
 
 /*
- * Existing mappings may still write; they are of this process, and go with it. A file's pages are
- * small as they are written: large ones, where the kernel makes them (6.1), are worth a copy.
+ * Existing mappings may still write; they belong to this process and end with it. A file's pages
+ * are allocated small, as they are written; where the kernel supports large ones (6.1), a copy into
+ * them pays off.
  */
 static int cmodel_mem_freeze(struct txda__mem *mem)
 {
@@ -449,7 +450,7 @@ static void cmodel_mem_unbind(struct txda__mem *mem)
 	cm_vm_unmap(mem->vm->vm, mem->va, mem->bytes);
 }
 
-/* The model's own mapping where it can be written, else a second one. */
+/* The model's own mapping if it is writable, else a second one. */
 static int cmodel_mem_map(struct txda__mem *mem, void **ret_ptr)
 {
 	void *ptr = NULL;
@@ -479,7 +480,7 @@ static int cmodel_mem_map(struct txda__mem *mem, void **ret_ptr)
 	return 0;
 }
 
-/* Moves one staging buffer's worth; returns the bytes or -errno, 0 at the end of the file. */
+/* Copies one staging buffer; returns the bytes or -errno, 0 at the end of the file. */
 static int64_t load_some(struct txda__mem *mem, void *staging, uint64_t offset, int fd,
 			 uint64_t fd_offset, uint64_t bytes)
 {
@@ -510,7 +511,7 @@ static int load_failed(struct txda__mem *mem, int error)
 			  strerror(-error));
 }
 
-/* Private memory has no file: straight into the model's mapping, whose pages are large. */
+/* Private memory has no file: reads directly into the model's mapping, which uses large pages. */
 static int64_t load_private(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
 			    uint64_t bytes)
 {
@@ -533,8 +534,8 @@ static int64_t load_private(struct txda__mem *mem, uint64_t offset, int fd, uint
 }
 
 /*
- * Written to the memfd, not to a mapping: the kernel then needs no page fault for each page and
- * need not zero a page that it is about to fill. The staging buffer stays in the cache.
+ * Writes to the memfd, not to a mapping: this avoids a page fault per page and zeroing of pages
+ * that are about to be filled. The staging buffer stays in the CPU cache.
  */
 static int64_t cmodel_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
 			       uint64_t bytes)

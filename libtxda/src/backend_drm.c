@@ -10,7 +10,7 @@
 #include "sysfs.h"
 #include "txda_isa.h"
 
-/* Since Linux 6.13; a libdrm of before lacks it. */
+/* Since Linux 6.13; older versions of libdrm lack it. */
 #ifndef DRM_IOCTL_SET_CLIENT_NAME
 struct drm_set_client_name {
 	__u64 name_len;
@@ -19,7 +19,7 @@ struct drm_set_client_name {
 #define DRM_IOCTL_SET_CLIENT_NAME DRM_IOWR(0xD1, struct drm_set_client_name)
 #endif
 
-/* ---- the kernel ------------------------------------------------------------------------------ */
+/* ---- access to the kernel -------------------------------------------------------------------- */
 
 static bool real_exists(const char *node)
 {
@@ -53,8 +53,8 @@ int txda__drm_ioctl(struct drm_chip *chip, unsigned long request, void *arg)
 	struct drm_version version = {0};
 
 	/*
-	 * It may be another chip that the request names, or a chip that does not answer in the
-	 * middle of its reset. Of one that is gone, nothing is served.
+	 * The request may concern another chip, or a chip that does not answer in the middle of its
+	 * reset. On a removed chip every request fails, so ask again.
 	 */
 	if (r == -ENODEV &&
 	    txda__drm_kernel->ioctl(chip->fd, DRM_IOCTL_VERSION, &version) == -ENODEV)
@@ -121,7 +121,8 @@ void txda__drm_chip_put(struct drm_chip *chip)
 	free(chip);
 }
 
-/* "txda-run" in fdinfo and in the driver's messages; what the kernel allows are visible characters.
+/*
+ * "txda-run" in fdinfo and in the driver's messages; the kernel accepts printable characters only.
  */
 static void tell_name(struct drm_chip *chip)
 {
@@ -133,7 +134,7 @@ static void tell_name(struct drm_chip *chip)
 		if (*s <= ' ' || *s > '~')
 			*s = '-';
 	args.name_len = strlen(name);
-	txda__drm_ioctl(chip, DRM_IOCTL_SET_CLIENT_NAME, &args); /* older kernels refuse it */
+	txda__drm_ioctl(chip, DRM_IOCTL_SET_CLIENT_NAME, &args); /* rejected by older kernels */
 }
 
 static int check_driver(struct drm_chip *chip)
@@ -149,8 +150,10 @@ static int check_driver(struct drm_chip *chip)
 				  "%s: the kernel has driver %.15s %d.%d; libtxda %s wants txda %d",
 				  chip->node.node, name, version.version_major,
 				  version.version_minor, txda_version(), DRM_TXDA_MAJOR);
-	/* The module's version, as the survey has it; built into a kernel it has that of its
-	 * ioctls. */
+	/*
+	 * The module's version, as in the survey; a built-in driver has the version of its
+	 * ioctls.
+	 */
 	if (!txda__sysfs_line("/sys/module/txda", "version", chip->info.driver,
 			      sizeof(chip->info.driver)))
 		snprintf(chip->info.driver, sizeof(chip->info.driver), "%d.%d.%d",
@@ -255,7 +258,7 @@ static void drm_close(struct txda__backend *backend)
 	free(drm);
 }
 
-/* A node that this process may not open, or that goes away meanwhile, is not its chip. */
+/* A node that this process cannot open, or that disappears meanwhile, is skipped. */
 static int open_chips(struct drm *drm, const struct txda__node *node, unsigned n)
 {
 	int first = 0, r;
@@ -302,7 +305,7 @@ static int drm_open(struct txda_context *context, const char *spec,
 	return 0;
 }
 
-/* ---- what the chips are and do --------------------------------------------------------------- */
+/* ---- chip information ------------------------------------------------------------------------ */
 
 static unsigned drm_chips(struct txda__backend *backend)
 {
@@ -331,7 +334,7 @@ static int drm_info(struct txda__backend *backend, unsigned index, struct txda_d
 	return 0;
 }
 
-/* Of a chip that is gone the rest is not known. */
+/* For a removed chip the remaining values are unknown. */
 static int drm_status(struct txda__backend *backend, unsigned index,
 		      struct txda_device_status *status)
 {
@@ -355,7 +358,7 @@ static int drm_status(struct txda__backend *backend, unsigned index,
 	return 0;
 }
 
-/* Whether one of the ports of @chip leads to @other now. */
+/* Whether one of the ports of @chip is connected to @other now. */
 static bool linked(struct drm_chip *chip, const struct drm_chip *other)
 {
 	struct drm_txda_port_info port;
@@ -370,7 +373,7 @@ static bool linked(struct drm_chip *chip, const struct drm_chip *other)
 	return false;
 }
 
-/* The chip at that place, UINT32_MAX if it is none of ours. */
+/* The chip at that place, UINT32_MAX if it is not one of this context's. */
 static unsigned find_peer(struct drm *drm, uint64_t card, unsigned index)
 {
 	unsigned found = UINT32_MAX;
@@ -482,7 +485,10 @@ static bool drm_vm_lost(struct txda__vm *vm)
 	return atomic_load(&vm->chip->lost) || (r >= 0 && args.state != DRM_TXDA_VM_USABLE);
 }
 
-/* A reset of the chip may have cleared its memory, a new node's driver knows nothing of the old. */
+/*
+ * A reset of the chip may have cleared its memory, and the driver behind a new node does not know
+ * the old contexts.
+ */
 static int drm_vm_memory_id(struct txda__vm *vm, uint64_t *ret_id)
 {
 	struct drm_txda_reset_info reset;

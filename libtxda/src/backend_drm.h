@@ -2,16 +2,17 @@
 /*
  * The DRM backend: chips behind nodes of the kernel driver (drm/txda_drm.h).
  *
- * backend_drm.c knows the chips, backend_drm_mem.c memory, backend_drm_copy.c how bytes get into memory that the
- * host does not map, backend_drm_queue.c queues and fences, backend_drm_events.c what happens to the chips.
+ * backend_drm.c handles chips, backend_drm_mem.c memory, backend_drm_copy.c copies to memory that
+ * the host does not map, backend_drm_queue.c queues and fences, backend_drm_events.c events.
  *
- * Lost chips. Once a chip is unplugged every ioctl on its node says -ENODEV; whoever sees that first
- * marks the chip, and from then on its objects fail with -ENODEV while those of other chips go on.
- * Objects of a lost chip are freed as ever.
- * Ownership: a chip lives until its last address space is gone, also when another one has taken its
- * number.
- * Threads: as backend.h says. Locks, outer first: drm.lock; chip.lock; copier.lock. None is held
- * while an ioctl may wait for the chip.
+ * Lost chips. Once a chip is unplugged every ioctl on its node returns -ENODEV; the first caller
+ * that sees this marks the chip, and from then on its objects fail with -ENODEV while those of
+ * other chips keep working. Objects of a lost chip are freed normally.
+ * Ownership: a chip lives until its last address space is freed, also when another chip has taken
+ * over its number.
+ * Threads: as stated in backend.h.
+ * Locks, outer first: drm.lock; chip.lock; copier.lock. None is held during an ioctl that may wait
+ * for the chip.
  */
 #ifndef TXDA_BACKEND_DRM_H
 #define TXDA_BACKEND_DRM_H
@@ -24,12 +25,12 @@
 #include "listener.h"
 
 /*
- * The way to the kernel: its nodes, and what is done with one. Tests put another kernel behind it.
- * ioctl gives 0 or -errno and goes on after a signal, as the requests allow.
+ * The interface to the kernel: its nodes and the operations on one. Tests substitute a fake kernel.
+ * ioctl returns 0 or -errno and restarts after a signal, as the requests allow.
  */
 struct txda__drm_kernel {
 	int (*nodes)(struct txda__node *ret, unsigned max);
-	bool (*exists)(const char *node); /* a container may lack the file */
+	bool (*exists)(const char *node); /* may be absent in a container */
 	int (*open)(const char *node);
 	int (*ioctl)(int fd, unsigned long request, void *arg);
 	int (*listen)(struct txda__listener **ret_listener);
@@ -49,24 +50,27 @@ struct drm_chip {
 	uint64_t card;
 	unsigned card_index;
 	uint32_t n_ports;
-	pthread_mutex_t lock; /* guards what follows */
-	struct drm_bo *bos;   /* those that may be shared between handles */
+	pthread_mutex_t lock; /* protects what follows */
+	struct drm_bo *bos;   /* objects that may be shared between handles */
 	struct txda__hwqueue *queues;
 };
 
 struct drm {
 	struct txda__backend base;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* protects what follows */
 	unsigned n_chips;
 	struct drm_chip *chip[TXDA__MAX_CHIPS];
-	/* what follows belongs to the thread that takes events, under backend_lock of events.h */
-	struct txda__listener *listener; /* made at the first call of events_fd(), else NULL */
-	bool deaf;			 /* it could not be made */
+	/*
+	 * the members below belong to the thread that takes events, under backend_lock of
+	 * events.h
+	 */
+	struct txda__listener *listener; /* created by the first call of events_fd(), else NULL */
+	bool deaf;			 /* creating it failed */
 };
 
 /*
- * A GEM handle. The kernel gives a file one handle for one buffer, however often it is imported, so
- * the handle is closed when the last of its users goes.
+ * A GEM handle. The kernel gives a file one handle per buffer, however often it is imported, so the
+ * handle is closed when its last user is gone.
  */
 struct drm_bo {
 	struct drm_bo *next; /* in chip.bos, under its lock */
@@ -74,33 +78,36 @@ struct drm_bo {
 	uint32_t handle;
 };
 
-/* A piece of host memory that the chip reaches, for copies; two halves take turns. */
+/*
+ * A staging buffer in host memory that the chip can access, for copies; its two halves
+ * alternate.
+ */
 #define DRM_LANES      8
-#define DRM_LANE_BYTES (1u << 20) /* of a half */
+#define DRM_LANE_BYTES (1u << 20) /* size of a half */
 
 struct drm_lane {
 	bool busy;	 /* under copier.lock */
-	uint32_t handle; /* 0: not made yet */
+	uint32_t handle; /* 0: not created yet */
 	uint64_t va;
-	void *control; /* a page: streams and words of the halves */
+	void *control; /* a page: streams and fence words of the halves */
 	char *half[2];
-	uint64_t point[2]; /* of the last copy, 0: none */
+	uint64_t point[2]; /* timeline point of the last copy, 0: none */
 };
 
 struct drm_copier {
-	pthread_mutex_t lock;	  /* guards what follows, but a busy lane's inside */
+	pthread_mutex_t lock;	  /* protects what follows, except the contents of a busy lane */
 	pthread_cond_t idle;	  /* a lane is free */
-	uint32_t queue, timeline; /* 0: not made yet */
-	uint64_t last;		  /* point of the last submission */
+	uint32_t queue, timeline; /* 0: not created yet */
+	uint64_t last;		  /* timeline point of the last submission */
 	unsigned n_busy;
-	bool broken; /* the queue failed: it is made anew when no lane is busy */
+	bool broken; /* the queue failed: it is recreated when no lane is busy */
 	struct drm_lane lane[DRM_LANES];
 };
 
 struct txda__vm {
 	struct drm_chip *chip; /* a reference */
 	uint32_t id;
-	uint64_t end; /* addresses from here on are the backend's own */
+	uint64_t end; /* addresses from here on are used by the backend itself */
 	struct drm_copier copier;
 };
 
@@ -108,14 +115,14 @@ struct txda__mem {
 	struct txda__vm *vm;
 	struct drm_bo *bo;
 	uint64_t bytes, va;
-	bool host; /* in host memory: cached, and there even without the chip */
+	bool host; /* in host memory: cached, and accessible even without the chip */
 	bool mappable;
-	bool read_only;	      /* for the host; somebody else's memory */
-	bool bound_read_only; /* for the device */
-	bool frozen;	      /* exported for reading only */
-	int fd;		      /* dma-buf that it came as, or -1 */
-	void *user;	      /* memfd that it came as, mapped, or NULL */
-	pthread_mutex_t lock; /* guards view */
+	bool read_only;	      /* read-only for the host; memory of another owner */
+	bool bound_read_only; /* read-only for the device */
+	bool frozen;	      /* exported read-only */
+	int fd;		      /* dma-buf that it was imported from, or -1 */
+	void *user;	      /* memfd that it was imported from, mapped, or NULL */
+	pthread_mutex_t lock; /* protects view */
 	void *view;
 };
 
@@ -128,14 +135,14 @@ struct txda__hwqueue {
 
 /* ---- backend_drm.c --------------------------------------------------------------------------- */
 
-/* An ioctl on the chip's node; marks the chip when it is gone. */
+/* An ioctl on the chip's node; marks the chip as lost when it is gone. */
 int txda__drm_ioctl(struct drm_chip *chip, unsigned long request, void *arg);
-/* DEV_QUERY; what an older kernel does not know reads as zeros. */
+/* DEV_QUERY; fields that an older kernel does not know read as zeros. */
 int txda__drm_query(struct drm_chip *chip, enum drm_txda_query type, void *ret, uint32_t bytes);
 /* The chip with that number, with a reference; NULL if there is none. */
 struct drm_chip *txda__drm_chip_get(struct drm *drm, unsigned index);
 void txda__drm_chip_put(struct drm_chip *chip);
-/* Opens a node. *@ret_chip has one reference. */
+/* Opens a node. *@ret_chip gets one reference. */
 int txda__drm_chip_open(struct drm *drm, const struct txda__node *node, unsigned index,
 			struct drm_chip **ret_chip);
 
@@ -144,11 +151,13 @@ static inline struct drm_txda_answer txda__drm_answer(void *ret, uint32_t bytes)
 	return (struct drm_txda_answer){.size = bytes, .pointer = (uintptr_t)ret};
 }
 
-/* Of an ioctl that makes something: what is short is the user's share of the chip, not a disk. */
+/*
+ * For an ioctl that creates something: -EDQUOT is about the user's share of the chip, not about a
+ * disk.
+ */
 static inline const char *txda__drm_reason(int error)
 {
-	return error == -EDQUOT ? "this user has as much of the chip as one may have"
-				: strerror(-error);
+	return error == -EDQUOT ? "this user has reached its limit on the chip" : strerror(-error);
 }
 
 static inline struct txda_context *drm_context(const struct drm_chip *chip)
@@ -168,11 +177,11 @@ void txda__drm_mem_free(struct txda__mem *mem);
 int txda__drm_mem_bind(struct txda__mem *mem, uint64_t va, bool read_only);
 void txda__drm_mem_unbind(struct txda__mem *mem);
 int txda__drm_mem_map(struct txda__mem *mem, void **ret_ptr);
-/* Synchronous: maps bytes from @offset on of a handle at @va. */
+/* Synchronous: maps the bytes from @offset of a handle at @va. */
 int txda__drm_vm_map(struct txda__vm *vm, uint32_t handle, uint64_t offset, uint64_t va,
 		     uint64_t bytes, bool read_only);
 int txda__drm_vm_unmap(struct txda__vm *vm, uint64_t va, uint64_t bytes);
-/* The host's view of a handle. */
+/* The host mapping of a handle. */
 int txda__drm_bo_map(struct drm_chip *chip, uint32_t handle, uint64_t bytes, void **ret_ptr);
 void txda__drm_handle_close(struct drm_chip *chip, uint32_t handle);
 
@@ -203,13 +212,13 @@ int txda__drm_queue_fault(struct txda__hwqueue *queue, struct txda_fault *ret_fa
 int txda__drm_hwqueue_create(struct txda__vm *vm, uint32_t class_, uint32_t *ret_id,
 			     uint32_t *ret_timeline);
 void txda__drm_hwqueue_destroy(struct drm_chip *chip, uint32_t id, uint32_t timeline);
-/* As queue_fault() of backend.h. */
+/* As queue_fault() in backend.h. */
 int txda__drm_hwqueue_fault(struct drm_chip *chip, uint32_t id, struct txda_fault *ret_fault,
 			    char *buf, size_t len);
-/* One stream, which signals @point. -EBUSY: too many in flight; -EIO: the queue is dead. */
+/* Submits one stream, which signals @point. -EBUSY: too many in flight; -EIO: the queue is dead. */
 int txda__drm_hwqueue_submit(struct drm_chip *chip, uint32_t id, uint32_t timeline, uint64_t va,
 			     uint64_t bytes, uint64_t point);
-/* 0: @point is signalled, for good or bad; -ETIME. */
+/* 0: @point is signalled, with success or an error; -ETIME: timeout. */
 int txda__drm_timeline_wait(struct drm_chip *chip, uint32_t timeline, uint64_t point,
 			    uint64_t deadline_ns);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Bytes into and out of device memory: through a lane, which is a piece of host memory that the
- * chip reaches, and the copy queue. While the chip copies one half of the lane the host fills or
- * empties the other. Threads each take a lane of their own; the copies of all go through one queue,
- * in the order in which they were submitted.
+ * Copies to and from device memory through a lane, a staging buffer in host memory that the chip
+ * can access, and the copy queue. While the chip copies one half of the lane the host fills or
+ * empties the other. Each thread uses a lane of its own; all copies go through one queue, in
+ * submission order.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,20 +14,23 @@
 #include "fault.h"
 #include "txda_isa.h"
 
-/* Of a lane: the control page, then the halves. */
+/* Layout of a lane: the control page, then the halves. */
 #define LANE_BYTES    (TXDA__PAGE + 2ull * DRM_LANE_BYTES)
 #define LANE_VA_BYTES (DRM_COPIER_VA_BYTES / DRM_LANES)
 
-/* Where a lane maps a piece of memory that the chip may only read elsewhere, to write it. */
+/* Where a lane maps memory writable that is mapped read-only for the chip elsewhere. */
 #define WINDOW	    (LANE_VA_BYTES / 2)
 #define PIECE_BYTES (4ull << 20)
 
-/* What the control page holds for a half: its stream, and the word that the stream signals. */
+/*
+ * The control page's contents for a half: its stream, and the fence word that the stream
+ * signals.
+ */
 struct control {
 	struct txda_pkt_copy copy;
 	struct txda_pkt_fence signal;
 	uint64_t word;
-	uint64_t pad[15]; /* cache lines of its own */
+	uint64_t pad[15]; /* separate cache lines */
 };
 
 static struct control *control_of(const struct drm_lane *lane, unsigned half)
@@ -102,7 +105,7 @@ static int make_lane(struct txda__vm *vm, struct drm_lane *lane, unsigned index)
 	return r;
 }
 
-/* The queue, which is made at first, and anew when it failed and nobody uses it any more. */
+/* The copy queue, created on first use, and recreated once it has failed and no lane is busy. */
 static int ready_queue(struct txda__vm *vm)
 {
 	struct drm_copier *copier = &vm->copier;
@@ -126,7 +129,7 @@ static struct drm_lane *find_idle(struct drm_copier *copier, unsigned *ret_index
 	return NULL;
 }
 
-/* A lane for this thread alone, when one is free. */
+/* A lane for exclusive use by this thread, waiting until one is free. */
 static int take_lane(struct txda__vm *vm, struct drm_lane **ret_lane)
 {
 	struct drm_copier *copier = &vm->copier;
@@ -161,7 +164,7 @@ static void give_lane(struct drm_copier *copier, struct drm_lane *lane, bool fai
 	pthread_mutex_unlock(&copier->lock);
 }
 
-/* Waits for the copy of a half, if one is under way. */
+/* Waits for the pending copy of a half, if any. */
 static int finish(struct txda__vm *vm, struct drm_lane *lane, unsigned half)
 {
 	uint64_t point = lane->point[half];
@@ -212,8 +215,8 @@ static int start(struct txda__vm *vm, struct drm_lane *lane, unsigned half, uint
 }
 
 /*
- * Both halves, also after an error: the chip must have left the memory before it is used otherwise.
- * Returns the first error.
+ * Waits for both halves, also after an error: the chip must be done with the memory before it is
+ * reused. Returns the first error.
  */
 static int settle(struct txda__vm *vm, struct drm_lane *lane, int error)
 {
@@ -235,8 +238,10 @@ static int no_lane(struct txda__vm *vm, int error)
 			  vm->chip->index, strerror(-error));
 }
 
-/* Notes why copies of @vm fail, for whom has a lane; before its lane is given back, while the queue
- * still knows. */
+/*
+ * Records why copies of @vm fail, for the holder of a lane; before the lane is released, while the
+ * queue still has the reason.
+ */
 static int copy_failed(struct txda__vm *vm, int error)
 {
 	struct txda_context *context = drm_context(vm->chip);
@@ -246,7 +251,10 @@ static int copy_failed(struct txda__vm *vm, int error)
 
 	if (error == -EIO && vm->copier.queue)
 		r = txda__drm_hwqueue_fault(vm->chip, vm->copier.queue, &fault, text, sizeof(text));
-	/* Asking may have told it: a queue fails first, its chip is known to be gone then. */
+	/*
+	 * The query above may have found the chip lost: a queue fails before its chip is known to
+	 * be gone.
+	 */
 	if (atomic_load(&vm->chip->lost))
 		return txda__fail(context, -ENODEV, "chip %u is lost", vm->chip->index);
 	if (r < 0 && !text[0])
@@ -257,14 +265,14 @@ static int copy_failed(struct txda__vm *vm, int error)
 
 /* ---- into device memory ---------------------------------------------------------------------- */
 
-/* Where bytes come from: memory, or a file when @host is NULL. */
+/* The source of bytes: memory, or a file when @host is NULL. */
 struct source {
 	const char *host;
 	int fd;
 	uint64_t fd_offset;
 };
 
-/* Reads from a file unless it ends before. Returns what it got. */
+/* Reads from a file until @bytes or its end. Returns the bytes read. */
 static int64_t read_file(int fd, uint64_t fd_offset, void *to, uint64_t bytes)
 {
 	uint64_t done = 0;
@@ -299,7 +307,7 @@ static int64_t fetch(struct source *from, void *to, uint64_t bytes)
 	return n;
 }
 
-/* To @va. Sets *ret_done also when it fails; *ret_broken: the copy queue did. */
+/* Copies to @va. Sets *ret_done also on failure; *ret_broken: the copy queue failed. */
 static int put_piece(struct txda__vm *vm, struct drm_lane *lane, uint64_t va, struct source *from,
 		     uint64_t bytes, uint64_t *ret_done, bool *ret_broken)
 {
@@ -329,7 +337,8 @@ static int put_piece(struct txda__vm *vm, struct drm_lane *lane, uint64_t va, st
 	return 0;
 }
 
-/* Returns the bytes that were stored, fewer only at a file's end; notes the reason when it fails.
+/*
+ * Returns the bytes stored, fewer only at the file's end; records a message on failure.
  */
 static int64_t put(struct txda__mem *mem, uint64_t offset, struct source *from, uint64_t bytes)
 {
@@ -368,8 +377,8 @@ static int64_t put(struct txda__mem *mem, uint64_t offset, struct source *from, 
 }
 
 /*
- * Memory that the host reads and writes by itself. Never the chip's own: touching a view of that
- * while the chip is pulled out ends the process.
+ * Memory that the host accesses directly. Never device memory: accessing its mapping while the chip
+ * is removed would kill the process.
  */
 static bool by_view(const struct txda__mem *mem)
 {
@@ -415,11 +424,11 @@ int64_t txda__drm_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint6
 	return n;
 }
 
-/* ---- out of it ------------------------------------------------------------------------------- */
+/* ---- from device memory ---------------------------------------------------------------------- */
 
 int txda__drm_mem_read(struct txda__mem *mem, uint64_t offset, void *host, uint64_t bytes)
 {
-	uint64_t asked = 0, n[2] = {0, 0}; /* bytes that were asked for; in each half */
+	uint64_t asked = 0, n[2] = {0, 0}; /* bytes requested, per half */
 	struct txda__vm *vm = mem->vm;
 	struct drm_lane *lane;
 	void *view;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * What happens to the chips while a context lives: nobody looks until somebody asks the context for
- * its events, and then it is that thread which does the work. So a chip that was added becomes a
- * device of the context when its event is taken, and never in the middle of something else.
+ * Chip events of a context. There is no background thread: events are read and handled by the
+ * thread that asks the context for them. So an added chip becomes a device of the context when its
+ * event is taken, never in the middle of another operation.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "backend_drm.h"
 
-/* The chip of an event, with a reference; a chip that is gone is matched by its node. */
+/* The chip of an event, with a reference; a removed chip is matched by its node. */
 static struct drm_chip *find_chip(struct drm *drm, const struct txda__node *node)
 {
 	struct drm_chip *found = NULL;
@@ -21,7 +21,7 @@ static struct drm_chip *find_chip(struct drm *drm, const struct txda__node *node
 
 		if (!strcmp(chip->node.bus, node->bus) &&
 		    (!node->incarnation || chip->node.incarnation == node->incarnation))
-			found = chip; /* the last: an older one with that address is lost */
+			found = chip; /* the last match: earlier ones are lost */
 	}
 	if (found)
 		txda__ref(&found->refs);
@@ -29,7 +29,7 @@ static struct drm_chip *find_chip(struct drm *drm, const struct txda__node *node
 	return found;
 }
 
-/* A number for a chip that came: that of the lost one whose place it has, or a new one. */
+/* A number for an added chip: that of the lost chip that it replaces, or a new one. */
 static bool find_place(struct drm *drm, const struct txda__node *node, unsigned *ret_index)
 {
 	bool full = drm->n_chips == TXDA__MAX_CHIPS;
@@ -98,8 +98,9 @@ static void chip_went(struct drm *drm, const struct txda__node_event *event)
 }
 
 /*
- * A queue faulted, perhaps ours: then it tells by itself, with names, also when nobody waits for
- * it. A number alone does not say whose it is, its state does.
+ * A queue faulted, perhaps one of ours: such a queue reports the fault itself, with names, also
+ * when nobody waits for it. The event has only the process id, so ask each of our queues for its
+ * state.
  */
 static bool our_fault(struct drm_chip *chip, const struct txda__node_event *event)
 {
@@ -140,7 +141,7 @@ static void take(struct drm *drm, const struct txda__node_event *event)
 	}
 }
 
-/* Chips that came and went between the opening of the backend and that of the listener. */
+/* Chips that appeared or disappeared between opening the backend and opening the listener. */
 static void catch_up(struct drm *drm)
 {
 	const struct txda__node *node;

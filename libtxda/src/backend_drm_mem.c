@@ -19,7 +19,7 @@ void txda__drm_handle_close(struct drm_chip *chip, uint32_t handle)
 	txda__drm_ioctl(chip, DRM_IOCTL_GEM_CLOSE, &args);
 }
 
-/* A user of @handle more; chip.lock is held. */
+/* Adds a user of @handle; chip.lock is held. */
 static struct drm_bo *bo_get(struct drm_chip *chip, uint32_t handle)
 {
 	struct drm_bo *bo;
@@ -37,7 +37,10 @@ static struct drm_bo *bo_get(struct drm_chip *chip, uint32_t handle)
 	return bo;
 }
 
-/* Under the lock to its end: else an import might get the handle while it is closed. */
+/*
+ * The lock is held throughout: otherwise an import might get the handle while it is being
+ * closed.
+ */
 static void bo_put(struct drm_chip *chip, struct drm_bo *bo)
 {
 	pthread_mutex_lock(&chip->lock);
@@ -101,7 +104,7 @@ void txda__drm_mem_free(struct txda__mem *mem)
 	free(mem);
 }
 
-/* The handle is @mem's; closed when there is no memory for that. */
+/* Takes over the handle, and closes it if there is no memory for @mem. */
 static int own_handle(struct txda__mem *mem, uint32_t handle)
 {
 	struct drm_chip *chip = mem->vm->chip;
@@ -115,7 +118,7 @@ static int own_handle(struct txda__mem *mem, uint32_t handle)
 	return txda__fail(drm_context(chip), -ENOMEM, "out of memory");
 }
 
-/* Says how much there is; the error is -ENOMEM where the kernel's is that nothing has room. */
+/* Adds how much is free to the message; any error that means no room is returned as -ENOMEM. */
 static int no_room(struct drm_chip *chip, int error, uint64_t bytes, bool host)
 {
 	struct drm_txda_memory_info memory;
@@ -133,7 +136,7 @@ static int no_room(struct drm_chip *chip, int error, uint64_t bytes, bool host)
 	if (memory.device_bytes > memory.device_used)
 		unused = memory.device_bytes - memory.device_used;
 	return txda__fail(drm_context(chip), -ENOMEM,
-			  "chip %u: %s (%llu bytes) wanted, %s (%llu bytes) of %s free",
+			  "chip %u: %s (%llu bytes) requested, %s (%llu bytes) of %s free",
 			  chip->index, txda__bytes(bytes, wanted), (unsigned long long)bytes,
 			  txda__bytes(unused, left), (unsigned long long)unused,
 			  txda__bytes(memory.device_bytes, all));
@@ -157,7 +160,7 @@ int txda__drm_mem_new(struct txda__vm *vm, uint64_t bytes, enum txda_memory memo
 		return -ENOMEM;
 	r = txda__drm_ioctl(chip, DRM_IOCTL_TXDA_BO_CREATE, &args);
 	if (r == -ENOSPC && !host && !(args.flags & DRM_TXDA_BO_NO_MMAP)) {
-		/* Perhaps there is room beyond the aperture; copies reach it. */
+		/* There may be room beyond the aperture; copies can reach it. */
 		args.size = bytes;
 		args.flags |= DRM_TXDA_BO_NO_MMAP;
 		r = txda__drm_ioctl(chip, DRM_IOCTL_TXDA_BO_CREATE, &args);
@@ -178,7 +181,7 @@ int txda__drm_mem_new(struct txda__vm *vm, uint64_t bytes, enum txda_memory memo
 
 /* ---- import and export ----------------------------------------------------------------------- */
 
-/* A memfd: its pages, mapped here, become a buffer. */
+/* Imports a memfd: its pages, mapped here, become a buffer. */
 static int import_memfd(struct txda__mem *mem, int fd, bool read_only)
 {
 	struct drm_chip *chip = mem->vm->chip;
@@ -200,7 +203,7 @@ static int import_memfd(struct txda__mem *mem, int fd, bool read_only)
 	mem->view = ptr;
 	args.va = (uintptr_t)ptr;
 	r = txda__drm_ioctl(chip, DRM_IOCTL_TXDA_BO_FROM_USERPTR, &args);
-	/* Without a limit of locked memory it is the number of buffers. */
+	/* Without RLIMIT_MEMLOCK, the limit reached is the number of buffers. */
 	if (r == -EDQUOT && !getrlimit(RLIMIT_MEMLOCK, &limit) && limit.rlim_cur != RLIM_INFINITY)
 		return txda__fail(drm_context(chip), r,
 				  "the memfd's %llu bytes would be locked into memory; %llu may be "
@@ -213,7 +216,7 @@ static int import_memfd(struct txda__mem *mem, int fd, bool read_only)
 	return own_handle(mem, args.handle);
 }
 
-/* A dma-buf, of this driver or another; @own: of this chip's memory. */
+/* A dma-buf, from this driver or another; @own: it must be in this chip's memory. */
 static int import_dmabuf(struct txda__mem *mem, int fd, bool own)
 {
 	struct drm_prime_handle prime = {.fd = fd};
@@ -242,7 +245,10 @@ static int import_dmabuf(struct txda__mem *mem, int fd, bool own)
 		return txda__fail(drm_context(chip), -EINVAL,
 				  "the dma-buf has %llu bytes; whole pages up to 1 TiB are wanted",
 				  (unsigned long long)info.size);
-	/* The kernel gives the chip's own buffer another handle; it counts as the chip's already. */
+	/*
+	 * For a buffer of the same chip the kernel returns another handle; it is already
+	 * accounted.
+	 */
 	if (own && (info.place != DRM_TXDA_PLACE_DEVICE || info.flags & DRM_TXDA_BO_IMPORTED))
 		return txda__fail(drm_context(chip), -EXDEV,
 				  "the dma-buf is not in the memory of chip %u", chip->index);
@@ -267,7 +273,7 @@ int txda__drm_mem_import(struct txda__vm *vm, int fd, unsigned flags, struct txd
 
 	if (fstat(fd, &st) < 0)
 		return txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
-	/* A dma-buf has no seals; other files have none either and are refused by the check. */
+	/* A dma-buf has no seals; other files without seals are refused by the check. */
 	if (S_ISREG(st.st_mode) && fcntl(fd, F_GET_SEALS) >= 0)
 		r = txda__memfd_check(context, fd, read_only, &bytes);
 	if (r >= 0 && bytes && kept)
@@ -307,7 +313,7 @@ int txda__drm_mem_export(struct txda__mem *mem, int *ret_fd)
 		return txda__fail(
 			drm_context(chip), r == -EPERM || r == -EINVAL ? -ENOTSUP : r, "export: %s",
 			r == -EPERM || r == -EINVAL ? "the buffer is private" : strerror(-r));
-	/* A buffer has one dma-buf: one that somebody made before stays as writable as it was. */
+	/* A buffer has one dma-buf: an existing one keeps the access rights it was created with. */
 	if (mem->frozen && (fcntl(args.fd, F_GETFL) & O_ACCMODE) == O_RDWR) {
 		close(args.fd);
 		return txda__fail(drm_context(chip), -EBUSY,
@@ -317,7 +323,7 @@ int txda__drm_mem_export(struct txda__mem *mem, int *ret_fd)
 	return 0;
 }
 
-/* ---- addresses and views --------------------------------------------------------------------- */
+/* ---- addresses and host mappings ------------------------------------------------------------- */
 
 static int vm_bind(struct txda__vm *vm, struct drm_txda_bind_op *op)
 {
@@ -372,7 +378,7 @@ void txda__drm_mem_unbind(struct txda__mem *mem)
 	txda__drm_vm_unmap(mem->vm, mem->va, mem->bytes);
 }
 
-/* Somebody else's buffer may have no view through our node, but through its own fd. */
+/* An imported buffer may be mappable only through its own fd, not through our node. */
 static int make_view(struct txda__mem *mem, void **ret_ptr)
 {
 	int prot = PROT_READ | (mem->read_only ? 0 : PROT_WRITE);

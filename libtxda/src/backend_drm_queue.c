@@ -6,7 +6,7 @@
 #include "clock.h"
 #include "txda_isa.h"
 
-/* Since Linux 6.6; a libdrm of before lacks it. */
+/* Since Linux 6.6; older versions of libdrm lack it. */
 #ifndef DRM_IOCTL_SYNCOBJ_EVENTFD
 struct drm_syncobj_eventfd {
 	__u32 handle;
@@ -18,7 +18,7 @@ struct drm_syncobj_eventfd {
 #define DRM_IOCTL_SYNCOBJ_EVENTFD DRM_IOWR(0xCF, struct drm_syncobj_eventfd)
 #endif
 
-/* How long a waiter looks at the word itself: about what going to sleep and waking cost. */
+/* How long a waiter polls the word: about the cost of sleeping and waking up. */
 #define SPIN_NS 5000
 
 /* ---- queues with a timeline ------------------------------------------------------------------ */
@@ -157,7 +157,7 @@ static bool passed(const uint64_t *word, uint64_t fence)
 	return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= fence;
 }
 
-/* A chip that is as good as done costs no sleep. */
+/* If the chip finishes within the polling time, no sleep is needed. */
 static bool spin(const uint64_t *word, uint64_t fence, uint64_t deadline_ns)
 {
 	uint64_t end = clock_ns() + SPIN_NS;
@@ -186,7 +186,7 @@ int txda__drm_queue_wait(struct txda__hwqueue *queue, const uint64_t *word, uint
 		return 0;
 	if (r == -ETIME)
 		return -ETIMEDOUT;
-	/* Signalled, but the stream did not come to its end: it failed. */
+	/* Signalled, but the stream did not run to its end: it failed. */
 	return r < 0 ? r : -EIO;
 }
 

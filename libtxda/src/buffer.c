@@ -11,7 +11,7 @@ static const struct txda__backend_ops *ops_of(const struct txda_buffer *buffer)
 	return buffer->device->context->backend->ops;
 }
 
-/* Gives @mem an address. On failure the caller still owns @mem. */
+/* Binds @mem at an address. On failure the caller still owns @mem. */
 static int place(struct txda_device *device, struct txda__space *space, struct txda__mem *mem,
 		 uint64_t bytes, uint64_t room, bool read_only, struct txda_buffer **ret_buffer)
 {

@@ -2,10 +2,11 @@
 /*
  * Buffers: memory bound at an address of one chip's address space.
  *
- * An unmapped page follows each buffer, so that running past its end faults instead of touching the
- * next. Large buffers start at 2 MiB so that large pages can hold them.
+ * Each buffer is followed by an unmapped page, so that an access past its end faults instead of
+ * reaching the next buffer. Large buffers start at 2 MiB boundaries so that large pages can map
+ * them.
  * Ownership: a buffer holds a reference to its context.
- * Threads: constant once made, but for the contents.
+ * Threads: constant once created, except for the contents.
  */
 #ifndef TXDA_BUFFER_H
 #define TXDA_BUFFER_H
@@ -17,25 +18,24 @@ struct txda_buffer {
 	struct txda_device *device;
 	struct txda__space *space; /* a reference */
 	struct txda__mem *mem;
-	uint64_t bytes; /* as asked for */
-	uint64_t room;	/* whole pages */
+	uint64_t bytes; /* requested size */
+	uint64_t room;	/* rounded up to pages */
 	uint64_t va;
 	bool read_only; /* for the device */
 };
 
-/* Like txda_buffer_new(), with @flags TXDA__MEM_*; @read_only is for the device. */
+/* Like txda_buffer_new(), with @flags TXDA__MEM_*; @read_only applies to the device. */
 int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
 		     bool read_only, unsigned flags, struct txda_buffer **ret_buffer);
 /*
- * Memory that came as an fd, in @space, with TXDA__IMPORT_*; @bytes 0: all of it, else it must be as
- * many (rounded up to pages), or -EINVAL.
+ * Imports memory from an fd into @space, with TXDA__IMPORT_*; @bytes 0: all of it, else it must
+ * match (rounded up to pages), or -EINVAL.
  */
 int txda__buffer_import(struct txda_device *device, struct txda__space *space, int fd,
 			uint64_t bytes, unsigned flags, struct txda_buffer **ret_buffer);
 /*
- * Like txda_buffer_load(), with a progress callback: called by this thread with the bytes that are
- * done so far. @ret_crc: NULL, or the CRC-32C of what lies in the buffer then, read back piece by
- * piece.
+ * Like txda_buffer_load(), with a progress callback, called by this thread with the bytes done so
+ * far. @ret_crc: NULL, or receives the CRC-32C of the buffer's contents, read back chunk by chunk.
  */
 int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
 		      uint64_t bytes, uint32_t *ret_crc, void (*progress)(void *arg, uint64_t done),

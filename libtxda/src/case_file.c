@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Files of a case dir. They may be replaced or cut while we read: what was read is what counts, and
- * it is checked.
+ * Reads files of a case dir. They may be replaced or truncated during the read, so every check
+ * applies to the data that was read.
  */
 #include <fcntl.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 
 #define FORMAT 1
 
-/* Where we are in the document, for messages. */
+/* The current position in the document, for messages. */
 struct reader {
 	char *err;
 	size_t errlen;
@@ -38,9 +38,7 @@ static int get_number(const struct reader *r, const cJSON *object, const char *w
 	if (!cJSON_IsNumber(item))
 		return txda__say(r->err, r->errlen, -EINVAL, "%s%s is no number", where, key);
 	value = item->valuedouble;
-	/*
-	 * Compared before it is converted; up to 2^53 all whole numbers are exact. NaN fails too.
-	 */
+	/* Checked before the conversion; all whole numbers up to 2^53 are exact. NaN fails too. */
 	if (!(value >= 0 && value <= 9007199254740992.0) || value != (double)(uint64_t)value ||
 	    (uint64_t)value < min || (uint64_t)value > max)
 		return txda__say(r->err, r->errlen, -EINVAL,
@@ -109,7 +107,7 @@ static int get_array(const struct reader *r, const cJSON *object, const char *ke
 	return 0;
 }
 
-/* A path below the case dir: no way up, no root. */
+/* A path below the case dir: neither ".." nor an absolute path. */
 static bool is_relative(const char *path)
 {
 	for (const char *s = path;;) {
@@ -178,7 +176,7 @@ static int read_chips(const struct reader *r, const cJSON *root, struct txda__ca
 	return 0;
 }
 
-/* Those that an input or output can have: what comes in groups is for weights. */
+/* The types allowed for inputs and outputs: block-quantised types are for weights only. */
 static bool parse_dtype(const char *text, uint8_t *ret)
 {
 	for (unsigned i = 0; i < TXDA_DTYPE_COUNT; i++)
@@ -189,10 +187,10 @@ static bool parse_dtype(const char *text, uint8_t *ret)
 	return false;
 }
 
-/* A number, or a symbol such as "T" with or without a factor before it ("2T"). */
+/* A number, or a symbol such as "T", optionally with a factor before it ("2T"). */
 static bool parse_dim(const cJSON *item, struct txda_dim *ret)
 {
-	static const char symbols[] = "-TSRBN"; /* by enum txda_symbol */
+	static const char symbols[] = "-TSRBN"; /* indexed by enum txda_symbol */
 	const char *s, *at;
 	char *end;
 	unsigned long mul;
@@ -294,7 +292,7 @@ static int read_geometry(const struct reader *r, const cJSON *root, struct txda_
 	return 0;
 }
 
-/* What only embedding models have. */
+/* Fields that only embedding models have. */
 static int read_pooling(const struct reader *r, const cJSON *root, struct txda__case *c)
 {
 	const cJSON *normalize = cJSON_GetObjectItemCaseSensitive(root, "normalize");
@@ -334,7 +332,7 @@ static int read_vision_chip(const struct reader *r, const cJSON *object, unsigne
 	return 0;
 }
 
-/* What only models that see have. */
+/* Fields that only vision models have. */
 static int read_vision(const struct reader *r, const cJSON *root, struct txda__case *c)
 {
 	struct txda__case_vision *v = &c->vision;

@@ -2,11 +2,11 @@
 /*
  * model_info.json of a case dir (docs/case-dir.md), checked.
  *
- * The file is hostile: every number is checked for its type and range, every name for its form,
- * file names stay below the case dir. Keys that are not known are skipped, for later versions may
- * add some; `format` tells versions that differ in more.
- * Errors: -EINVAL with a message in @err that names the key and its value; -EFBIG; what open() and
- * read() give.
+ * The file is untrusted: every number is checked for type and range, every name for its form, and
+ * file names must stay below the case dir. Unknown keys are skipped, so that later versions may add
+ * some; `format` distinguishes incompatible versions.
+ * Errors: -EINVAL with a message in @err that names the key and its value; -EFBIG; those of open()
+ * and read().
  * Threads: pure functions.
  */
 #ifndef TXDA_CASE_INFO_H
@@ -32,7 +32,7 @@ struct txda__case_tensor {
 	struct txda_dim dim[4];
 };
 
-/* The program `vision`: what of the case is another for it. */
+/* The program `vision`: the fields of the case that differ for it. */
 struct txda__case_vision {
 	bool present;
 	unsigned max_tokens, max_seqs, max_rows, max_blocks;
@@ -61,21 +61,20 @@ struct txda__case {
 	struct txda__case_vision vision;
 };
 
-/* Makes files, limits and tensors those of the program `vision`, which is present. */
+/* Replaces files, limits and tensors by those of the program `vision`, which must be present. */
 void txda__case_to_vision(struct txda__case *c);
 
-/* @text need not end in NUL. */
+/* @text need not be NUL-terminated. */
 int txda__case_parse(const char *text, size_t bytes, struct txda__case *ret_case, char *err,
 		     size_t errlen);
-/* Reads DIR/model_info.json. *ret_dir_fd is the case dir, which the caller closes. */
+/* Reads DIR/model_info.json. *ret_dir_fd is the case dir; the caller closes it. */
 int txda__case_open(const char *path, int *ret_dir_fd, struct txda__case *ret_case, char *err,
 		    size_t errlen);
 /* Opens a regular file below the case dir, which must have @bytes. */
 int txda__case_file(int dir_fd, const char *name, uint64_t bytes, int *ret_fd, char *err,
 		    size_t errlen);
 /*
- * Reads all of a file of @bytes, at most @max. The caller frees *ret_data, which is 64-byte
- * aligned.
+ * Reads a whole file of @bytes, at most @max. The caller frees *ret_data, which is 64-byte aligned.
  */
 int txda__case_read(int dir_fd, const char *name, uint64_t bytes, uint64_t max, void **ret_data,
 		    char *err, size_t errlen);

@@ -4,7 +4,7 @@
  * models share.
  *
  * Ownership: every handle below a context holds a reference to it (directly or through its parent),
- * so that the last one to go frees it. Devices live in the context and share its reference count.
+ * so the last handle released frees it. Devices live in the context and share its reference count.
  * Threads: fields are constant after txda_context_new() unless a lock is named.
  */
 #ifndef TXDA_CONTEXT_H
@@ -21,29 +21,30 @@
 
 struct txda_context {
 	atomic_uint refs;
-	uint64_t id; /* of this process, never used again; > 0 */
+	uint64_t id; /* unique in this process, never reused; > 0 */
 	struct txda__backend *backend;
-	/* rises when a chip is added; what is below the number is complete */
+	/* increases when a chip is added; entries below the number are complete */
 	atomic_uint n_devices;
 	struct txda_device device[TXDA__MAX_CHIPS];
 	char *visible; /* TXDA_VISIBLE_DEVICES, or NULL */
 	/* CHIP_MAP: entries, or as n_devices when there is none */
 	atomic_uint n_logical;
 	unsigned logical[TXDA__MAX_CHIPS]; /* logical chip of a topology map -> device index */
-	bool renamed;			   /* a CHIP_MAP was given */
+	bool renamed;			   /* CHIP_MAP was given */
 	char name[64];
 	struct txda__events events;
 	struct txda__weights_table weights;
 	struct txda__monitor monitor;
 };
 
-/* ---- for a backend whose chips come and go; one thread at a time (events.h) ------------------ */
+/* ---- for a backend whose chips are hot-plugged; one thread at a time (events.h) -------------- */
 
-/* The device that is chip @physical, or UINT32_MAX. */
+/* The device with chip number @physical, or UINT32_MAX. */
 unsigned txda__context_find(struct txda_context *context, unsigned physical);
 /*
- * A chip came: makes it a device if this process may see it. Returns its index, or UINT32_MAX. One
- * that takes the number of a lost chip takes its device over, and what is left on that stays lost.
+ * A chip was added: makes it a device if this process may see it. Returns its index, or UINT32_MAX.
+ * If it has the number of a lost chip it takes over that device; objects still on the lost chip
+ * stay lost.
  */
 unsigned txda__context_admit(struct txda_context *context, const struct txda_device_info *info);
 

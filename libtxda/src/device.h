@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A chip as a context sees it.
+ * A chip as seen by a context.
  *
  * Ownership: devices live in their context; a reference to a device is one to the context. The
- * address space is made when the first buffer or queue wants it.
- * Threads: @lock guards what follows it.
+ * address space is created when the first buffer or queue needs it.
+ * Threads: @lock protects the members after it.
  */
 #ifndef TXDA_DEVICE_H
 #define TXDA_DEVICE_H
@@ -16,10 +16,10 @@
 
 struct txda_device {
 	struct txda_context *context;
-	unsigned index;	   /* of this process */
-	unsigned physical; /* of the backend */
+	unsigned index;	   /* index in this process */
+	unsigned physical; /* physical number in the backend */
 	pthread_mutex_t lock;
-	struct txda__space *space; /* the present one (txda__space_get()), or NULL */
+	struct txda__space *space; /* the current one (txda__space_get()), or NULL */
 };
 
 void txda__device_init(struct txda_device *device, struct txda_context *context, unsigned index,

@@ -8,9 +8,9 @@
 #include "internal.h"
 
 /*
- * Messages are kept per thread, for the contexts that this thread used last: no lock, nothing to
- * free, and a thread that ends takes its messages along. Contexts are told apart by a serial
- * number, since an address may be used again.
+ * Messages are kept per thread, for the contexts that the thread used last: no lock and nothing to
+ * free, since they end with the thread. Contexts are identified by a serial number, since addresses
+ * may be reused.
  */
 #define MESSAGES 4
 
@@ -51,7 +51,7 @@ void txda__note(struct txda_context *context, const char *format, ...)
 	char text[TXDA__ERROR_BYTES];
 	va_list ap;
 
-	/* Through a buffer of its own: an argument may be the old message. */
+	/* Formatted into a separate buffer first: an argument may be the old message. */
 	va_start(ap, format);
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);

@@ -52,11 +52,11 @@ void txda__event(struct txda_context *context, enum txda_event_kind kind, unsign
 	}
 	events->ring[(events->head + events->count++) % TXDA__EVENTS] = event;
 	if (write(events->fd, &one, sizeof(one)) < 0)
-		one = 0; /* the counter is full: the fd is readable, which is all that matters */
+		one = 0; /* the counter is full, so the fd is readable, which is enough */
 	pthread_mutex_unlock(&events->lock);
 }
 
-/* An fd that is readable when one of the two is. */
+/* An fd that is readable when either of the two is. */
 static int join_fds(int a, int b)
 {
 	struct epoll_event event = {.events = EPOLLIN};
@@ -89,7 +89,7 @@ int txda_context_event_fd(struct txda_context *context)
 			fd = events->both = join_fds(events->fd, fd);
 	}
 	pthread_mutex_unlock(&events->backend_lock);
-	/* Without events of the backend there are still those of this process. */
+	/* If the backend's events fail, those of this process still work. */
 	return fd < 0 ? events->fd : fd;
 }
 
@@ -122,7 +122,7 @@ int txda_context_event(struct txda_context *context, struct txda_event *ret_even
 	if (r >= 0) {
 		events->head = (events->head + 1) % TXDA__EVENTS;
 		if (--events->count == 0 && read(events->fd, &drained, sizeof(drained)) < 0)
-			drained = 0; /* nothing was counted */
+			drained = 0; /* the counter was 0 */
 	}
 	pthread_mutex_unlock(&events->lock);
 	return r;

@@ -2,8 +2,8 @@
 /*
  * Events of a context: a short ring and an eventfd that is readable while it holds something.
  *
- * When nobody takes them, the oldest give way: an event tells that something happened, the state is
- * asked for elsewhere.
+ * When the ring is full, the oldest events are dropped: an event only says that something happened,
+ * and the current state is queried elsewhere.
  * Threads: any function from any thread.
  */
 #ifndef TXDA_EVENTS_H
@@ -20,14 +20,14 @@ struct txda__events {
 	struct txda_event ring[TXDA__EVENTS];
 	unsigned head, count; /* the oldest is ring[head] */
 	int fd;		      /* an eventfd */
-	/* guards what follows, and the backend while it takes its events; taken before @lock */
+	/* protects what follows, and the backend while its events are taken; taken before @lock */
 	pthread_mutex_t backend_lock;
 	int both; /* epoll of @fd and the backend's events_fd, or -1 */
 };
 
 int txda__events_init(struct txda__events *events);
 void txda__events_fini(struct txda__events *events);
-/* Reports an event; any thread, also the one that takes the backend's events. */
+/* Reports an event; any thread, including the one that takes the backend's events. */
 void txda__event(struct txda_context *context, enum txda_event_kind kind, unsigned device,
 		 const char *format, ...) TXDA__PRINTF(4, 5);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Faults in words: "page fault in op 12 LINEAR "layers.0.mlp.down", tensor 40, address 0x2000".
+ * Describes faults as text: "page fault in op 12 LINEAR "layers.0.mlp.down", tensor 40, address
+ * 0x2000".
  *
  * Threads: pure functions.
  */
@@ -10,8 +11,8 @@
 #include "program.h"
 
 /*
- * One line into @buf, cut to @len (above 0). @program is the one that the faulting packet launched,
- * for names, or NULL; the fault's numbers need not fit it.
+ * Writes one line into @buf, truncated to @len (above 0). @program is the one launched by the
+ * faulting packet, for names, or NULL; the fault's numbers need not be valid for it.
  */
 void txda__fault_text(const struct txda_fault *fault, const struct txda__program *program,
 		      char *buf, size_t len);

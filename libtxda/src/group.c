@@ -31,7 +31,7 @@ static unsigned logical_distance(void *arg, unsigned a, unsigned b)
 					       context->device[context->logical[b]].physical);
 }
 
-/* The caller named the devices. */
+/* The caller specified the devices. */
 static int take_named(struct txda_group *group, const struct txda_group_options *o)
 {
 	struct txda_context *context = group->context;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Groups: the chips of one copy of a model, by rank, and why these were chosen.
+ * Groups: the chips of one copy of a model, by rank, and the explanation of the choice.
  *
- * Ownership: a group holds a reference to its context; its devices live as long.
- * Threads: constant once made.
+ * Ownership: a group holds a reference to its context, which keeps its devices alive. Threads:
+ * constant once created.
  */
 #ifndef TXDA_GROUP_H
 #define TXDA_GROUP_H

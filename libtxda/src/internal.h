@@ -2,8 +2,8 @@
 /*
  * What all files of libtxda share: reference counts, messages, struct versioning, small arithmetic.
  *
- * Names: what the library exports is txda_*, what its files share is txda__*; the static library
- * may be linked with anything.
+ * Names: exported symbols are txda_*, symbols shared by the library's files txda__*, so that the
+ * static library can be linked with anything.
  */
 #ifndef TXDA_INTERNAL_H
 #define TXDA_INTERNAL_H
@@ -39,7 +39,7 @@ static inline bool txda__unref(atomic_uint *refs)
 /* ---- messages (error.c) ---------------------------------------------------------------------- */
 
 /*
- * Notes why a call on @context (or on a child of it) fails in this thread; @context NULL for a
+ * Records why a call on @context (or on a child of it) fails in this thread; @context NULL for a
  * failed txda_context_new(). The value is @error, so that a failing path is one statement (a macro,
  * so that the compiler sees which error it is).
  */
@@ -49,7 +49,7 @@ static inline bool txda__unref(atomic_uint *refs)
 		txda__note(context, __VA_ARGS__);                                                  \
 		txda__error;                                                                       \
 	})
-/* The same with "PREFIX: " before what was noted last. */
+/* Puts "PREFIX: " before the last recorded message. */
 #define txda__fail_prefix(context, error, ...)                                                     \
 	__extension__({                                                                            \
 		int txda__error = (error);                                                         \
@@ -65,20 +65,21 @@ static inline bool txda__unref(atomic_uint *refs)
 	})
 void txda__note(struct txda_context *context, const char *format, ...) TXDA__PRINTF(2, 3);
 void txda__note_prefix(struct txda_context *context, const char *format, ...) TXDA__PRINTF(2, 3);
-/* "1.5 GiB" into @buf; returns it. */
+/* Formats as "1.5 GiB" into @buf; returns @buf. */
 const char *txda__bytes(uint64_t bytes, char buf[24]);
 
-/* ---- structs that grow (error.c) ------------------------------------------------------------- */
+/* ---- versioned structs (error.c) ------------------------------------------------------------- */
 
 /*
- * Takes an option struct whose first member is its size_t size: copies what this version knows to
- * @dst (@known bytes), zeroes the rest. NULL means all zero. -E2BIG if a newer caller set something
- * that this version does not know.
+ * Copies an option struct whose first member is its size_t size: the part that this version knows
+ * (@known bytes) to @dst, the rest zeroed. NULL means all zero. -E2BIG if a newer caller set a
+ * field that this version does not know.
  */
 int txda__copy_in(struct txda_context *context, void *dst, size_t known, const void *src,
 		  const char *what);
 /*
- * Gives a result struct: as much as the caller's size has room for. The caller's size member stays.
+ * Copies a result struct to the caller, as much as its size allows. The caller's size member is
+ * kept.
  */
 int txda__copy_out(struct txda_context *context, void *dst, const void *src, size_t known,
 		   const char *what);

@@ -13,16 +13,16 @@
 #include "spec.h"
 #include "txda_netlink.h"
 
-#define BACKLOG 64 /* events taken in one look at the sockets */
+#define BACKLOG 64 /* events handled per poll of the sockets */
 
 struct txda__listener {
 	int fd; /* epoll of the two below */
 	struct udev *udev;
 	struct udev_monitor *monitor;
-	struct nl_sock *health; /* NULL: there is none */
-	bool from_kernel;	/* no udevd */
+	struct nl_sock *health; /* NULL: not available */
+	bool from_kernel;	/* no udevd is running */
 	unsigned n_nodes;
-	struct txda__node node[TXDA__MAX_CHIPS]; /* known to be there */
+	struct txda__node node[TXDA__MAX_CHIPS]; /* known to exist */
 	unsigned head, n_events;
 	struct txda__node_event events[BACKLOG]; /* a ring */
 };
@@ -75,14 +75,14 @@ static void node_came(struct txda__listener *l, const struct txda__node *node)
 	if (before && before->incarnation == node->incarnation)
 		return;
 	if (before)
-		node_gone(l, before); /* its message was lost, and the name is used again */
+		node_gone(l, before); /* its message was lost, and the name was reused */
 	if (l->n_nodes == TXDA__MAX_CHIPS)
 		return;
 	l->node[l->n_nodes++] = *node;
 	tell_node(l, node, true);
 }
 
-/* Messages were lost: what is there now against what was known. */
+/* Messages were lost: compares the existing nodes with the known ones. */
 static void look(struct txda__listener *l)
 {
 	struct txda__node *now = calloc(TXDA__MAX_CHIPS, sizeof(*now));
@@ -167,7 +167,10 @@ static int take_message(struct nl_msg *message, void *arg)
 	return NL_OK;
 }
 
-/* The group whose events name the processes of faults, if this process may, else the public one. */
+/*
+ * The group whose events name the processes of faults, if this process may join it, else the public
+ * one.
+ */
 static bool join_health(struct nl_sock *socket)
 {
 	static const char *const groups[] = {TXDA_MCGRP_CLIENTS, TXDA_MCGRP_EVENTS};
@@ -205,7 +208,10 @@ out_free:
 
 static void take_health(struct txda__listener *l)
 {
-	/* 0: a datagram was read. What is lost to an overflow is lost, the next call goes on. */
+	/*
+	 * 0: a datagram was read. Messages lost to an overflow are not recovered; the next call
+	 * continues.
+	 */
 	for (unsigned i = 0; l->health && l->n_events < BACKLOG / 2 && i < BACKLOG; i++) {
 		int r = nl_recvmsgs_default(l->health);
 
@@ -251,7 +257,10 @@ int txda__listener_new(struct txda__listener **ret_listener)
 		return r;
 	}
 	start_health(l);
-	/* After the monitor, so that none is missed; who comes in between is known already. */
+	/*
+	 * After the monitor, so that no node is missed; one that appears in between is known
+	 * already.
+	 */
 	n = txda__nodes(l->node, TXDA__MAX_CHIPS);
 	l->n_nodes = n < 0 ? 0 : (unsigned)n;
 	*ret_listener = l;
@@ -279,7 +288,7 @@ bool txda__listener_next(struct txda__listener *l, struct txda__node_event *ret_
 {
 	if (!l->n_events) {
 		take_uevents(l);
-		/* The module may have come later than we. */
+		/* The module may have been loaded later. */
 		if (l->monitor && !l->health && l->n_events)
 			start_health(l);
 		take_health(l);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What happens to the chips of this machine: nodes that come and go, from udev, and their health,
- * from the driver's netlink family (txda_netlink.h). No chip is opened.
+ * Events of this machine's chips: nodes that appear and disappear, from udev, and health, from the
+ * driver's netlink family (txda_netlink.h). No chip is opened.
  *
- * A kernel without that family, or a process that may not listen to it, hears of nodes only. When
- * messages were lost, what they would have said of nodes is found by looking; of health, nothing.
- * Where no udevd runs the kernel's own uevents are taken.
+ * Without that family (older kernel, or no permission) only node events are reported. When messages
+ * were lost, the nodes are rescanned; lost health messages are not recovered. Without a running
+ * udevd the kernel's own uevents are used.
  *
- * Messages come from the kernel or from root, but are parsed as if from anybody.
+ * Messages come from the kernel or from root, but are parsed as untrusted.
  * Threads: a listener is not used concurrently.
  */
 #ifndef TXDA_LISTENER_H
@@ -20,8 +20,8 @@ struct txda__listener;
 struct txda__node_event {
 	enum txda_event_kind kind;
 	uint64_t time_ns;
-	struct txda__node node; /* the chip; health: what is known of it, bus at least */
-	/* of a fault */
+	struct txda__node node; /* the chip; for health events perhaps only its bus */
+	/* of a fault event */
 	int pid; /* 0: not known */
 	unsigned queue_id;
 	char text[160]; /* without the chip's name */
@@ -29,19 +29,22 @@ struct txda__node_event {
 
 /* Nodes that exist when it is made are not reported. */
 int txda__listener_new(struct txda__listener **ret_listener);
-/* One that hears nothing but what txda__listener_push() tells it, and knows @nodes. */
+/*
+ * A listener without sockets that only reports what txda__listener_push() feeds it, and knows
+ * @nodes.
+ */
 int txda__listener_blank(const struct txda__node *nodes, unsigned n,
 			 struct txda__listener **ret_listener);
 void txda__listener_push(struct txda__listener *listener, const struct txda__node_event *event);
 void txda__listener_free(struct txda__listener *listener);
 /* Readable when there may be events. */
 int txda__listener_fd(struct txda__listener *listener);
-/* True and the next event, or false when there is none. Never waits. */
+/* True and the next event, or false when there is none. Never blocks. */
 bool txda__listener_next(struct txda__listener *listener, struct txda__node_event *ret_event);
-/* The nodes that are there, as far as was told by _next(). Returns how many. */
+/* The nodes that exist according to the events taken by _next(). Returns how many. */
 unsigned txda__listener_nodes(struct txda__listener *listener, const struct txda__node **ret_nodes);
 
-/* One health message: its attributes, as netlink sends them. False if it makes no sense. */
+/* Feeds one health message: its attributes in netlink format. False if it is malformed. */
 struct nlattr;
 bool txda__node_event_parse(struct nlattr *attributes, int bytes,
 			    struct txda__node_event *ret_event);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * From a file into a buffer. What costs is making fresh pages, in the kernel, one by one; so
- * several threads share a large load, piece by piece, and the calling thread is one of them and
- * tells of the progress.
+ * Loads a file into a buffer. The main cost is the kernel's allocation of fresh pages, one by one,
+ * so several threads share a large load, chunk by chunk. The calling thread is one of them and
+ * reports the progress.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "thread.h"
 
 #define PIECE	    (4ull << 20)
-#define PART	    (256u << 10) /* stays in the cache */
+#define PART	    (256u << 10) /* fits into the cache */
 #define MAX_HELPERS 7
 
 struct load {
@@ -21,24 +21,27 @@ struct load {
 	const struct txda__backend_ops *ops;
 	uint64_t offset, fd_offset, bytes;
 	int fd;
-	uint32_t *crcs;		   /* of each piece as it lies in the buffer; NULL: not wanted */
-	atomic_uint_fast64_t next; /* the piece that nobody has yet */
+	uint32_t *crcs;		   /* of each chunk as stored in the buffer; NULL: not requested */
+	atomic_uint_fast64_t next; /* the next chunk to be loaded */
 	atomic_uint_fast64_t done; /* bytes */
 	atomic_int error;
-	char message[TXDA__ERROR_BYTES]; /* of whoever set error first */
+	char message[TXDA__ERROR_BYTES]; /* the first error, with its message */
 };
 
 static void fail(struct load *load, int error)
 {
 	int none = 0;
 
-	/* Words are noted per thread; the last one to be joined is not the one that failed. */
+	/*
+	 * Messages are recorded per thread, and the thread joined last need not be the one that
+	 * failed.
+	 */
 	if (atomic_compare_exchange_strong(&load->error, &none, error))
 		snprintf(load->message, sizeof(load->message), "%s",
 			 txda_context_error(load->buffer->device->context));
 }
 
-/* What lies in the buffer now: of a file that changes, what was read counts. */
+/* Computes the checksum of the buffer's contents: the file may have changed meanwhile. */
 static int sum_piece(struct load *load, uint64_t at, uint64_t bytes)
 {
 	char *part = malloc(PART);
@@ -56,7 +59,7 @@ static int sum_piece(struct load *load, uint64_t at, uint64_t bytes)
 	return r;
 }
 
-/* Loads one piece; false when there is none or something went wrong. */
+/* Loads one chunk; false when there is none left or an error occurred. */
 static bool load_piece(struct load *load)
 {
 	uint64_t at, bytes;

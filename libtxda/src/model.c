@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What a model is and has: tensors by name, their memory, its numbers. */
+/* A loaded model: tensors by name, their memory, its properties. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 static void free_rank(struct txda__rank *rank)
 {
-	rank->queue = txda_queue_unref(rank->queue); /* first: then nothing runs any more */
+	rank->queue = txda_queue_unref(rank->queue); /* first: it stops all work */
 	if (rank->joined)
 		txda__space_leave(rank->joined, rank->group_slot);
 	txda__space_put(rank->joined);
@@ -26,7 +26,7 @@ static void free_rank(struct txda__rank *rank)
 
 void txda__model_free(struct txda_model *model)
 {
-	/* All queues before any memory: ranks reach into each other in collectives. */
+	/* Frees all queues before any memory: ranks access each other's memory in collectives. */
 	for (unsigned r = 0; r < model->tp; r++)
 		model->rank[r].queue = txda_queue_unref(model->rank[r].queue);
 	for (unsigned r = 0; r < model->tp; r++)
@@ -79,6 +79,8 @@ int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info)
 	memcpy(info.weights, c->weights, sizeof(info.weights));
 	memcpy(info.pooling, c->pooling, sizeof(info.pooling));
 	txda__model_cost(model, &info);
+	info.kv_groups = txda__kv_groups(&model->rank[0].program, info.kv_reach);
+	info.state_blocks = txda__state_blocks(&model->rank[0].program);
 	for (unsigned r = 0; r < model->tp; r++) {
 		if (c->chip[r].param_bytes > info.weight_bytes)
 			info.weight_bytes = c->chip[r].param_bytes;
@@ -134,7 +136,7 @@ int txda_model_tensor(struct txda_model *model, unsigned index, struct txda_tens
 	return txda__copy_out(context, ret_info, &info, sizeof(info), "txda_tensor_info");
 }
 
-/* The slot of a tensor on a rank. */
+/* The slot of a tensor in a rank's program. */
 static int find_slot(struct txda_model *model, unsigned rank, const char *name, unsigned *ret_slot)
 {
 	struct txda_context *context = txda__model_context(model);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* From a case dir to a model that can run, and the plan of it. */
+/* Loads a case dir into a runnable model, and computes its memory plan. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 
 #include "model.h"
 
-/* What a load knows while it lasts. */
+/* State of a load in progress. */
 struct loading {
 	struct txda_model *model;
 	struct txda_context *context;
 	const struct txda_model_options *options;
 	int dir_fd;
-	uint64_t before, total; /* bytes of weights: of ranks that are done, of all */
+	uint64_t before, total; /* bytes of weights: of finished ranks, of all */
 };
 
 static void report_progress(void *arg, uint64_t done)
@@ -56,7 +56,7 @@ static int load_weights(struct loading *l, unsigned r)
 	return 0;
 }
 
-/* The program where the chip reads it, and a page for bindings and the timeline. */
+/* Copies the program to memory that the chip reads, with a page for bindings and the timeline. */
 static int make_control(struct loading *l, struct txda__rank *rank)
 {
 	const struct txda_program *h = rank->program.header;
@@ -100,7 +100,10 @@ static int make_scratch(struct txda__rank *rank)
 	if (slot < 0)
 		return 0;
 	bytes = txda__slot_bytes(rank, (unsigned)slot);
-	/* No large pages: the first step would wait for some of which it uses a corner. */
+	/*
+	 * No large pages: the first step would have to wait for the allocation of pages it hardly
+	 * uses.
+	 */
 	ret = txda__buffer_new(rank->device, bytes, TXDA_MEMORY_DEVICE, false,
 			       TXDA__MEM_PRIVATE | TXDA__MEM_UNMAPPED, &rank->scratch);
 	if (ret >= 0)
@@ -189,10 +192,19 @@ static uint64_t kv_limit(const struct txda__case *info, const struct txda__progr
 }
 
 /* Blocks that max_seqs sequences of max_context tokens use. */
-static uint64_t kv_useful(const struct txda__case *info)
+static uint64_t kv_useful(const struct txda__case *info, const struct txda__program *p)
 {
-	return (uint64_t)info->max_seqs *
-	       (((uint64_t)info->max_context + info->block_size - 1) / info->block_size);
+	uint64_t all = ((uint64_t)info->max_context + info->block_size - 1) / info->block_size,
+		 blocks = 0;
+	unsigned reach[TXDA_MAX_KV_GROUPS], n = txda__kv_groups(p, reach);
+
+	for (unsigned g = 0; g < n; g++)
+		blocks += !reach[g] ? all
+				    : min_u64(all, ((uint64_t)reach[g] + info->max_tokens) /
+								   info->block_size +
+							   3);
+	/* The live state, the last snapshot, the next one. */
+	return info->max_seqs * ((n ? blocks : all) + 3ull * txda__state_blocks(p));
 }
 
 static int free_bytes(struct txda_device *device, uint64_t *ret_bytes)
@@ -216,18 +228,22 @@ static int choose_kv_blocks(struct loading *l, uint64_t *ret_blocks)
 	const struct txda_model_options *o = l->options;
 	struct txda_model *m = l->model;
 	uint64_t limit = kv_limit(&m->info, &m->rank[0].program), blocks, unused;
+	unsigned reach[TXDA_MAX_KV_GROUPS], groups;
 	char wanted[24], left[24], kept[24];
 	int ret;
 
-	if (o->kv_blocks) {
-		if (o->kv_blocks > limit)
+	groups = txda__kv_groups(&m->rank[0].program, reach);
+	blocks = o->kv_blocks_per_group ? (uint64_t)o->kv_blocks_per_group * (groups ? groups : 1)
+					: o->kv_blocks;
+	if (blocks) {
+		if (blocks > limit)
 			return txda__fail(l->context, -E2BIG,
-					  "%u KV blocks are wanted; the program allows %llu",
-					  o->kv_blocks, (unsigned long long)limit);
-		*ret_blocks = o->kv_blocks;
+					  "%llu KV blocks are wanted; the program allows %llu",
+					  (unsigned long long)blocks, (unsigned long long)limit);
+		*ret_blocks = blocks;
 		return 0;
 	}
-	blocks = min_u64(limit, kv_useful(&m->info));
+	blocks = min_u64(limit, kv_useful(&m->info, &m->rank[0].program));
 	if (o->max_kv_blocks)
 		blocks = min_u64(blocks, o->max_kv_blocks);
 	for (unsigned r = 0; r < m->tp; r++) {
@@ -313,7 +329,7 @@ static int make_kv(struct loading *l)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* The address spaces in which the ranks have their memory meet in a group. */
+/* Puts the address spaces that hold the ranks' memory into a group. */
 static int join(struct txda_model *m)
 {
 	struct txda__space *space[TXDA_MAX_CHIPS_PER_GROUP];
@@ -331,13 +347,13 @@ static int join(struct txda_model *m)
 	return ret;
 }
 
-/* Queues, and a meeting place for the collectives of this model alone. */
+/* Creates the queues, and a group for the collectives of this model alone. */
 static int make_queues(struct loading *l)
 {
 	struct txda_model *m = l->model;
 	int ret;
 
-	if (m->tp > 1) {
+	if (m->rank[0].program.header->group_size > 1) {
 		ret = join(m);
 		if (ret < 0)
 			return ret;
@@ -391,7 +407,7 @@ static int load_model(struct loading *l)
 	if (ret >= 0)
 		ret = make_queues(l);
 	if (ret >= 0)
-		ret = make_kv(l); /* last: it takes what is left */
+		ret = make_kv(l); /* last: it uses the remaining memory */
 	return ret;
 }
 
@@ -444,11 +460,12 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* Adds what a program of the case takes on the rank that needs most. */
+/* Adds the memory that a program of the case needs on the rank that needs most. */
 static int plan_program(struct txda_context *context, const struct txda__case *info, int dir_fd,
 			const char *program, struct txda_model_plan *plan)
 {
 	struct txda__rank *rank = calloc(info->tp, sizeof(*rank));
+	unsigned reach[TXDA_MAX_KV_GROUPS];
 	uint64_t scratch_bytes = 0, io_bytes = 0;
 	int ret;
 
@@ -470,7 +487,9 @@ static int plan_program(struct txda_context *context, const struct txda__case *i
 			max_u64(io_bytes, txda__align(txda__io_bytes(&rank[r], NULL), TXDA__PAGE));
 		if (kv >= 0) {
 			plan->kv_block_bytes = max_u64(plan->kv_block_bytes, p->slot[kv].bytes);
-			plan->kv_blocks_at_limit = min_u64(kv_limit(info, p), kv_useful(info));
+			plan->kv_blocks_at_limit = min_u64(kv_limit(info, p), kv_useful(info, p));
+			plan->kv_groups = txda__kv_groups(p, reach);
+			plan->state_blocks = txda__state_blocks(p);
 		}
 	}
 	plan->scratch_bytes += scratch_bytes;

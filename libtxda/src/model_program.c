@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The programs of a case dir, against what model_info.json says of them. */
+/* Checks the programs of a case dir against model_info.json. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,10 @@ uint64_t txda__io_bytes(const struct txda__rank *rank, const char *const *dummie
 	return sum;
 }
 
-/* The symbols' limits are the case's, and no launch within them makes numbers that do not fit. */
+/*
+ * The symbols' limits must be those of the case, and all sizes within them must fit into 64
+ * bits.
+ */
 static int check_limits(const struct txda__program *p, const struct txda__case *info, char *err,
 			size_t errlen)
 {
@@ -90,7 +93,8 @@ static int check_slots(const struct txda__program *p, const struct txda__case *i
 		uint64_t bytes = slot < 0 ? 0 : p->slot[slot].bytes;
 
 		/*
-		 * A program may leave the end of its weights alone, for another that shares them.
+		 * A program may leave the end of its weights unused, for another program that
+		 * shares them.
 		 */
 		if (slot >= 0 && (wanted[i].kind == TXDA_SLOT_WEIGHTS ? bytes > wanted[i].bytes
 								      : bytes != wanted[i].bytes))
@@ -103,8 +107,8 @@ static int check_slots(const struct txda__program *p, const struct txda__case *i
 }
 
 /*
- * Each tensor that model_info.json lists is in the program of rank 0 and looks the same, and none
- * is missing in the list.
+ * Each tensor listed in model_info.json must be in the program of rank 0 with the same type and
+ * shape, and the list must be complete.
  */
 static int check_tensors(const struct txda__program *p, const struct txda__case_tensor *list,
 			 unsigned n, unsigned kind, char *err, size_t errlen)
@@ -164,7 +168,8 @@ static int load_program(const struct txda__case *info, int dir_fd, const char *w
 		return txda__say(err, errlen, -EINVAL,
 				 "%s holds program \"%.40s\"; \"%.40s\" is wanted", chip->kcore,
 				 name, wanted);
-	if (h->group_size != info->tp || h->rank != r)
+	/* A program for one chip does the same on each. */
+	if (h->group_size != 1 && (h->group_size != info->tp || h->rank != r))
 		return txda__say(err, errlen, -EINVAL,
 				 "%s is for rank %u of %u, not for rank %u of %u", chip->kcore,
 				 h->rank, h->group_size, r, info->tp);
@@ -201,6 +206,11 @@ int txda__load_programs(struct txda_context *context, const struct txda__case *i
 			   sizeof(rank[0].program.header->sym_max)))
 			return txda__fail(context, -EINVAL, "%s has other limits than %s",
 					  info->chip[r].kcore, info->chip[0].kcore);
+		if (rank[r].program.header->group_size != rank[0].program.header->group_size)
+			return txda__fail(context, -EINVAL,
+					  "%s is for %u chips together, %s for %u",
+					  info->chip[r].kcore, rank[r].program.header->group_size,
+					  info->chip[0].kcore, rank[0].program.header->group_size);
 	}
 	return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Launches. */
+/* Launches of a model. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -10,6 +10,7 @@
 static int check_step(struct txda_model *model, const struct txda_step *step)
 {
 	const uint32_t *max = model->rank[0].program.header->sym_max;
+	const uint32_t n_ops = model->rank[0].program.header->n_ops;
 	struct txda_context *context = txda__model_context(model);
 	const struct {
 		const char *name;
@@ -30,6 +31,13 @@ static int check_step(struct txda_model *model, const struct txda_step *step)
 			return txda__fail(context, -EINVAL, "a step of %u %s", size[i].value,
 					  size[i].name);
 	}
+	if (step->first_op > n_ops || step->n_ops > n_ops - step->first_op)
+		return txda__fail(context, -E2BIG, "%u ops from %u on; model %.60s has %u",
+				  step->n_ops, step->first_op, model->info.name, n_ops);
+	if (!step->n_ops ? step->first_op > 0 : step->timing != NULL)
+		return txda__fail(context, -EINVAL, "%s",
+				  step->n_ops ? "a timeline of some ops alone"
+					      : "a first op without a number of ops");
 	if (step->flags & ~TXDA_SUBMIT_WAIT_SOON)
 		return txda__fail(context, -EINVAL, "unknown step flags 0x%x",
 				  step->flags & ~TXDA_SUBMIT_WAIT_SOON);
@@ -37,8 +45,8 @@ static int check_step(struct txda_model *model, const struct txda_step *step)
 }
 
 /*
- * Why a launch failed, in words: a rank that only waited for another says less than the one that
- * broke.
+ * Chooses the message for a failed launch: a rank that was only waiting for another is less
+ * informative than the one that failed.
  */
 static int explain_fault(struct txda_model *model, int error)
 {
@@ -60,7 +68,7 @@ static int explain_fault(struct txda_model *model, int error)
 		"%s on chip %u: %s", culprit->purpose, culprit->device->index, culprit->fault);
 }
 
-/* What must hold before any rank gets the launch, so that all get it or none. */
+/* Conditions checked before any rank gets the launch, so that either all get it or none. */
 static int check_ready(struct txda_model *model)
 {
 	struct txda_context *context = txda__model_context(model);
@@ -80,7 +88,7 @@ static int check_ready(struct txda_model *model)
 						  txda__program_string(&rank->program,
 								       rank->program.slot[s].name),
 						  r);
-		/* A word to read; only a queue that failed is asked why. */
+		/* Reads one word per rank; only a failed queue is asked for the reason. */
 		if (atomic_load(&rank->queue->faulted))
 			return explain_fault(model, -EIO);
 		if (model->last - txda__queue_passed(rank->queue) >= TXDA__MAX_STEPS)
@@ -101,6 +109,11 @@ static int launch(struct txda_model *model, unsigned r, const struct txda_step *
 	exec->sym[TXDA_SYM_R] = step->rows;
 	exec->sym[TXDA_SYM_B] = step->blocks;
 	exec->sym[TXDA_SYM_N] = model->kv_blocks;
+	exec->first_op = step->first_op;
+	exec->n_ops = step->n_ops;
+	exec->hdr.flags &= (uint16_t)~TXDA_EXEC_PART;
+	if (step->n_ops)
+		exec->hdr.flags |= TXDA_EXEC_PART;
 	if (profile) {
 		exec->hdr.flags |= TXDA_EXEC_PROFILE;
 		exec->profile_va =
@@ -168,7 +181,7 @@ int txda_model_fd(struct txda_model *model)
 
 	pthread_mutex_lock(&model->lock);
 	if (model->fd < 0) {
-		/* Starts readable: a fence may have passed a moment before anybody listened. */
+		/* Initially readable: a fence may have passed just before the fd was created. */
 		fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 		if (fd < 0) {
 			fd = txda__fail(txda__model_context(model), -errno,

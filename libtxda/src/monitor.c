@@ -10,8 +10,8 @@
 #include "thread.h"
 
 #define PERIOD_NS     200000000ull
-#define SAMPLES	      6	 /* a rate is over at most SAMPLES - 1 periods */
-#define QUIET_PERIODS 15 /* then it sleeps */
+#define SAMPLES	      6	 /* a rate covers at most SAMPLES - 1 periods */
+#define QUIET_PERIODS 15 /* after this the monitor sleeps */
 #define HOT_MC	      95000
 #define COOL_MC	      90000
 
@@ -78,7 +78,7 @@ static void fill_chip(struct txda__page_chip *chip, const struct txda_device_sta
 	chip->utilisation_permille = utilisation;
 }
 
-/* Looks at all chips; true if something has changed since the last time. */
+/* Samples all chips; true if anything has changed since the last time. */
 static bool look(struct watch *watch)
 {
 	struct txda_context *context = watch->context;
@@ -137,7 +137,7 @@ static void describe(struct watch *watch)
 	}
 }
 
-/* Sleeps for a period, or until it is woken when @quiet. False when the monitor is to end. */
+/* Sleeps for a period, or until woken if @quiet. False when the monitor is to stop. */
 static bool rest(struct txda__monitor *monitor, bool quiet, unsigned pokes)
 {
 	uint64_t until = clock_ns() + PERIOD_NS;
@@ -149,8 +149,8 @@ static bool rest(struct txda__monitor *monitor, bool quiet, unsigned pokes)
 	if (quiet)
 		atomic_store(&monitor->asleep, true);
 	/*
-	 * Whoever pokes raises the count, then looks whether we sleep: one of the two sees the
-	 * other.
+	 * The poking thread increments the count, then checks whether the monitor sleeps; the
+	 * monitor does the reverse, so at least one of them sees the other.
 	 */
 	while (!monitor->stop && r != ETIMEDOUT &&
 	       (!quiet || atomic_load(&monitor->pokes) == pokes)) {
@@ -206,7 +206,10 @@ int txda__monitor_start(struct txda__monitor *monitor, struct txda_context *cont
 		return txda__fail(NULL, -ENOMEM, "out of memory");
 	watch->context = context;
 	describe(watch);
-	/* Without a directory to publish in, nobody else sees the chips; all else works. */
+	/*
+	 * Without a directory to publish in, other processes do not see the chips; everything else
+	 * works.
+	 */
 	txda__telemetry_open(&monitor->telemetry);
 	look(watch);
 	txda__telemetry_publish(&monitor->telemetry, &watch->page);

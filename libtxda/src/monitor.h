@@ -2,10 +2,10 @@
 /*
  * The monitor: a thread that watches the health of simulated chips and publishes their telemetry.
  *
- * While the chips are in use it wakes a few times a second: it keeps the rates, turns counters that
- * rose into events and writes the telemetry page. When nothing has happened for some seconds it
- * sleeps until txda__monitor_poke(), so that an idle process never wakes. Real chips need none: the
- * kernel does this.
+ * While the chips are in use it wakes a few times a second: it updates the rates, turns changed
+ * counters into events and writes the telemetry page. After some seconds without activity it sleeps
+ * until txda__monitor_poke(), so that an idle process never wakes up. Real chips do not need it:
+ * the kernel does this.
  *
  * Threads: any function from any thread. A poke costs a few nanoseconds while the monitor is awake.
  */
@@ -34,7 +34,7 @@ int txda__monitor_start(struct txda__monitor *monitor, struct txda_context *cont
 void txda__monitor_stop(struct txda__monitor *monitor);
 void txda__monitor_wake(struct txda__monitor *monitor);
 
-/* Something was submitted, allocated or freed. */
+/* Call when something was submitted, allocated or freed. */
 static inline void txda__monitor_poke(struct txda__monitor *monitor)
 {
 	atomic_fetch_add(&monitor->pokes, 1);
@@ -42,7 +42,7 @@ static inline void txda__monitor_poke(struct txda__monitor *monitor)
 		txda__monitor_wake(monitor);
 }
 
-/* Per thousand of the last second; UINT32_MAX if it is not known. */
+/* Utilisation in the last second, per thousand; UINT32_MAX if unknown. */
 static inline uint32_t txda__monitor_utilisation(struct txda__monitor *monitor, unsigned device)
 {
 	return atomic_load_explicit(&monitor->utilisation[device], memory_order_relaxed);

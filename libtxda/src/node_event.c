@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Health messages of the driver, in words. */
+/* Converts the driver's health messages to text. */
 #include <netlink/attr.h>
 #include <stdarg.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static const struct nla_policy event_policy[TXDA_A_EVENT_MAX + 1] = {
 	[TXDA_A_EVENT_FW_VERSION] = {.type = NLA_U32},
 };
 
-/* A string attribute need not end with a NUL (libnl would want it to). */
+/* A string attribute need not be NUL-terminated (libnl expects it to be). */
 static void copy_string(struct nlattr *attribute, char *to, size_t size)
 {
 	size_t n = attribute ? (size_t)nla_len(attribute) : 0;
@@ -164,7 +164,7 @@ static bool describe(uint32_t kind, struct nlattr **a, struct txda__node_event *
 		event->kind = TXDA_EVENT_FIRMWARE;
 		describe_firmware(a, event);
 		return true;
-	default: return false; /* udev reports nodes; kinds of later drivers are ignored */
+	default: return false; /* udev reports nodes; event kinds of later drivers are ignored */
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nodes of the kernel driver: devices of subsystem accel whose parent's driver is txda, as libudev
- * knows them. Nothing is opened.
+ * Nodes of the kernel driver, found through libudev: devices of subsystem accel whose parent's
+ * driver is txda. Nothing is opened.
  *
  * Threads: any.
  */
@@ -15,19 +15,19 @@ struct udev_device;
 struct txda__node {
 	char node[64];	  /* "/dev/accel/accel0" */
 	char bus[32];	  /* PCI address */
-	char serial[32];  /* of the chip, "" if the driver does not tell */
+	char serial[32];  /* serial of the chip, "" if the driver does not report it */
 	char device[256]; /* the PCI device's directory in sysfs */
-	uint64_t card;	  /* its serial; 0: not known */
+	uint64_t card;	  /* serial of the card; 0: unknown */
 	unsigned card_index;
-	uint64_t incarnation; /* another one each time the node is made */
+	uint64_t incarnation; /* changes each time the node is created */
 };
 
 /*
- * Fills @ret with up to @max nodes, chips of one card side by side in their order there, cards by
- * serial, else by PCI address. Returns how many there are, or -errno.
+ * Fills @ret with up to @max nodes: cards sorted by serial, else by PCI address, and the chips of a
+ * card in their order on the card. Returns how many there are, or -errno.
  */
 int txda__nodes(struct txda__node *ret, unsigned max);
-/* Reads one of libudev's devices; false if it is no node of the driver. */
+/* Reads a device of libudev; false if it is not a node of the driver. */
 bool txda__node_read(struct udev_device *device, struct txda__node *ret_node);
 
 #endif /* TXDA_NODES_H */

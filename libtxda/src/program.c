@@ -46,7 +46,7 @@ void txda__program_shape(const struct txda_tensor *tensor, char *buf, size_t len
 		snprintf(buf + at, len - at, "]");
 }
 
-/* A table of @count records lies in the program, behind the header, on an 8-byte border. */
+/* Whether a table of @count records lies within the program, after the header, 8-byte aligned. */
 static bool table_ok(uint64_t program_bytes, uint32_t offset, uint32_t count, size_t record)
 {
 	return offset % 8 == 0 && offset >= sizeof(struct txda_program) &&
@@ -142,7 +142,7 @@ static int check_slots(const struct txda__program *p, char *err, size_t errlen)
 	return 0;
 }
 
-/* Inputs and outputs: the tensor at the start of such a slot, with the slot's name. */
+/* Inputs and outputs: finds the tensor at the start of such a slot that has the slot's name. */
 static int find_io(struct txda__program *p, char *err, size_t errlen)
 {
 	memset(p->io_tensor, 0xff, sizeof(p->io_tensor));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kcore.bin (struct txda_program) as the library reads it: slots to make, inputs and outputs to
- * show, labels of ops.
+ * The library's view of kcore.bin (struct txda_program): slots to allocate, inputs and outputs to
+ * expose, labels of ops.
  *
- * The file is hostile. txda__program_check() proves all that this library follows: sizes, tables,
- * names, slots, the tensors of input and output slots. What ops do with their tensors, the chip
- * checks by itself.
+ * The file is untrusted. txda__program_check() verifies everything that this library uses: sizes,
+ * tables, names, slots, the tensors of input and output slots. The operands of ops are checked by
+ * the chip itself.
  * Ownership: the view points into the caller's data.
  * Threads: pure functions.
  */
@@ -21,7 +21,7 @@ struct txda__program {
 	const struct txda_tensor *tensor;
 	const struct txda_op *op;
 	const char *strings;
-	/* the tensor that an input or output slot is, or TXDA_NONE */
+	/* the tensor of each input or output slot, or TXDA_NONE */
 	unsigned io_tensor[TXDA_PROGRAM_MAX_SLOTS];
 };
 
@@ -34,15 +34,15 @@ static inline const char *txda__program_string(const struct txda__program *progr
 	return program->strings + offset;
 }
 
-/* Extent of a dimension at the symbols' limits. */
+/* Size of a dimension with all symbols at their limits. */
 uint64_t txda__program_dim(const struct txda__program *program, const struct txda_dim *dim);
 /*
- * Bytes of a tensor with rows layout at the limits; 0 on overflow or for a type that has no such
- * form.
+ * Bytes of a tensor with row layout at the limits; 0 on overflow or for a type without such a
+ * layout.
  */
 uint64_t txda__program_tensor_bytes(const struct txda__program *program,
 				    const struct txda_tensor *tensor);
-/* "[T, 4096]" into @buf, cut to @len. */
+/* Formats as "[T, 4096]" into @buf, truncated to @len. */
 void txda__program_shape(const struct txda_tensor *tensor, char *buf, size_t len);
 
 #endif /* TXDA_PROGRAM_H */

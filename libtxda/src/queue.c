@@ -21,12 +21,13 @@ static void tell(struct txda_queue *queue)
 	uint64_t one = 1;
 
 	if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
-		one = 0; /* the counter is full: the fd is readable anyway */
+		one = 0; /* the counter is full, so the fd is readable anyway */
 }
 
 /*
- * Has the backend write @fd when @fence passes, where that does not happen by itself. Should it
- * have no memory for that, the fd is written now: waking early is allowed, never is not.
+ * Makes the backend write to @fd when @fence passes, if that does not happen by itself. If the
+ * backend is out of memory, the fd is written now: a spurious wake-up is allowed, a lost one is
+ * not.
  */
 static void arm(struct txda_queue *queue, uint64_t fence, int fd)
 {
@@ -41,9 +42,9 @@ static void on_passed(void *arg)
 }
 
 /*
- * Keeps the fault's words while the program that they name is still there; whoever is first reports
- * the event. The backend is asked without our lock, since it may wait for the thread that is about
- * to call on_faulted().
+ * Saves the description of a fault while the program that it refers to still exists; the first
+ * caller reports the event. The backend is called without our lock, since it may wait for the
+ * thread that is about to call on_faulted().
  */
 static int latch_fault(struct txda_queue *queue)
 {
@@ -156,7 +157,7 @@ struct txda_queue *txda_queue_unref(struct txda_queue *queue)
 	return NULL;
 }
 
-/* Forgets pieces that the chip has left: those before the last passed one. */
+/* Releases the pieces of the ring before the last passed one. */
 static void reap(struct txda_queue *queue)
 {
 	uint64_t passed = txda__queue_passed(queue);
@@ -168,10 +169,10 @@ static void reap(struct txda_queue *queue)
 }
 
 /*
- * Finds @bytes of the ring; false when it is full. What is used is one run of pieces, perhaps
- * around the end. When all has passed, the last piece is still not free (reap()), so the next goes
- * to the start of the other half: a queue that is drained after each submission uses the same two
- * places all the time.
+ * Allocates @bytes of the ring; false when it is full. The used part is one contiguous run of
+ * pieces, possibly wrapped around the end. When everything has passed, the last piece is still in
+ * use (reap()), so the next one goes to the start of the other half: a queue that is drained after
+ * each submission alternates between the same two places.
  */
 static bool find_room(struct txda_queue *queue, uint32_t bytes, uint32_t *ret_start)
 {
@@ -190,7 +191,7 @@ static bool find_room(struct txda_queue *queue, uint32_t bytes, uint32_t *ret_st
 		*ret_start = oldest->start < TXDA__RING_BYTES / 2 ? TXDA__RING_BYTES / 2 : 0;
 		return true;
 	}
-	if (queue->write <= oldest->start) { /* went around the end */
+	if (queue->write <= oldest->start) { /* wrapped around the end */
 		fits_before = false;
 		fits_behind = bytes <= oldest->start - queue->write;
 	} else {
@@ -201,7 +202,7 @@ static bool find_room(struct txda_queue *queue, uint32_t bytes, uint32_t *ret_st
 	return fits_behind || fits_before;
 }
 
-/* The queue's fault, or @r when none is known. */
+/* Returns the queue's fault, or @r if none is recorded. */
 static int refuse(struct txda_queue *queue, int r)
 {
 	int fault = txda__queue_check(queue);
@@ -233,7 +234,7 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 	if (flags & ~TXDA_SUBMIT_WAIT_SOON)
 		return txda__fail(context, -EINVAL, "unknown submit flags 0x%x",
 				  flags & ~TXDA_SUBMIT_WAIT_SOON);
-	/* Whoever tells of the fault may read the last stream still: nothing is written over it. */
+	/* The fault handler may still read the last stream, so nothing may overwrite it. */
 	if (atomic_load(&queue->faulted) || queue->refused)
 		return refuse(queue, -ENODEV);
 	if (!find_room(queue, (uint32_t)txda__align(total, PIECE_ALIGN), &start))
@@ -287,8 +288,8 @@ void txda__queue_set_fd(struct txda_queue *queue, int fd)
 {
 	atomic_store(&queue->fd, fd);
 	/*
-	 * What is in flight. A submission that goes on meanwhile stores its fence, then looks for
-	 * an fd: one of the two sees the other.
+	 * Arms the fd for the fences in flight. A concurrent submission stores its fence and then
+	 * checks for an fd, so at least one of the two sees the other.
 	 */
 	for (uint64_t fence = txda__queue_passed(queue) + 1; fence <= atomic_load(&queue->last);
 	     fence++)
@@ -302,7 +303,7 @@ int txda_queue_fd(struct txda_queue *queue)
 	pthread_mutex_lock(&queue->lock);
 	fd = atomic_load(&queue->fd);
 	if (fd < 0) {
-		/* Starts readable: a fence may have passed a moment before anybody listened. */
+		/* Initially readable: a fence may have passed just before the fd was created. */
 		fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 		if (fd < 0) {
 			fd = txda__fail(queue->device->context, -errno, "cannot make an eventfd");

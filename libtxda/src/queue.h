@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Queues: a ring for streams in memory that the chip reads, and a word that says how far the chip
- * has come.
+ * Queues: a ring for streams in memory that the chip reads, and a fence word that shows the chip's
+ * progress.
  *
- * A submission copies its packets behind each other into the ring, appends a SIGNAL of the queue's
- * word and hands the piece to the chip: nothing is allocated. A piece of the ring is used again
- * when a later fence has passed, so that the chip has surely left it. While the queue is drained,
- * the same few cache lines serve again and again.
+ * A submission copies its packets consecutively into the ring, appends a SIGNAL of the queue's word
+ * and submits the piece to the chip: nothing is allocated. A piece of the ring is reused after a
+ * later fence has passed, so that the chip has certainly finished reading it. As long as the queue
+ * is drained regularly, the same few cache lines are reused.
  * Ownership: a queue holds a reference to its context.
  * Threads: one submitter at a time; waiting, faults and the fd from any thread. Callbacks come from
  * any thread.
@@ -31,34 +31,34 @@ struct txda_queue {
 	struct txda_device *device;
 	struct txda__hwqueue *hw;
 	struct txda_buffer *memory; /* one page for the word, then the ring */
-	char *ring;		    /* the host's view */
+	char *ring;		    /* host mapping */
 	const uint64_t *word;
 	uint64_t ring_va, word_va;
 	atomic_uint_fast64_t last;		   /* the fence of the last submission */
 	struct txda__piece piece[TXDA__IN_FLIGHT]; /* a FIFO */
 	unsigned oldest, n_pieces;
 	uint32_t write;	      /* where the next piece may start */
-	bool refused;	      /* the chip took a stream no more: it will take none */
-	atomic_bool faulted;  /* set once the two below are */
-	pthread_mutex_t lock; /* guards what follows */
+	bool refused;	      /* the chip rejected a stream: it will accept no more */
+	atomic_bool faulted;  /* set once the two members below are */
+	pthread_mutex_t lock; /* protects what follows */
 	unsigned fault_code;  /* enum txda_fault_code */
 	char fault[384];
-	char purpose[96]; /* for the event of a fault: "model demo, rank 1", or "" */
-	const struct txda__program *program; /* names what faulted; NULL: none is known */
-	atomic_int fd;			     /* eventfd that somebody asked for, or -1 */
+	char purpose[96]; /* identifies the queue in fault events: "model demo, rank 1", or "" */
+	const struct txda__program *program; /* provides the names in fault messages; NULL: none */
+	atomic_int fd;			     /* eventfd if one was requested, or -1 */
 	bool owns_fd;
 };
 
-/* The fence of the submission that passed last. */
+/* The last fence that has passed. */
 static inline uint64_t txda__queue_passed(const struct txda_queue *queue)
 {
 	return __atomic_load_n(queue->word, __ATOMIC_ACQUIRE);
 }
 
-/* 0, or -EIO/-ENODEV with the message noted when the queue has failed. */
+/* 0, or -EIO/-ENODEV with the message recorded when the queue has failed. */
 int txda__queue_check(struct txda_queue *queue);
 /*
- * Tells completions and faults through @fd, which the caller owns and which must outlive the
+ * Signals completions and faults through @fd, which the caller owns and which must outlive the
  * queue's work.
  */
 void txda__queue_set_fd(struct txda_queue *queue, int fd);

@@ -4,7 +4,7 @@
 
 #include "context.h"
 
-/* The first 2 MiB stay free, so that null pointers and small offsets from them fault. */
+/* The first 2 MiB stay unmapped, so that null pointers with small offsets fault. */
 #define VA_START (2ull << 20)
 #define VA_END	 (1ull << 40)
 
@@ -101,7 +101,7 @@ void txda__space_give(struct txda__space *space, uint64_t va, uint64_t bytes)
 	pthread_mutex_unlock(&space->lock);
 }
 
-/* A slot that no member uses; their locks are held. */
+/* A slot that no member uses; all members' locks are held. */
 static int find_slot(struct txda__space *const *space, unsigned n, unsigned *ret_slot)
 {
 	unsigned taken = 0;
@@ -129,7 +129,7 @@ int txda__spaces_join(struct txda__space *const *space, unsigned n, unsigned *re
 		by_index[space[i]->index] = space[i];
 		vm[i] = space[i]->vm;
 	}
-	/* In the order of the chips, whatever their ranks, so that two groups cannot lock up. */
+	/* Locked in chip order, regardless of ranks, so that two groups cannot deadlock. */
 	for (unsigned i = 0; i < TXDA__MAX_CHIPS; i++)
 		if (by_index[i])
 			pthread_mutex_lock(&by_index[i]->lock);

@@ -2,11 +2,11 @@
 /*
  * An address space of a chip: its addresses, and the group slots in it.
  *
- * A device has one at a time. When it is lost, because the chip was reset with its memory or another
- * chip has taken the place, the device begins a new one; what is in the old one fails from then on,
- * and the old one goes with the last of it.
- * Ownership: reference-counted; the device and whatever has an address in it hold references. Who
- * holds one holds the context as well.
+ * A device has one at a time. When it is lost, because the chip was reset including its memory or
+ * another chip has taken its place, the device starts a new one; objects in the old one fail from
+ * then on, and it is freed with the last of them.
+ * Ownership: reference-counted; the device and every object with an address in it hold references.
+ * A holder of a reference also holds the context.
  * Threads: any function from any thread.
  */
 #ifndef TXDA_SPACE_H
@@ -26,24 +26,24 @@ struct txda__space {
 	struct txda_context *context;
 	unsigned index; /* of the device */
 	struct txda__vm *vm;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* protects what follows */
 	struct txda__vas vas;
 	unsigned group_slots; /* bit i: slot i is taken */
 };
 
-/* The one that the device has now, made if need be, with a reference. */
+/* The device's current space, created if necessary, with a reference. */
 int txda__space_get(struct txda_device *device, struct txda__space **ret_space);
 struct txda__space *txda__space_ref(struct txda__space *space);
 void txda__space_put(struct txda__space *space);
-/* Room for @bytes on an @align border. -ENOMEM, noted. */
+/* Allocates @bytes aligned to @align. -ENOMEM, with a message recorded. */
 int txda__space_take(struct txda__space *space, uint64_t bytes, uint64_t align, uint64_t *ret_va);
 void txda__space_give(struct txda__space *space, uint64_t va, uint64_t bytes);
 /*
- * Makes the spaces, of different chips and rank by rank, a group of their own in a slot that is free
- * in all. -EBUSY: none is.
+ * Makes the spaces, of different chips and ordered by rank, a group of their own in a slot that is
+ * free in all of them. -EBUSY: none is.
  */
 int txda__spaces_join(struct txda__space *const *space, unsigned n, unsigned *ret_slot);
-/* One leaves; when the last queue of the group that ran in it is gone. */
+/* A member leaves; call when the last queue of the group that ran in it is gone. */
 void txda__space_leave(struct txda__space *space, unsigned slot);
 
 #endif /* TXDA_SPACE_H */

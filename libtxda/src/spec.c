@@ -79,8 +79,8 @@ static int parse_key(const char *key, const char *value, struct txda__cmodel_spe
 }
 
 /*
- * Cuts the next word of a comma-separated list out of *@pos into @word. False at the end; an
- * overlong word is cut.
+ * Copies the next word of a comma-separated list at *@pos to @word, truncated if too long, and
+ * advances. False at the end.
  */
 static bool next_word(const char **pos, char *word, size_t size)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The words of TXDA_CMODEL and TXDA_VISIBLE_DEVICES.
+ * Parsers of TXDA_CMODEL and TXDA_VISIBLE_DEVICES.
  *
- * Parsers return 0 or -EINVAL with a message in @err that quotes the word at fault and says what is
- * allowed.
+ * Parsers return 0 or -EINVAL with a message in @err that quotes the invalid word and states what
+ * is allowed.
  * Threads: pure functions.
  */
 #ifndef TXDA_SPEC_H
@@ -35,18 +35,20 @@ struct txda__cmodel_spec {
 int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, char *err,
 		       size_t errlen);
 
-/* OMP_NUM_THREADS: "4", or "4,2", of which the first counts. *@ret_cores 0: it says nothing. */
+/* OMP_NUM_THREADS: "4", or "4,2", of which the first number counts. *@ret_cores 0: not set. */
 int txda__parse_threads(const char *text, unsigned *ret_cores, char *err, size_t errlen);
 
 /*
- * Chooses chips out of @info[0..count): "0,2", or serials, or PCI addresses.
- * @ret_chips[TXDA__MAX_CHIPS] gets physical numbers in the order of the list. NULL: all of them.
- * "": none.
+ * Selects chips from @info[0..count): by index ("0,2"), serial or PCI address.
+ * @ret_chips[TXDA__MAX_CHIPS] gets physical numbers in list order. NULL: all of them. "": none.
  */
 int txda__parse_visible(const char *text, const struct txda_device_info *info, unsigned count,
 			unsigned *ret_chips, unsigned *ret_count, char *err, size_t errlen);
 
-/* Whether such a list names the chip by something else than its index, which it got later. */
+/*
+ * Whether such a list names the chip by something other than its index, which was assigned
+ * later.
+ */
 bool txda__names_chip(const char *text, const struct txda_device_info *info);
 
 #endif /* TXDA_SPEC_H */

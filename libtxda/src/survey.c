@@ -115,7 +115,7 @@ int txda__survey_pages(struct txda_survey *survey, const char *directory)
 	return !page || n < 0 ? -ENOMEM : r;
 }
 
-/* Directories of other users that may be readable: their sessions' and their places in /tmp. */
+/* Directories of other users that may be readable: their runtime directories and those in /tmp. */
 static int survey_other_users(struct txda_survey *survey)
 {
 	static const char *const parent[] = {"/run/user", "/tmp"};

@@ -3,8 +3,8 @@
  * The survey: chips of this machine and who uses them, as a snapshot.
  *
  * Real chips come from /sys/class/accel, their users from /proc/PID/fdinfo; simulated ones from
- * telemetry pages. Everything read is text or a page of somebody else's: bounded, checked, and
- * skipped when it makes no sense.
+ * telemetry pages. All input comes from other processes: it is bounded, checked, and skipped when
+ * invalid.
  * Threads: a survey is not used concurrently.
  */
 #ifndef TXDA_SURVEY_H
@@ -26,14 +26,14 @@ struct txda_survey {
 	unsigned n_chips;
 	struct txda__survey_chip *chip; /* [n_chips] */
 	unsigned n_processes;
-	/* [n_processes], those of a chip need not be neighbours */
+	/* [n_processes], those of one chip need not be adjacent */
 	struct txda__survey_process *process;
 };
 
 #define TXDA__SURVEY_MAX_CHIPS	   1024
 #define TXDA__SURVEY_MAX_PROCESSES 4096
 
-/* Adds one; -ENOMEM, -ENOSPC. */
+/* Adds an entry; -ENOMEM, -ENOSPC. */
 int txda__survey_add_chip(struct txda_survey *survey, const struct txda__survey_chip *chip,
 			  unsigned *ret_index);
 int txda__survey_add_process(struct txda_survey *survey, unsigned chip,
@@ -45,7 +45,7 @@ int txda__survey_add_process(struct txda_survey *survey, unsigned chip,
  */
 int txda__survey_nodes(struct txda_survey *survey, const char *sysfs, const char *dev,
 		       const char *procfs);
-/* Simulated chips of the pages in @directory. */
+/* Simulated chips from the pages in @directory. */
 int txda__survey_pages(struct txda_survey *survey, const char *directory);
 
 #endif /* TXDA_SURVEY_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Real chips and their users, from sysfs, hwmon and fdinfo: the node is never opened, so a hung
- * chip cannot hang us.
+ * Real chips and their users, from sysfs, hwmon and fdinfo. The node is never opened, so a hung
+ * chip cannot block the survey.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "survey.h"
 #include "sysfs.h"
 
-/* The last part of where a link points to. */
+/* The last path component of a link's target. */
 static bool read_link_name(const char *path, char *name, size_t size)
 {
 	char target[600], *slash;
@@ -32,8 +32,8 @@ struct found {
 };
 
 /*
- * False if it is no node of our driver, or not one of ours: a container sees all chips in sysfs, and
- * in @dev those that it was given.
+ * False if it is not a node of our driver, or not available here: a container sees all chips in
+ * sysfs, but in @dev only those assigned to it.
  */
 static bool read_node(const char *sysfs, const char *dev, const char *name, struct found *found)
 {
@@ -67,7 +67,7 @@ static bool read_node(const char *sysfs, const char *dev, const char *name, stru
 	return true;
 }
 
-/* As txda__nodes() has it, so that a chip has the same number everywhere. */
+/* The same order as txda__nodes(), so that a chip has the same number everywhere. */
 static int compare(const void *a, const void *b)
 {
 	const struct found *x = a, *y = b;
@@ -81,13 +81,13 @@ static int compare(const void *a, const void *b)
 
 /* ---- users: /proc/PID/fdinfo ----------------------------------------------------------------- */
 
-/* A client of one chip, as its open file says. */
+/* A client of one chip, from its open file's fdinfo. */
 struct client {
 	char pdev[32], name[64];
 	uint64_t id, mem_bytes, busy_ns;
 };
 
-/* "1234 KiB", "17 ns": the number in the base unit. */
+/* "1234 KiB", "17 ns": converts to the base unit. */
 static uint64_t read_quantity(const char *s)
 {
 	char *end;
@@ -253,8 +253,7 @@ int txda__survey_nodes(struct txda_survey *survey, const char *sysfs, const char
 
 	r = survey_chips(survey, sysfs, dev);
 	if (r < 0 || !survey->n_chips)
-		return r; /* without chips nobody uses them: the walk through all processes is saved
-			   */
+		return r; /* no chips, so no users: skip the scan of all processes */
 
 	dir = opendir(procfs);
 	while (dir && r >= 0 && (process = readdir(dir))) {

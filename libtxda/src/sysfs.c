@@ -114,7 +114,7 @@ void txda__sysfs_status(const char *device, struct txda_device_status *ret_statu
 	read_unsigned(device, "npu_busy_percent", 1, &percent);
 	if (percent <= 100)
 		status.utilisation_permille = percent * 10;
-	/* A chip whose recovery failed, or that does not answer although it should. */
+	/* A chip whose recovery failed, or that does not answer. */
 	if (txda__sysfs_line(device, "state", state, sizeof(state)))
 		status.lost =
 			!strcmp(state, "wedged") || (!strcmp(state, "up") && percent == UINT32_MAX);

@@ -45,12 +45,12 @@ int txda__process_start(int pid, uint64_t *ret_start_time)
 	if (!read_proc(pid, "stat", text, sizeof(text)))
 		return -ESRCH;
 	/*
-	 * The command, field 2, is in brackets and may hold anything: count fields after the last
-	 * bracket.
+	 * The command, field 2, is in parentheses and may contain any character: count fields after
+	 * the last parenthesis.
 	 */
 	s = strrchr(text, ')');
 	if (!s || s[1] != ' ' || s[2] == 'Z' || s[2] == 'X')
-		return -ESRCH; /* or dead, though its parent has not asked yet */
+		return -ESRCH; /* or dead but not reaped by its parent yet */
 	for (unsigned field = 2; s && field < 22; field++)
 		s = strchr(s + 1, ' ');
 	if (!s)
@@ -67,7 +67,7 @@ int txda__process_user(int pid, unsigned *ret_uid)
 		return -ESRCH;
 	s = strstr(text, "\nUid:\t");
 	s = s ? strchr(s + 6, '\t')
-	      : NULL; /* past the real one: the effective one owns its files */
+	      : NULL; /* the second number: the effective user id, which owns the process's files */
 	if (!s)
 		return -ESRCH;
 	*ret_uid = (unsigned)strtoul(s, NULL, 10);
@@ -91,7 +91,7 @@ bool txda__telemetry_directory(unsigned index, char *path, size_t len)
 	return index < N_DIRECTORIES;
 }
 
-/* Opens a directory to publish in; made if it is one of the user's own. */
+/* Opens a directory to publish in; creates it if it is one of the user's own. */
 static int open_directory(unsigned index, const char *path)
 {
 	bool own = index != SYSTEM_DIRECTORY;
@@ -106,7 +106,7 @@ static int open_directory(unsigned index, const char *path)
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	/* In /tmp anybody may have been there first. */
+	/* In /tmp another user may have created it first. */
 	if (fstat(fd, &st) < 0)
 		r = -errno;
 	else if (own ? st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH)
@@ -170,7 +170,7 @@ int txda__telemetry_open(struct txda__telemetry *telemetry)
 		close(dir_fd);
 		if (r < 0)
 			continue;
-		fchmod(fd, 0644); /* whatever the umask: everybody may look */
+		fchmod(fd, 0644); /* regardless of the umask: all users may read it */
 		snprintf(telemetry->path, sizeof(telemetry->path), "%s/%s", path, name);
 		telemetry->fd = fd;
 		return 0;
@@ -207,7 +207,7 @@ void txda__telemetry_close(struct txda__telemetry *telemetry)
 	telemetry->fd = -1;
 }
 
-/* Reads a consistent page, or says that it never was one. */
+/* Reads a consistent page, or fails if the file is not a page. */
 static int read_page(int fd, struct txda__page *page)
 {
 	for (int tries = 0; tries < 8; tries++) {
@@ -225,12 +225,12 @@ static int read_page(int fd, struct txda__page *page)
 			if (crc32c(0, page, page->bytes) == crc)
 				return 0;
 		}
-		usleep(200); /* perhaps it is just being written */
+		usleep(200); /* it may be in the middle of an update */
 	}
 	return -EBADMSG;
 }
 
-/* Text of another process: ended, and nothing in it that could steer a terminal. */
+/* Text from another process: NUL-terminated, and without control characters. */
 static void clean_text(char *text, size_t size)
 {
 	text[size - 1] = '\0';
@@ -246,7 +246,7 @@ int txda__telemetry_read(int dir_fd, const char *name, struct txda__page *ret_pa
 	unsigned uid;
 	int fd, r;
 
-	/* Not blocking: the name might be a FIFO. */
+	/* Non-blocking, since the name might be a FIFO. */
 	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Telemetry pages: what a process with simulated chips tells others about them.
+ * Telemetry pages, through which a process with simulated chips makes them visible to other
+ * processes.
  *
  * A page is one small file, $DIR/chips-PID-N, where $DIR is the first of these that can be used:
  *	$XDG_RUNTIME_DIR/txda
@@ -11,10 +12,10 @@
  * reader sees whole pages only (it reads again when the checksum does not match) and neither side
  * maps a file that the other could cut short.
  *
- * Readers trust nothing: the file must be a regular one of the user who runs process PID, that
- * process must have been started at the time that the page says (so a page that outlives its
- * process is ignored even when the number is used again), and each field is checked. A process that
- * publishes removes the dead pages of its own user.
+ * Readers trust nothing: the file must be a regular file of the user who runs process PID, that
+ * process must have the start time given in the page (so a page left by an ended process is ignored
+ * even when the PID is reused), and each field is checked. A publishing process removes the stale
+ * pages of its own user.
  *
  * Threads: not concurrently on one page.
  */
@@ -51,11 +52,11 @@ struct txda__page {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t n_chips;
-	uint32_t bytes;	 /* of the page, header included */
-	uint32_t crc32c; /* of the page with this field 0 */
+	uint32_t bytes;	 /* size of the page, header included */
+	uint32_t crc32c; /* of the page with this field set to 0 */
 	int32_t pid;
 	uint32_t reserved;
-	uint64_t start_time; /* of the process, field 22 of /proc/PID/stat */
+	uint64_t start_time; /* start time of the process, field 22 of /proc/PID/stat */
 	uint64_t updated_ns; /* CLOCK_MONOTONIC */
 	char command[64];
 	char purpose[64];
@@ -70,7 +71,10 @@ struct txda__telemetry {
 	char path[256];
 };
 
-/* Makes the page's file. -errno when there is no directory for it; the caller may go on without. */
+/*
+ * Creates the page's file. -errno when there is no directory for it; the caller may continue
+ * without.
+ */
 int txda__telemetry_open(struct txda__telemetry *telemetry);
 /* Fills in the header's magic, sizes, process and checksum, and writes the page. */
 int txda__telemetry_publish(struct txda__telemetry *telemetry, struct txda__page *page);
@@ -78,11 +82,14 @@ void txda__telemetry_close(struct txda__telemetry *telemetry);
 
 /* Start time of a process, or -ESRCH. */
 int txda__process_start(int pid, uint64_t *ret_start_time);
-/* Its effective user. */
+/* Effective user id of a process. */
 int txda__process_user(int pid, unsigned *ret_uid);
-/* Directory @index of those above, "" if this process has none such; false past the last. */
+/*
+ * Directory @index of the list above, "" if it does not apply to this process; false past the
+ * last.
+ */
 bool txda__telemetry_directory(unsigned index, char *path, size_t len);
-/* Reads and checks a page; -ESRCH when its process is gone, -EBADMSG when it is no good. */
+/* Reads and checks a page; -ESRCH when its process is gone, -EBADMSG when it is invalid. */
 int txda__telemetry_read(int dir_fd, const char *name, struct txda__page *ret_page);
 
 #endif /* TXDA_TELEMETRY_H */

@@ -104,7 +104,7 @@ static int parse_spelled(const char *map, unsigned n_chips, struct txda__topolog
 		if (!*s)
 			break;
 		if (*s++ == ';')
-			group++; /* below the number of chips, for none comes twice */
+			group++; /* less than the number of chips, since none is listed twice */
 	}
 	t->n_groups = group + 1;
 	return 0;

@@ -25,10 +25,7 @@ void txda__vas_free(struct txda__vas *vas)
 	memset(vas, 0, sizeof(*vas));
 }
 
-/*
- * After k ranges are taken there are at most k + 1 holes, and splitting one to align it adds one
- * more.
- */
+/* k allocated ranges leave at most k + 1 holes, and aligning an allocation splits off one more. */
 static int make_room(struct txda__vas *vas)
 {
 	struct txda__extent *table;

@@ -8,7 +8,10 @@
 #include "buffer.h"
 #include "crc32c.h"
 
-/* Read back in parts: some stay in the cache, and device memory need not be mapped. */
+/*
+ * Size of the chunks that are read back: they fit into the cache, and device memory need not be
+ * mapped.
+ */
 #define VERIFY_BYTES (1u << 20)
 
 void txda__weights_init(struct txda__weights_table *table)
@@ -89,7 +92,7 @@ static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *mess
 	return judge_sum(crc, wanted, message, size);
 }
 
-/* Without the lock: the state is LOADING, so nobody else touches @w. */
+/* Without the lock: the state is LOADING, so no other thread uses @w. */
 static int load(struct txda_weights *w, const struct txda__weights_wish *wish)
 {
 	unsigned flags = (w->keep ? TXDA__MEM_KEEP : TXDA__MEM_PRIVATE) | TXDA__MEM_LARGE |
@@ -223,7 +226,7 @@ int txda__weights_get(struct txda_device *device, const struct txda__weights_wis
 		return txda__fail(context, -ENOMEM, "out of memory");
 	r = settle(table, w, mine, wish);
 	if (r < 0) {
-		/* A failed load's words are everybody's who waited for it. */
+		/* The message of a failed load goes to all threads that waited for it. */
 		if (w->state == TXDA__WEIGHTS_FAILED)
 			txda__fail(context, r, "%s: %s", wish->name, w->message);
 		else

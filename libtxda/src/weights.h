@@ -2,11 +2,11 @@
 /*
  * The weight manager: one copy of a param.bin per chip, shared by the models of a context.
  *
- * A file is told by device, inode, size, time of change and the checksum that its case dir gives,
- * so a file that was replaced is another one. The first to ask loads, others that ask meanwhile
- * wait for the outcome (and get the same error). weights.c has the table and the loads,
- * weights_keep.c what lets weights pass from one process to the next: an imported copy is an entry
- * of the table like any other, so a model that wants that file finds it there.
+ * A file is identified by device, inode, size, modification time and the checksum in its case dir,
+ * so a replaced file counts as a different one. The first caller loads; concurrent callers wait for
+ * the result (and get the same error). weights.c has the table and the loads, weights_keep.c the
+ * export and import between processes: an imported copy is a normal entry of the table, so a model
+ * that needs that file finds it there.
  * Ownership: the table holds no reference; the last txda_weights_unref() frees the memory.
  * Threads: any function from any thread.
  */
@@ -20,11 +20,11 @@
 struct txda_weights {
 	struct txda_weights *next;
 	struct txda_device *device; /* a reference */
-	struct txda__space *space;  /* a reference: what was lost is loaded anew */
+	struct txda__space *space;  /* a reference; if it is lost the weights are loaded again */
 	uint64_t dev, inode, bytes, mtime_ns, ctime_ns;
 	uint32_t crc32c;
-	uint64_t memory_id; /* of the chip's memory, before anything was stored there */
-	bool keep;	    /* exportable; the first to ask decides */
+	uint64_t memory_id; /* memory generation of the chip before the first store */
+	bool keep;	    /* exportable; decided by the first caller */
 	bool imported;
 	unsigned refs; /* under the table's lock, like all below */
 	enum { TXDA__WEIGHTS_LOADING, TXDA__WEIGHTS_READY, TXDA__WEIGHTS_FAILED } state;
@@ -45,12 +45,12 @@ void txda__weights_fini(struct txda__weights_table *table);
 
 struct txda__weights_wish {
 	int fd;		  /* of param.bin */
-	const char *name; /* its */
+	const char *name; /* checksum of param.bin */
 	uint64_t bytes;
 	uint32_t crc32c;
-	bool verify;				    /* the bytes must have that checksum */
-	bool keep;				    /* exportable, if they are not there yet */
-	void (*progress)(void *arg, uint64_t done); /* the bytes that are there; or NULL */
+	bool verify;				    /* the contents must have that checksum */
+	bool keep;				    /* exportable, if they are not loaded yet */
+	void (*progress)(void *arg, uint64_t done); /* the bytes already loaded; or NULL */
 	void *arg;
 };
 
@@ -60,15 +60,17 @@ int txda__weights_get(struct txda_device *device, const struct txda__weights_wis
 
 /* ---- between weights.c and weights_keep.c ---------------------------------------------------- */
 
-/* Fills what tells the file of @fd. */
+/* Fills in the identity of the file of @fd. */
 int txda__weights_tell_file(struct txda_context *context, int fd, const char *name,
 			    struct txda_weights *key);
 bool txda__weights_same_file(const struct txda_weights *a, const struct txda_weights *b);
-/* The entry of that file in that space, with a reference, or NULL. The lock is held. */
+/* The entry of that file in that space, with a reference, or NULL. The lock must be held. */
 struct txda_weights *txda__weights_find(struct txda__weights_table *table,
 					const struct txda_weights *key);
-/* An entry with the fields of @key and a reference of its own to the device; NULL: no memory. Takes
- * over the reference to the space. The lock is held. */
+/*
+ * A new entry with the fields of @key and a reference of its own to the device; NULL: out of
+ * memory. Takes over the reference to the space. The lock must be held.
+ */
 struct txda_weights *txda__weights_add(struct txda__weights_table *table,
 				       const struct txda_weights *key);
 int txda__weights_memory_id(struct txda__space *space, uint64_t *ret_id);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Weights that pass from one process to the next.
+ * Export and import of weights between processes.
  *
- * What is exported was frozen when its load had ended, so what is imported is whole. That it is
- * the right thing is for the importer to say: it comes with the description of the file that it was
- * loaded from and of the memory that it lies in, and counts for that file alone.
+ * Exported memory was frozen after its load had finished, so an imported copy is complete. Whether
+ * it is the right one depends on the importer's information: it comes with the identity of the file
+ * that it was loaded from and of the chip memory that it is in, and is used for that file only.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -53,14 +53,14 @@ int txda_weights_export(struct txda_weights *weights, int *ret_fd)
 	return txda_buffer_export(weights->buffer, ret_fd);
 }
 
-/* Binds the memory and looks whether it still holds what it did. */
+/* Binds the memory and checks that it still has its contents. */
 static int take(struct txda_weights *key, int fd, uint64_t memory_id)
 {
 	int r;
 
 	r = txda__buffer_import(key->device, key->space, fd, key->bytes,
 				TXDA__IMPORT_READ_ONLY | TXDA__IMPORT_KEPT, &key->buffer);
-	/* After it is bound: a reset from here on takes the address space away. */
+	/* After binding: a later reset invalidates the address space. */
 	if (r >= 0)
 		r = txda__weights_memory_id(key->space, &key->memory_id);
 	if (r >= 0 && key->memory_id != memory_id)
@@ -72,14 +72,17 @@ static int take(struct txda_weights *key, int fd, uint64_t memory_id)
 	return r;
 }
 
-/* One copy is enough; whose bytes it is cannot be told here. The lock is held. */
+/*
+ * Refuses a second copy; which file the bytes are from cannot be checked here. The lock must be
+ * held.
+ */
 static int is_there(struct txda__weights_table *table, const struct txda_weights *key)
 {
 	struct txda_weights *w = txda__weights_find(table, key);
 
 	if (!w)
 		return 0;
-	w->refs--; /* not the last one: they are in the table */
+	w->refs--; /* not the last reference: the entry is in the table */
 	return txda__fail(key->device->context, -EEXIST, "chip %u has these weights already",
 			  key->device->index);
 }
@@ -138,7 +141,7 @@ int txda_weights_import(struct txda_device *device, int fd, const struct txda_we
 	return 0;
 }
 
-/* Words for the first difference between the weights and the file. */
+/* Describes the first difference between the weights and the file. */
 static int compare(const struct txda_weights *w, const struct txda_weights *file, const char *name)
 {
 	struct txda_context *context = w->device->context;
@@ -163,7 +166,7 @@ int txda_weights_check(struct txda_weights *weights, const char *path, unsigned 
 	int dir_fd, fd = -1, r;
 	char err[400];
 
-	/* A load takes those of the chip's address space of today. */
+	/* A load uses the weights of the chip's current address space. */
 	if (ops->vm_lost && ops->vm_lost(weights->space->vm))
 		return txda__fail(context, -ESTALE,
 				  "chip %u was reset since the weights were loaded",

@@ -64,6 +64,7 @@ same("attribute", set(attributes()), "docs/sysfs.md", set(rows(source / "docs/sy
 
 page = kernel / "Documentation/accel/txda/index.rst"
 for title, what, path, expression in (("Module parameters", "module parameter", "drv.c", r"module_param\w*\((\w+)"),
+                                      ("Performance counters", "perf event", "pmu.c", r"PMU_EVENT_ATTR_STRING\((\w+),"),
                                       ("debugfs", "debugfs file", "debugfs.c", r'\{"(\w+)", txda_debugfs_'),
                                       ("Tracepoints", "tracepoint", "trace.h", r"(?:TRACE|DEFINE)_EVENT\((?:txda_job, )?(\w+)")):
     same(what, set(re.findall(expression, (driver / path).read_text())), page.name, section(page, title))

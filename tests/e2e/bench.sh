@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# txda-bench serve against the daemon: the counts of its report, with and without speculation; txda-bench model. TXDA_BENCH is the program, DRAFT the
-# directory of the model's draft.
+# txda-bench serve against the daemon: the counts of its report, with and without speculation; txda-bench model, and by the machine's
+# ceilings. TXDA_BENCH is the program, DRAFT the directory of the model's draft, SEES one of a model that sees.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
-: "${TXDA_BENCH:?names the program txda-bench}" "${DRAFT:?names the directory of a draft model}"
+: "${TXDA_BENCH:?names the program txda-bench}" "${DRAFT:?names the directory of a draft model}" "${SEES:?names a model that sees}"
 bench() {
 	"$TXDA_BENCH" serve --socket "$socket" --model demo "$@"
 }
@@ -62,7 +62,7 @@ for how in "--speculative ngram" "--draft-model $DRAFT --num-speculative-tokens 
 	[ "$(metric spec_decode_num_accepted_tokens_total)" -gt 10 ] || fail "$how: $(http http://localhost/metrics | grep spec_decode)"
 done
 "$TXDAD" --draft-model "$DRAFT" 2>"$tmp/err" && fail "a draft model for no model"
-grep -q "comes after the --model" "$tmp/err" || fail "a draft model for no model: $(cat "$tmp/err")"
+grep -q "must follow the --model" "$tmp/err" || fail "a draft model for no model: $(cat "$tmp/err")"
 "$TXDAD" --model "demo=$MODEL" --draft-model "$tmp/none" --socket "$tmp/other.sock" 2>"$tmp/err" && fail "a draft that is not there"
 grep -q "$tmp/none" "$tmp/err" || fail "a draft that is not there: $(cat "$tmp/err")"
 
@@ -74,5 +74,38 @@ grep -q "300 sequences" "$tmp/err" || fail "too large a batch: $(cat "$tmp/err")
 "$TXDA_BENCH" model --batch 0 2>"$tmp/err" && fail "a batch of 0"
 grep -q '"0" is wrong' "$tmp/err" || fail "a batch of 0: $(cat "$tmp/err")"
 "$TXDA_BENCH" model --dir "$tmp/cases" nothing 2>"$tmp/err" && fail "no such model"
+
+# Beside the machine's ceilings: every shape that is asked for, an image, ratios to an earlier run and to another engine.
+"$TXDA_BENCH" model --dir "$tmp/sees" --csv --batch 2 --input 20 --output 3 "$SEES" >"$tmp/csv" 2>"$tmp/err" || fail "a model that sees: $(cat "$tmp/err")"
+roof() {
+	"$TXDA_BENCH" --prompt 8 --gen 2 --batch 1,3 --context 5 --image 100x60 "$@" "$tmp"/sees/*
+}
+roof --json >"$tmp/earlier" 2>"$tmp/err" || fail "ceilings: $(cat "$tmp/err")"
+for what in 'prefill","batch":1,"tokens":8,' 'decode","batch":1,"tokens":1,"context":5,' 'decode","batch":3,"tokens":1,"context":5,' \
+	'image","batch":1,"tokens":24,' 'first token","batch":1,"tokens":56,'; do
+	[ "$(grep -c "\"what\":\"$what" "$tmp/earlier")" = 1 ] || fail "no $what in $(cat "$tmp/earlier")"
+done
+[ "$(grep -o '"roofline":[0-9.]*' "$tmp/earlier" | grep -cv ':0.000')" = 4 ] || fail "shares of the roofline: $(cat "$tmp/earlier")"
+roof --compare "$tmp/earlier" --ops >"$tmp/report" 2>"$tmp/err" || fail "--compare: $(cat "$tmp/err")"
+[ "$(grep -c "times as fast as in the earlier run" "$tmp/report")" = 4 ] || fail "ratios: $(cat "$tmp/report")"
+grep -q "SPAN_ATTENTION layers.attn" "$tmp/report" || fail "no ops of the image: $(cat "$tmp/report")"
+roof --compare "$tmp/csv" 2>"$tmp/err" && fail "it compares with a file of something else"
+grep -q "$tmp/csv" "$tmp/err" || fail "a file of something else: $(cat "$tmp/err")"
+roof --image 5 2>"$tmp/err" && fail "an image of one side"
+grep -q '"5" is not WIDTHxHEIGHT' "$tmp/err" || fail "an image of one side: $(cat "$tmp/err")"
+cat >"$tmp/peer" <<'EOF'
+#!/bin/sh
+echo "$*" >>"${0%/*}/asked"
+printf '[{"n_prompt": %s, "n_gen": %s, "avg_ts": %s}]\n' "$3" "$5" "$1"
+EOF
+chmod +x "$tmp/peer"
+roof --peer "$tmp/peer 50" --compare "$tmp/earlier" --prompt 9,40 --batch 1 --image 32x32 >"$tmp/report" 2>"$tmp/err" || fail "--peer: $(cat "$tmp/err")"
+[ "$(grep -c "the peer 50.0: .* times as fast" "$tmp/report")" = 3 ] || fail "beside another engine: $(cat "$tmp/report")"
+[ "$(grep -c "^50 -p 40 -n 0 -r 1 -o json$" "$tmp/asked")" = 3 ] || fail "what another engine is asked: $(cat "$tmp/asked")"
+grep -A 1 "image .* 4 tokens" "$tmp/report" | grep -q "not in the earlier run" || fail "another image: $(cat "$tmp/report")"
+for command in "$tmp/peer 0" false; do
+	roof --peer "$command" --batch 1 >"$tmp/report" 2>"$tmp/err" && fail "another engine that does nothing: $command"
+	grep -q "peer: \"$command" "$tmp/err" || fail "another engine that does nothing: $(cat "$tmp/err")"
+done
 
 conclude

@@ -231,7 +231,7 @@ def check_bodies(daemon):
     v = daemon.vocab
     for status, words, change in (
             (400, "input_ids is missing", {"input_ids": None}),
-            (400, "there must be logits or hidden_states", {"logits": None}),
+            (400, "logits or hidden_states is required", {"logits": None}),
             (400, "logits must be an object, not 3", {"logits": 3}),
             (400, "logits.fd is 2; 2 descriptors came", {"logits.fd": 2}),
             (400, "input_ids.fd must be an integer between 0 and 15, not 16", {"input_ids.fd": 16}),

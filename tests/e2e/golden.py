@@ -128,6 +128,13 @@ def check_models(txdad, fixtures, names, options):
             os.symlink("blob", directory + "/model.gguf")
             command += ["--model", f"gguf={directory}/model.gguf"]
             fixture["gguf"] = AS_GGUF
+            # The other parts are beside the link, not beside what it leads to.
+            gguf.from_fixture(f"{fixtures}/{AS_GGUF}", "bf16", directory + "/x", files=2)
+            for part in (1, 2):
+                os.mkdir(f"{directory}/{part}")
+                os.rename(f"{directory}/x-0000{part}-of-00002.gguf", f"{directory}/{part}/blob")
+                os.symlink(f"{part}/blob", f"{directory}/parts-0000{part}-of-00002.gguf")
+            command += ["--model", f"parts={directory}/parts-00002-of-00002.gguf"]
         log = open(directory + "/log", "w+")
         daemon = subprocess.Popen(command, stderr=log, env={**os.environ, "TXDA_BACKEND": "cmodel"})
         try:
@@ -141,9 +148,10 @@ def check_models(txdad, fixtures, names, options):
                 failed += bad
                 print(f"{name}: {len(found)} log probabilities differ by {max(d for d, _ in found):.1e} at most, "
                       f"{beyond} by more than they may: {'FAIL' if bad else 'ok'}")
-            if "gguf" in fixture and chat(path, "gguf") != chat(path, AS_GGUF):
-                failed += 1
-                print("a chat with the GGUF file: FAIL, other tokens")
+            for name in ("gguf", "parts") if "gguf" in fixture else ():
+                if chat(path, name) != chat(path, AS_GGUF):
+                    failed += 1
+                    print(f"a chat with the GGUF file, {name}: FAIL, other tokens")
         finally:
             daemon.terminate()
             daemon.wait()

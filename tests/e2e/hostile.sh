@@ -193,6 +193,48 @@ for way in rewrite truncate replace; do
 done
 ask plain | grep -q logprobs || fail "no answer after all this: $(ask plain)"
 stop
+
+# A case dir is read by the daemon itself: program, weights and texts change while it is loaded.
+"$TXDA_COMPILE" -q "$MODEL" -o "$race/good"
+rm -rf "$race/case"
+cp -r "$race/good" "$race/case"
+change_case() {
+	case $(($2 % 4)) in
+	0) file=chip0/kcore.bin ;;
+	1) file=model_info.json ;;
+	2) file=tokenizer.json ;;
+	*) file=chip0/param.bin ;;
+	esac
+	bytes=$(stat -c %s "$race/good/$file")
+	case $1 in
+	rewrite) printf '\377\377\377\377' | dd of="$race/case/$file" bs=1 seek=$(($2 * 7919 % bytes)) conv=notrunc status=none ;;
+	truncate) truncate -s $(($2 * 104729 % bytes)) "$race/case/$file" ;;
+	replace)
+		cp "$race/good/$file" "$race/new"
+		[ $(($2 % 3)) -ne 0 ] || printf '\377' | dd of="$race/new" bs=1 seek=$(($2 * 7919 % bytes)) conv=notrunc status=none
+		mv "$race/new" "$race/case/$file"
+		;;
+	esac
+}
+start --kv-cache-memory 64M --load demand --model "race=$race/case" --model "plain=$MODEL"
+for way in rewrite truncate replace; do
+	run=0 failed=0
+	while [ "$run" -lt "$RUNS" ]; do
+		run=$((run + 1))
+		cp -r "$race/good/." "$race/case/"
+		post /v1/models/load '{"model":"race"}' >"$tmp/answer" &
+		load=$!
+		change_case "$way" $((run * 31))
+		change_case "$way" $((run * 35))
+		wait "$load" || fail "$way: no answer"
+		! grep -q '"error"' "$tmp/answer" || failed=$((failed + 1))
+		post /v1/models/unload '{"model":"race"}' >/dev/null
+		kill -0 "$daemon" 2>/dev/null || fail "$way: the daemon is gone"
+	done
+	echo "$way: $failed of $RUNS loads of a case dir ended with an error, none with more"
+done
+ask plain | grep -q logprobs || fail "no answer after all this: $(ask plain)"
+stop
 if grep -E 'SUMMARY: .*Sanitizer|runtime error' "$tmp/txdad.log" | grep -vi 'Sanitizer: bus'; then fail "see above"; fi
 
 # ---- the cache's limit ---------------------------------------------------------------------------
@@ -212,13 +254,31 @@ for name in a b c; do
 done
 [ "$(entries)" = 2 ] || fail "the cache has $(entries) entries, with room for 2"
 [ ! -e "$tmp/cache/$(key "$tmp/a")" ] || fail "a was not used longest ago"
-start --kv-cache-memory 64M --cache-size "$limit" --load demand --model "c=$tmp/c" --model "b=$tmp/b" --model "d=$tmp/d"
-post /v1/models/load '{"model":"c"}' >/dev/null
+# Models take turns: whoever has not been used for longest leaves the chips and the cache; what is pinned stays in both.
+start --kv-cache-memory 64M --cache-size "$limit" --load demand --model "b=$tmp/b" --model "c=$tmp/c" --model "d=$tmp/d"
 post /v1/models/load '{"model":"b"}' >/dev/null
+for turn in 'b c' 'c d' 'd b'; do
+	post /v1/models/load "{\"model\":\"${turn#* }\"}" >"$tmp/answer"
+	grep -q '"ready"' "$tmp/answer" || fail "$turn: $(cat "$tmp/answer")"
+	for name in $turn; do
+		[ -e "$tmp/cache/$(key "$tmp/$name")" ] || fail "$turn: $name is in use, and gone"
+	done
+	[ "$(entries)" = 2 ] || fail "$turn: the cache has $(entries) entries, with room for 2"
+done
+stop
+start --kv-cache-memory 64M --cache-size "$limit" --load demand --model "b=$tmp/b" --pin --model "c=$tmp/c" --pin --model "d=$tmp/d"
+post /v1/models/load '{"model":"b"}' >/dev/null
+post /v1/models/load '{"model":"c"}' >/dev/null
 post /v1/models/load '{"model":"d"}' >"$tmp/answer"
 grep -q -- '--cache-size' "$tmp/answer" || fail "d: $(cat "$tmp/answer")"
 for name in b c; do
 	[ -e "$tmp/cache/$(key "$tmp/$name")" ] || fail "$name is in use, and gone"
 done
+# What is too large for the cache alone is refused, and takes none with it.
+stop
+start --kv-cache-memory 64M --cache-size 1M --load demand --model "d=$tmp/d"
+post /v1/models/load '{"model":"d"}' >"$tmp/answer"
+grep -q -- '--cache-size' "$tmp/answer" || fail "d beyond the cache: $(cat "$tmp/answer")"
+[ "$(entries)" = 2 ] || fail "the cache has $(entries) entries after a load in vain, not 2"
 stop
 conclude

@@ -160,12 +160,27 @@ kill_served
 case $(ask b) in *'"text":"'*) ;; *) fail "no room beside kept weights: $(ask b)" ;; esac
 logged 'kept weights of .* make room' || fail "kept weights make no room: $(cat "$log")"
 kept_are 2 || fail "of two models $(kept) descriptors are kept"
-# A model that is not served any more.
+# A model that is not served any more: from the next start on, or from a reload.
+dropped() {
+	kept_are 0 && logged 'are dropped: .*/b is not served any more'
+}
 printf 'load = demand\nmodel = a=%s\n' "$tmp/a" >"$tmp/conf"
 : >"$log"
 kill_served
-logged 'are dropped: .*/b is not served any more' || fail "not served any more: $(cat "$log")"
-kept_are 0 || fail "of a model that is not served any more $(kept) descriptors are kept"
+until_true 60 dropped || fail "not served any more, and $(kept) descriptors are kept: $(cat "$log")"
+printf 'load = demand\nmodel = b=%s\n' "$tmp/b" >"$tmp/conf"
+kill -HUP "$served"
+has_b() {
+	http http://localhost/v1/models | grep -q '"id":"b"'
+}
+until_true 60 has_b || fail "b is not served again"
+case $(ask b) in *'"text":"'*) ;; *) fail "b, served again: $(ask b)" ;; esac
+kill_served
+kept_are 2 || fail "adopted and not used yet, and $(kept) descriptors are kept"
+printf 'load = demand\nmodel = a=%s\n' "$tmp/a" >"$tmp/conf"
+: >"$log"
+kill -HUP "$served"
+until_true 60 dropped || fail "not served after a reload, and $(kept) descriptors are kept: $(cat "$log")"
 release
 
 # Of two ranks one is of another file: what is left of the set is no use, and there is no room beside it.

@@ -71,8 +71,8 @@ stop
 : >"$tmp/txdad.log"
 start --model "$MODEL" --served-model-name assistant --tensor-parallel-size 2 --max-model-len 512 --max-num-seqs 8 \
 	--max-num-batched-tokens 256 --enable-chunked-prefill --enforce-eager --enable-prefix-caching
-says '--enable-chunked-prefill is moot: prompts are always computed in parts' \
-	'--enforce-eager is moot: programs are always compiled'
+says '--enable-chunked-prefill has no effect: prompts are always computed in chunks' \
+	'--enforce-eager has no effect: programs are always compiled'
 http http://localhost/v1/models/assistant >"$tmp/answer"
 grep -q '"tp":2,' "$tmp/answer" || fail "--tensor-parallel-size 2: $(cat "$tmp/answer")"
 [ "$(length assistant)" = 16 ] || fail "without --max-tokens: $(length assistant) tokens"
@@ -119,7 +119,7 @@ while IFS='|' read -r setting words; do
 	[ "$status" -ne 0 ] || fail "$setting is accepted"
 	grep -qF -- "$words" "$tmp/err" || fail "$setting: $(cat "$tmp/err")"
 done <<END
-DISABLE_CACHE=maybe|DISABLE_CACHE=maybe: 1 (yes, true, on) or 0 is wanted
+DISABLE_CACHE=maybe|DISABLE_CACHE=maybe: must be 1 (yes, true, on) or 0
 OMP_NUM_THREADS=many|OMP_NUM_THREADS=many: a number of threads from 1 is wanted
 OMP_NUM_THREADS=0|OMP_NUM_THREADS=0: a number of threads from 1 is wanted
 CHIP_MAP=0,9|CHIP_MAP=0,9: no chip 9

@@ -1,28 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// The npm client `openai` (6.x, over undici) against a running daemon: node openai.mjs SOCKET, or over TCP
-// node openai.mjs http://HOST:PORT with a key in TXDA_API_KEY. TXDA_NODE_MODULES names the node_modules directory that has both.
+// The npm client `openai` against a running daemon: node openai.mjs SOCKET, or over TCP node openai.mjs
+// http://HOST:PORT (client.mjs).
 import assert from "node:assert/strict";
-import { createRequire } from "node:module";
-import path from "node:path";
+import { OpenAI, connect } from "./client.mjs";
 
-const modules = process.env.TXDA_NODE_MODULES;
-const place = process.argv[2];
-const tcp = place.startsWith("http:");
-const base = tcp ? place : "http://localhost";
-const key = process.env.TXDA_API_KEY ?? "none";
-
-const require = createRequire(path.join(modules, "x.js"));
-const { OpenAI } = require("openai");
-const { Agent, fetch } = require("undici");
-
-const dispatcher = new Agent(tcp ? {} : { connect: { socketPath: place } });
-const client = new OpenAI({
-	apiKey: key,
-	baseURL: `${base}/v1`,
-	maxRetries: 0,
-	fetch: (url, init) => fetch(url, { ...init, dispatcher }),
-});
+const { tcp, base, key, dispatcher, fetch, client } = connect(process.argv[2]);
 const messages = [{ role: "user", content: "Tell me of a fox." }];
 
 // Without a valid key the client's own error says so.
@@ -156,7 +139,7 @@ const vector = async (wanted) => (await client.embeddings.create({ model: "embed
 // Alone as among others, as text as in tokens.
 const alone = await vector({ input: inputs[2] });
 assert.deepEqual(Array.from(alone), Array.from(vectors.data[2].embedding));
-const ids = (await (await fetch(`${base}/tokenize`, { method: "POST", dispatcher,
+const ids = (await (await fetch(`${base}/tokenize`, { method: "POST",
 	headers: { "Content-Type": "application/json", Authorization: `Bearer ${key}` },
 	body: JSON.stringify({ model: "embed", prompt: inputs[2], add_special_tokens: true }) })).json()).tokens;
 assert.deepEqual(Array.from(await vector({ input: ids })), Array.from(alone));
@@ -206,7 +189,7 @@ controller.abort();
 let running = "";
 for (let tries = 0; tries < 50 && running !== "0"; tries++) {
 	await new Promise((resolve) => setTimeout(resolve, 100));
-	const metrics = await (await fetch(`${base}/metrics`, { dispatcher, headers: { Authorization: `Bearer ${key}` } })).text();
+	const metrics = await (await fetch(`${base}/metrics`, { headers: { Authorization: `Bearer ${key}` } })).text();
 	// Who is no administrator sees its own requests alone.
 	running = (/^txda_num_requests_running\{model_name="demo"\} (\S+)$/m.exec(metrics) ??
 		/^txda_user_requests\{user="node"\} (\S+)$/m.exec(metrics))?.[1] ?? "";

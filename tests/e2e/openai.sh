@@ -1,19 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The npm client `openai` with undici over the Unix socket and over TCP; TXDA_NODE_MODULES names where they are installed.
+# The npm client `openai` with undici over the Unix socket and over TCP.
 set -eu
 
-skip() {
-	echo "$*"
-	exit 77
-}
-command -v node >/dev/null 2>&1 || skip "node is not installed"
-for package in openai undici; do
-	[ -e "${TXDA_NODE_MODULES:-}/$package/package.json" ] ||
-		skip "the npm package $package is not in TXDA_NODE_MODULES (${TXDA_NODE_MODULES:-not set})"
-done
-
+. "$(dirname "$0")/node.sh"
 . "$(dirname "$0")/lib.sh"
 
 # The same weights as an embedding model, in sentence-transformers' layout.

@@ -114,9 +114,9 @@ while IFS='|' read -r file words; do
 done <<END
 $tmp/directory|cannot read $tmp/directory: Is a directory
 $tmp/missing|cannot read $tmp/missing: No such file or directory
-$tmp/itself|$tmp/itself, line 2: --config cannot stand in a file
+$tmp/itself|$tmp/itself, line 2: --config is not allowed in a file
 $tmp/nul|$tmp/nul, line 2: there is a NUL byte in the line
-$tmp/long|$tmp/long, line 1: the line has 5008 bytes, 4096 are possible
+$tmp/long|$tmp/long, line 1: the line has 5008 bytes, the limit is 4096
 /dev/zero|/dev/zero has more than 1048576 bytes
 END
 if [ "$(id -u)" = 0 ]; then

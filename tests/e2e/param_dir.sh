@@ -36,7 +36,7 @@ for name in one two; do
 done
 http http://localhost/v1/models/one >"$tmp/answer"
 grep -q '"max_model_len":2048.*"tp":1' "$tmp/answer" || fail "tp 1: $(cat "$tmp/answer")"
-grep -q -- '--max-model-len is 99999, which is more than it can have: 2048' "$tmp/txdad.log" || fail "nothing is said of --max-model-len"
+grep -q -- '--max-model-len is 99999, more than its maximum of 2048' "$tmp/txdad.log" || fail "nothing is said of --max-model-len"
 http http://localhost/v1/models/two | grep -q '"tp":2' || fail "tp 2"
 "$TXDACTL" --socket "$socket" --json plan two | grep -q '"exact":true' || fail "a plan that is not exact"
 "$TXDA_RUN" --socket "$socket" --model two "Tell me of a fox." >"$tmp/tale" || fail "txda-run: exit status $?"

@@ -364,15 +364,23 @@ class Model:
             out = add(out, [weight * v for v in times(list(zip(*second[e])), y, biases[1][e])])
         return out
 
+    def expert(self, name, e, x):
+        n, inner = self.c["experts"], self.c["expert_inner"]
+        if not self.c.get("stacked"):
+            return self.mlp(f"{name}experts.{e}.", x, inner)
+        y = times(self.w(name + "experts.gate_up_proj", n, 2 * inner, len(x))[e], x)
+        y = [silu(g) * u for g, u in zip(y[:inner], y[inner:])]
+        return times(self.w(name + "experts.down_proj", n, len(x), inner)[e], y)
+
     def experts(self, layer, x):
         if "limit" in self.c:
             return self.clamped_experts(layer, x)
         c, name = self.c, f"model.layers.{layer}.mlp."
         out = [0.0] * len(x)
         for e in range(c["experts"]):  # so that all have weights
-            self.mlp(f"{name}experts.{e}.", x, c["expert_inner"])
+            self.expert(name, e, x)
         for e, weight in self.choose(name, x):
-            out = add(out, [weight * y for y in self.mlp(f"{name}experts.{e}.", x, c["expert_inner"])])
+            out = add(out, [weight * y for y in self.expert(name, e, x)])
         if c.get("shared_gated"):
             gate = sigmoid(self.linear(name + "shared_expert_gate", x, 1)[0])
             out = add(out, [gate * y for y in self.mlp(name + "shared_expert.", x, c["shared_gated"])])
@@ -380,9 +388,12 @@ class Model:
             out = add(out, self.mlp(name + "shared_experts.", x, c["shared"]))
         return out
 
+    def embed(self, token):
+        return self.w("model.embed_tokens.weight", self.c["vocab"], self.c["hidden"], spread=1.0)[token]
+
     def step(self, token, position):
         c = self.c
-        x = self.w("model.embed_tokens.weight", c["vocab"], c["hidden"], spread=1.0)[token]
+        x = self.embed(token)
         if c.get("gemma"):  # with a root of the weights' type
             x = [bf16(math.sqrt(c["hidden"])) * a for a in x]
         for layer in range(c["layers"]):
@@ -410,8 +421,8 @@ class Model:
         return [cap(y, c.get("logit_cap")) for y in times(self.w(head + ".weight", c["vocab"], c["hidden"]), x)]
 
 
-def save_golden(path, tensors):
-    header, data = {"__metadata__": {"cases": "1"}}, b""
+def save_golden(path, tensors, metadata=None):
+    header, data = {"__metadata__": metadata or {"cases": "1"}}, b""
     for name, (kind, shape, values) in tensors.items():
         part = struct.pack("<%d%s" % (len(values), "i" if kind == "I32" else "f"), *values)
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(part)]}
@@ -679,6 +690,18 @@ CASES = {
         "model": dict(hidden=42, inner=31, layers=3, heads=4, kv=2, d=16, vocab=66, rotated=4, plus_one=True, qk_norm=True,
                       gated=True, qkv_bias=True, o_bias=True, theta=300, delta=(1, 4, 7, 18), kernel=4,
                       recurrent=lambda layer: layer != 1)},
+    # All experts in one tensor, and beside them one that is gated; five of them for two chips.
+    "qwen3.5-moe-text": {
+        "tp": [2], "config": sizes("qwen3_5_moe_text", 42, 31, 3, 4, 66, num_key_value_heads=2, head_dim=16, dtype="bfloat16",
+                                   linear_num_key_heads=1, linear_num_value_heads=4, linear_key_head_dim=7,
+                                   linear_value_head_dim=18, linear_conv_kernel_dim=4, full_attention_interval=3,
+                                   num_experts=5, num_experts_per_tok=2, moe_intermediate_size=11,
+                                   shared_expert_intermediate_size=13,
+                                   rope_parameters={"rope_type": "default", "rope_theta": 300, "partial_rotary_factor": 0.5}),
+        "model": dict(hidden=42, inner=31, layers=3, heads=4, kv=2, d=16, vocab=66, rotated=8, plus_one=True, qk_norm=True,
+                      gated=True, theta=300, delta=(1, 4, 7, 18), kernel=4, recurrent=lambda layer: layer != 2,
+                      experts=5, top_k=2, expert_inner=11, normalise=True, stacked=True, shared_gated=13,
+                      sparse=lambda layer: True)},
     # Plain weights, of which [hidden, 2 inner] has the shape of [2 inner, hidden]; a limit that bites.
     "gpt-oss-plain": {
         "tp": [3], "config": sizes("gpt_oss", 42, 21, 3, 6, 66, num_key_value_heads=3, head_dim=14, sliding_window=5,

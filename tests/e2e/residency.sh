@@ -314,6 +314,21 @@ if $fake; then
 	grep -q model_not_found "$tmp/waits" || fail "no longer served: $(cat "$tmp/waits")"
 	[ "$(ask b)" = "$other" ] || fail "beside a model that is no longer served"
 	stop
+	# Replaced by a reload: who waits, and who comes while it loads anew, is told when to come again.
+	printf 'load = demand\nmodel = a=%s\n' "$tmp/a" >"$tmp/conf"
+	start --config "$tmp/conf"
+	ask a >"$tmp/waits" &
+	waits=$!
+	until_true 60 is a loading || fail "a is $(state_of a)"
+	printf 'max-model-len = 64\nmodel = a=%s\n' "$tmp/a" >"$tmp/conf"
+	kill -HUP "$daemon"
+	wait "$waits" || true
+	grep -q 'is being replaced' "$tmp/waits" || fail "replaced: $(cat "$tmp/waits")"
+	request 503 'is loading' $comp -d '{"model":"a","prompt":"Once"}' -D "$tmp/head"
+	grep -qi '^retry-after: [1-9]' "$tmp/head" || fail "a model that loads anew: $(cat "$tmp/head")"
+	until_true 60 is a ready || fail "a is $(state_of a)"
+	expect 200 '"text"' $comp '{"model":"a","prompt":"Once","max_tokens":1}'
+	stop
 	unset FAKE_LOAD_MS
 fi
 

@@ -77,7 +77,7 @@ ln -s "$keys" "$tmp/link"
 refused "$tmp/link is a symbolic link" --port 0 --api-key-file "$tmp/link"
 refused "cannot open $tmp/nothing" --port 0 --api-key-file "$tmp/nothing"
 printf 'alice:%s\nalice:%s\n' $alice $alice >"$keys"
-refused "$keys, line 2: the same key stands in line 1" --port 0 --api-key-file "$keys"
+refused "$keys, line 2: the same key is in line 1" --port 0 --api-key-file "$keys"
 write_keys
 
 # ---- off by default ----------------------------------------------------------------------------

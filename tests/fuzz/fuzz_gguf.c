@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
 /* Any bytes as a GGUF file: of what opens, every tensor lies within the file and can be read, and the
- * metadata becomes a config and a tokeniser or an error in words. */
+ * metadata becomes a config and a tokeniser or an error in words; its weights become tiles. Two files
+ * are parts of a model. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config.h"
+#include "ggml.h"
 #include "gguf_model.h"
+#include "k_order.h"
+#include "pack.h"
+#include "param.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,6 +29,38 @@ static void read_tensors(const struct gguf *g, const uint8_t *data, size_t size)
 	}
 }
 
+/* Some columns of a tensor as tiles, from anywhere in a block on. */
+static void make_tiles(const struct gguf_tensor *t, uint32_t first)
+{
+	static float block[PACK_K][TXDA_TILE_N];
+	static uint8_t out[1 << 20];
+	const struct ggml_format *f = ggml_format(t->type);
+	struct range col = {first % t->dim[0], t->dim[0] < 700 ? (uint32_t)t->dim[0] : 700};
+	struct param_part part = {.rows = t->dim[1] < 32 ? t->dim[1] : 32, .col = col.first};
+	struct tool_error error = {{0}};
+	struct param_tiles tiles = {.name = "w", .dtype = f->tiles, .keep = f->bits, .n_parts = 1};
+	struct k_order order = {0};
+
+	if (t->dim[0] > UINT32_MAX)
+		return;
+	if (col.n > t->dim[0] - col.first)
+		col.n = (uint32_t)t->dim[0] - col.first;
+	part.source = ggml_tensor(t->type, t->dim[1], t->dim[0], t->data);
+	if (f->bits && k_order_make(&part.source, col, f->tiles, 0, &order))
+		abort();
+	tiles.layout = TXDA_TILE32;
+	tiles.n = (uint32_t)part.rows;
+	tiles.k = f->bits ? order.n : col.n;
+	tiles.group = order.group;
+	tiles.columns = order.columns;
+	tiles.part = &part;
+	if (txda_tile_panel_bytes(tiles.dtype, tiles.k, tiles.group) > sizeof(out))
+		abort();
+	if (param_make_panel(&tiles, 0, block, out, &error) && !error.text[0])
+		abort();
+	free(order.columns);
+}
+
 static void read_model(const struct gguf_model *m)
 {
 	static struct model_config config;
@@ -37,11 +74,12 @@ static void read_model(const struct gguf_model *m)
 		if (!error.text[0])
 			abort();
 	} else {
-		config_parse(text, strlen(text), &config, &error);
+		if (!config_parse(text, strlen(text), &config, &error))
+			gguf_adapt(m, &config);
 		free(text);
 	}
 	error.text[0] = '\0';
-	if (gguf_tokenizer(gguf_model_file(m), files, &error) && !error.text[0])
+	if (gguf_tokenizer(gguf_model_file(m, 0), files, &error) && !error.text[0])
 		abort();
 	for (unsigned i = 0; i < GGUF_FILES; i++)
 		free(files[i].text);
@@ -51,19 +89,40 @@ static void read_model(const struct gguf_model *m)
 		source_read(&t, 7, 31, 1, &first);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* A file in memory whose tensors have been read. */
+static struct gguf *open_file(const uint8_t *data, size_t size)
 {
 	struct tool_error error = {{0}};
-	struct gguf_model *m;
 	struct gguf *g;
 
 	if (gguf_open_memory(data, size, &g, &error)) {
 		if (!error.text[0])
 			abort();
-		return 0;
+		return NULL;
 	}
 	read_tensors(g, data, size);
-	if (gguf_model_new(g, &m, &error)) {
+	for (size_t i = 0; gguf_at(g, i); i++)
+		make_tiles(gguf_at(g, i), (uint32_t)size * 5);
+	return g;
+}
+
+/* One file, or two parts if another one begins within. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const uint8_t *second = size > 4 ? memmem(data + 4, size - 4, "GGUF", 4) : NULL;
+	size_t first_size = second ? (size_t)(second - data) : size;
+	struct tool_error error = {{0}};
+	struct gguf *files[2];
+	struct gguf_model *m;
+
+	files[0] = open_file(data, first_size);
+	files[1] = second ? open_file(second, size - first_size) : NULL;
+	if (!files[0] || (second && !files[1])) {
+		gguf_close(files[0]);
+		gguf_close(files[1]);
+		return 0;
+	}
+	if (gguf_model_new(files, second ? 2 : 1, &m, &error)) {
 		if (!error.text[0])
 			abort();
 		return 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Any bytes as tokenizer.json. Whatever loads must encode, decode and stream without harm; and the
- * same bytes are text for the tokeniser that TXDA_FUZZ_MODEL names (a model directory), where one
- * is given.
+ * Any bytes as tokenizer.json or tiktoken.model. Whatever loads must encode, decode and stream
+ * without harm; and the same bytes are text for the tokeniser that TXDA_FUZZ_MODEL names (a model
+ * directory), where one is given.
  */
 #include "detok.h"
 
@@ -52,21 +52,35 @@ static const struct txda_tokenizer *given_model(void)
 	return tok;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* What a loader made of the input. */
+static void try_out(int ret, struct txda_tokenizer *tok, const char *err)
 {
 	static const char sample[] = "Hello <s>w\xC3\xB6rld</s> 123\n\n  it's \xE2\x96\x81 "
 				     "<x>\xF0\x9F\x98\x80 e\xCC\x81";
+
+	if (ret && !*err)
+		abort();
+	for (unsigned flags = 0; !ret && flags < 4; flags++)
+		use(tok, sample, sizeof(sample) - 1, flags);
+	if (!ret)
+		txda_tokenizer_free(tok);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const char config[] = "{\"tokenizer_class\":\"TikTokenTokenizer\","
+				     "\"added_tokens_decoder\":{\"260\":{\"content\":\"<s>\"}}}";
 	const char *text = (const char *)data;
 	struct txda_tokenizer *tok = NULL;
-	char err[512];
+	char err[512] = "";
+	int ret;
 
-	if (!txda_tokenizer_load_json(text, size, NULL, 0, &tok, err, sizeof(err))) {
-		for (unsigned flags = 0; flags < 4; flags++)
-			use(tok, sample, sizeof(sample) - 1, flags);
-		txda_tokenizer_free(tok);
-	} else if (!*err) {
-		abort();
-	}
+	if (size && text[0] == '{')
+		ret = txda_tokenizer_load_json(text, size, NULL, 0, &tok, err, sizeof(err));
+	else
+		ret = txda_tokenizer_load_tiktoken(text, size, config, sizeof(config) - 1, &tok,
+						   err, sizeof(err));
+	try_out(ret, tok, err);
 	if (given_model())
 		use(given_model(), text, size < TEXT_MAX ? size : TEXT_MAX, 0);
 	return 0;

@@ -177,9 +177,10 @@ static void make_latent(uint32_t tokens, uint32_t slots, uint32_t blocks, uint32
 }
 
 /* A gated delta net with a key head of 4 and two of 4 for values, over two tokens. */
-static void make_delta(uint32_t blocks, uint32_t spans, uint32_t context, uint32_t cache)
+static void make_delta(uint32_t spans, uint32_t context, uint32_t cache)
 {
 	const struct txda_dim T = SYM(T, 1);
+	uint32_t states = add("states", FUZZ_INDICES, TXDA_I32, SYM(S, 1), DIM(7));
 	uint32_t kernel = add("kernel", FUZZ_SCRATCH, TXDA_F32, DIM(16), DIM(2));
 	uint32_t decays = add("decays", FUZZ_SCRATCH, TXDA_F32, DIM(2), DIM(2));
 	uint32_t x = add("channels", FUZZ_SCRATCH, TXDA_F32, T, DIM(16));
@@ -188,12 +189,12 @@ static void make_delta(uint32_t blocks, uint32_t spans, uint32_t context, uint32
 	uint32_t out = add("delta", FUZZ_SCRATCH, TXDA_F32, T, DIM(8));
 	struct txda_op *o;
 
-	o = run("conv", TXDA_OP_DELTA_CONV, IN(x, kernel, blocks, spans, context), mixed);
+	o = run("conv", TXDA_OP_DELTA_CONV, IN(x, kernel, states, spans, context), mixed);
 	o->out[1] = cache;
-	o->delta_conv = (struct txda_op_delta_conv){BLOCK, 0, 512};
-	o = run("rule", TXDA_OP_DELTA_RULE, IN(mixed, ba, decays, blocks, spans, context), out);
+	o->delta_conv = (struct txda_op_delta_conv){0, 0, 512};
+	o = run("rule", TXDA_OP_DELTA_RULE, IN(mixed, ba, decays, states, spans, context), out);
 	o->out[1] = cache;
-	o->delta_rule = (struct txda_op_delta_rule){1, 2, 4, 4, 576, BLOCK};
+	o->delta_rule = (struct txda_op_delta_rule){1, 2, 4, 4, 576, 0, 1};
 	o = run("gate", TXDA_OP_GATE, IN(out, out), out);
 	o->gate.flags = TXDA_GATE_SILU;
 }
@@ -278,7 +279,7 @@ static void make(void)
 	o->linear = (struct txda_op_linear){TXDA_ACT_SILU_GATED, 1e-5f};
 	make_experts(x, norm);
 	make_latent(tokens, slots, blocks, spans, context, cache);
-	make_delta(blocks, spans, context, cache);
+	make_delta(spans, context, cache);
 	make_tower(x, tokens, spans, norm);
 	run("reduce", TXDA_OP_ALL_REDUCE, IN(up, x), x);
 	run("gather", TXDA_OP_GATHER_ROWS, IN(x, rows), last);

@@ -33,6 +33,54 @@ const struct sim_pattern sim_patterns[] = {
 		},
 	},
 	{
+		"stream",
+		"one user with 1000 requests in flight, beside one who reads one long answer after "
+		"the other",
+		{
+			.seconds = 30,
+			.warm_s = 10,
+			.n_groups = 2,
+			.groups =
+				{
+					{"heavy", .in_flight = 1000, CHAT},
+					{"stream", .from_s = 0.5, .pause_s = 0.01,
+					 .prompt = {16, 16}, .output = {500, 500}},
+				},
+		},
+	},
+	{
+		"chat",
+		"the same, beside one who chats: answers of 60 tokens, 50 ms after each other",
+		{
+			.seconds = 30,
+			.warm_s = 10,
+			.n_groups = 2,
+			.groups =
+				{
+					{"heavy", .in_flight = 1000, CHAT},
+					{"chat", .from_s = 0.5, .pause_s = 0.05, .prompt = {16, 16},
+					 .output = {60, 60}},
+				},
+		},
+	},
+	{
+		"vectors",
+		"one user with 200 prompts in flight of which no token is wanted but one, beside "
+		"such a chat",
+		{
+			.seconds = 30,
+			.warm_s = 10,
+			.n_groups = 2,
+			.groups =
+				{
+					{"vectors", .in_flight = 200, .prompt = {8, 500},
+					 .output = {1, 1}},
+					{"chat", .from_s = 0.5, .pause_s = 0.05, .prompt = {16, 16},
+					 .output = {60, 60}},
+				},
+		},
+	},
+	{
 		"bursts",
 		"500 requests of one user every 20 s, beside one who asks once a second",
 		{

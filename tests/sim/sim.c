@@ -59,6 +59,7 @@ struct sim {
 	unsigned n_users;
 	uint64_t now, requests;
 	uint64_t computed[SIM_MAX_GROUPS], generated[SIM_MAX_GROUPS];
+	uint64_t gaps[SIM_MAX_GROUPS];
 	struct list ttft[SIM_MAX_GROUPS], steps;
 };
 
@@ -266,8 +267,10 @@ static void note_token(struct sim *s, struct request *r)
 	if (!r->last) {
 		if (counts(s, r->arrived))
 			append(&s->ttft[r->group], (double)(s->now - r->arrived) / NS_PER_S);
-	} else if (counts(s, r->last) && gap > g->longest_gap_s) {
-		g->longest_gap_s = gap;
+	} else if (counts(s, r->last)) {
+		g->longest_gap_s = gap > g->longest_gap_s ? gap : g->longest_gap_s;
+		g->gap_s += gap;
+		s->gaps[r->group]++;
 	}
 	r->last = s->now;
 	s->generated[r->group] += counts(s, s->now);
@@ -317,10 +320,15 @@ static void set_up(struct sim *s)
 		.max_context = MAX_CONTEXT,
 		.max_stall_ns = (o->max_stall_ms ? o->max_stall_ms : 200) * 1000000ull,
 		.max_decode_ns = o->max_decode_ms * 1000000ull,
+		.fair_time = !o->no_fair_time,
 		.prefix_caching = !o->no_prefix_caching,
 	};
+	const unsigned n_blocks = o->n_blocks ? o->n_blocks : 32768;
 
-	if (kv_new(o->n_blocks ? o->n_blocks : 32768, BLOCK, &s->kv) ||
+	if (kv_new(n_blocks,
+		   &(struct kv_layout){
+			   .block_size = BLOCK, .key_words = BLOCK, .max_blocks = n_blocks},
+		   &s->kv) ||
 	    scheduler_new(&limits, s->kv, &s->scheduler))
 		errx(1, "these options are not possible");
 	for (unsigned i = 0; i < 2; i++)
@@ -381,6 +389,7 @@ static void conclude(struct sim *s)
 
 		of->requests = (unsigned)s->ttft[g].n;
 		summarise(&s->ttft[g], &of->ttft);
+		of->gap_s = s->gaps[g] ? of->gap_s / (double)s->gaps[g] : 0;
 		of->tokens_per_s = (double)s->generated[g] / seconds;
 		of->computed = s->computed[g];
 		of->share = all ? (double)s->computed[g] / (double)all : 0;

@@ -49,7 +49,7 @@ struct sim_options {
 	unsigned max_seqs, max_tokens, n_blocks; /* 0: 256, 2048, 32768 */
 	unsigned max_stall_ms;			 /* 0: 200 */
 	unsigned max_decode_ms;			 /* 0: no limit */
-	bool no_prefix_caching;
+	bool no_prefix_caching, no_fair_time;
 	unsigned n_groups;
 	struct sim_group groups[SIM_MAX_GROUPS];
 };
@@ -62,6 +62,7 @@ struct sim_group_result {
 	unsigned requests; /* whose first token came */
 	struct sim_times ttft;
 	double longest_gap_s; /* between two tokens of a request */
+	double gap_s;	      /* the same, in the mean */
 	double tokens_per_s;  /* generated */
 	uint64_t computed;    /* tokens, prompts among them */
 	double share;	      /* of all computed tokens */

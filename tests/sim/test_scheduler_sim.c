@@ -213,6 +213,7 @@ static void streams_take_turns(void **state)
 
 	(void)state;
 	options.cost = &sim_flat;
+	options.no_fair_time = true;
 	sim_run(&options, &all);
 	options.max_decode_ms = 2;
 	sim_run(&options, &turns);
@@ -230,6 +231,34 @@ static void streams_take_turns(void **state)
 	options.max_decode_ms = 25;
 	sim_run(&options, &turns);
 	assert_true(turns.tokens_per_s >= 0.99 * all.tokens_per_s);
+}
+
+/*
+ * Beside a heavy user who generates, or who has prompts alone, a light one's tokens come at half the
+ * pace at least that they have alone, whatever steps cost. The heavy one keeps two fifths of its
+ * throughput at least while such a stream never ends, and all of it where decodes cost next to
+ * nothing.
+ */
+static void streams_keep_their_pace(void **state)
+{
+	static const char *const names[] = {"stream", "chat", "vectors"};
+
+	(void)state;
+	for (unsigned i = 0; i < 3 * sim_n_costs; i++) {
+		const struct sim_cost *cost = sim_costs[i / 3];
+		struct sim_result alone, both;
+
+		run("alone", cost, &alone);
+		run(names[i % 3], cost, &both);
+		printf("%s, %s: a token every %.2f ms; heavy user %.0f of %.0f tok/s\n", cost->name,
+		       names[i % 3], both.groups[1].gap_s * 1e3, both.groups[0].tokens_per_s,
+		       alone.tokens_per_s);
+		assert_true(both.groups[1].gap_s <= 2 * sim_prefill_s(cost, 1));
+		if (i % 3 < 2)
+			assert_true(both.groups[0].tokens_per_s >= 0.4 * alone.tokens_per_s);
+		if (i % 3 < 2 && cost == &sim_weight_bound)
+			assert_true(both.groups[0].tokens_per_s >= 0.97 * alone.tokens_per_s);
+	}
 }
 
 /* Of a request with many choices the prompt is computed once, but for its last block. */
@@ -263,6 +292,7 @@ int main(void)
 		cmocka_unit_test(long_prompts_beside_streams),
 		cmocka_unit_test(priorities_go_first),
 		cmocka_unit_test(streams_take_turns),
+		cmocka_unit_test(streams_keep_their_pace),
 		cmocka_unit_test(choices_share_the_prompt),
 	};
 

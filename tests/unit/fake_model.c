@@ -175,6 +175,8 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 	m->config = fake_model_config;
 	m->group = group;
 	snprintf(m->path, sizeof(m->path), "%s", options->path ? options->path : "");
+	if (options->kv_blocks_per_group)
+		m->config.info.kv_blocks = options->kv_blocks_per_group;
 	if (options->max_kv_blocks && options->max_kv_blocks < m->config.info.kv_blocks)
 		m->config.info.kv_blocks = options->max_kv_blocks;
 	i = &m->config.info;
@@ -235,6 +237,12 @@ int txda_model_info(struct txda_model *m, struct txda_model_info *ret_info)
 {
 	*ret_info = m->config.info;
 	return 0;
+}
+
+int txda_model_op_count(struct txda_model *m)
+{
+	(void)m;
+	return 1;
 }
 
 int txda_model_find(struct txda_model *m, const char *name, unsigned *ret_index)

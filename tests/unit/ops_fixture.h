@@ -22,6 +22,21 @@
 #include "simd.h"
 #include "vec.h"
 
+/*
+ * How many times as far apart the combinations of flags are that are tried: under a sanitizer all
+ * of them take minutes, and types and shapes decide which memory an op touches.
+ */
+#if defined(__SANITIZE_ADDRESS__)
+#define FLAG_STEPS 3
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FLAG_STEPS 3
+#endif
+#endif
+#ifndef FLAG_STEPS
+#define FLAG_STEPS 1
+#endif
+
 #define OPS_HELPER __attribute__((unused)) static
 
 OPS_HELPER uint64_t rng = 1;
@@ -104,19 +119,16 @@ OPS_HELPER struct cm_tensor *tiles(uint8_t dtype, uint8_t layout, uint16_t group
 		 bytes = txda_tile_panel_bytes(dtype, k, group);
 	struct cm_tensor *t = tensor(dtype, layout, group, n, k, panels * bytes);
 	uint8_t *p = t->ptr;
+	float step = dtype == TXDA_W8 || dtype == TXDA_W8Z ? 1024
+		     : txda_is_two_level(dtype)		   ? 4096
+							   : 64;
 
 	for (uint64_t i = 0; i < panels * bytes / 2; i++) {
 		float f = frand();
 
-		((uint16_t *)p)[i] =
-			dtype == TXDA_BF16
-				? cm_f32_to_bf16(f)
-				: to_f16(group	 ? (f + 2) / (float)(dtype == TXDA_W8 ||
-										     dtype == TXDA_W8Z
-									     ? 1024
-									     : 64)
-					 : f < 0 ? f - 0.01f
-						 : f + 0.01f);
+		((uint16_t *)p)[i] = dtype == TXDA_BF16 ? cm_f32_to_bf16(f)
+				     : group		? to_f16((f + 2) / step)
+							: to_f16(f < 0 ? f - 0.01f : f + 0.01f);
 	}
 	if (dtype == TXDA_F32)
 		for (uint64_t i = 0; i < panels * bytes / 4; i++)
@@ -135,7 +147,8 @@ OPS_HELPER struct cm_tensor *tiles(uint8_t dtype, uint8_t layout, uint16_t group
 			for (unsigned c = 0; c < 32; c++)
 				((uint16_t *)(p + at))[c] =
 					cm_f32_to_bf16(ldexpf(1, (int)(frand() * 4) - 6));
-		for (uint64_t at = 0; at < panels * bytes && head == 128; at += gb)
+		for (uint64_t at = 0;
+		     at < panels * bytes && head == 128 && !txda_is_two_level(dtype); at += gb)
 			for (unsigned c = 0; c < 32; c++) {
 				if (dtype == TXDA_F8)
 					((float *)(p + at))[c] = (frand() + 2) / 256;

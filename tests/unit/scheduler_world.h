@@ -29,9 +29,12 @@ struct world {
 
 static inline void open_world(struct world *w, struct scheduler_options options, unsigned n_blocks)
 {
+	const struct kv_layout layout = {
+		.block_size = BLOCK, .key_words = BLOCK, .max_blocks = n_blocks};
+
 	memset(w, 0, sizeof(*w));
 	w->options = options;
-	assert_int_equal(kv_new(n_blocks, BLOCK, &w->kv), 0);
+	assert_int_equal(kv_new(n_blocks, &layout, &w->kv), 0);
 	assert_int_equal(scheduler_new(&options, w->kv, &w->s), 0);
 }
 
@@ -75,7 +78,8 @@ static inline unsigned run(struct world *w)
 		const struct sched_seq *seq = item->seq;
 
 		assert_true(item->tokens >= 1 && seq->n_computed + item->tokens <= seq->n_total);
-		assert_true((seq->n_computed + item->tokens + BLOCK - 1) / BLOCK <= seq->n_blocks);
+		assert_true((seq->n_computed + item->tokens + BLOCK - 1) / BLOCK <=
+			    seq->cache.end[0]);
 		assert_int_equal(item->sample, seq->n_computed + item->tokens == seq->n_total);
 		tokens += item->tokens;
 		rows += item->rows + item->sample;
@@ -109,5 +113,22 @@ static const struct scheduler_options plain = {
 	.max_rows = 8,
 	.max_context = 64,
 };
+
+static const struct scheduler_options wide = {
+	.max_seqs = 16,
+	.max_users = 32,
+	.max_tokens = 100,
+	.max_rows = 16,
+	.max_context = 90,
+};
+
+/* Plans and carries out a step that takes so many milliseconds. */
+static inline unsigned run_ms(struct world *w, unsigned ms)
+{
+	unsigned tokens = run(w);
+
+	scheduler_measured(w->s, w->items, w->n_items, ms * 1000000ull);
+	return tokens;
+}
 
 #endif

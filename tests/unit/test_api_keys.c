@@ -200,10 +200,10 @@ static void test_hostile_text(void **state)
 	refuse("a:" KEY_A "\"\n", "a key has letters");
 	/* Turned round. */
 	refuse("secret-of-someone-0:alice", "the key has 5 characters");
-	refuse("a:" KEY_A ":", "only ':admin' may stand");
-	refuse("a:" KEY_A ":admin:", "only ':admin' may stand");
-	refuse("a:" KEY_A ":Admin", "only ':admin' may stand");
-	refuse("a:" KEY_A "\nb:" KEY_B "\nc:" KEY_A, "line 3: the same key stands in line 1");
+	refuse("a:" KEY_A ":", "only ':admin' may follow");
+	refuse("a:" KEY_A ":admin:", "only ':admin' may follow");
+	refuse("a:" KEY_A ":Admin", "only ':admin' may follow");
+	refuse("a:" KEY_A "\nb:" KEY_B "\nc:" KEY_A, "line 3: the same key is in line 1");
 	refuse("2147483648:" KEY_A, "a user's number must be below 2147483648");
 	refuse("99999999999999999999999:" KEY_A, "a user's number must be below 2147483648");
 	snprintf(text, sizeof(text), "%0100d:" KEY_A, 1);

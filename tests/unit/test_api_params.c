@@ -327,7 +327,9 @@ static void test_images(void **state)
 	(void)state;
 	assert_true(api_params_parse(API_CHAT, body, strlen(body), &p, &e));
 	assert_int_equal(p.n_images, 2);
-	assert_string_equal(cJSON_GetArrayItem(p.images, 0)->valuestring, "one");
+	assert_string_equal(
+		cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetArrayItem(p.images, 0), "url")),
+		"one");
 	assert_string_equal(cJSON_GetArrayItem(p.images, 1)->valuestring, "two");
 	text = cJSON_PrintUnformatted(p.messages);
 	assert_non_null(text);

@@ -178,6 +178,31 @@ static void test_sources(void **state)
 	txda_chat_template_free(NULL);
 }
 
+/* A template is text that may hold NUL, from a file of its own and as JSON has it. */
+static void test_nul(void **state)
+{
+	static const char want[] = "a\0b3Hi";
+	cJSON *request = cJSON_Parse(HI);
+	const struct txda_chat_request r = {.messages = cJSON_GetObjectItem(request, "messages")};
+	struct txda_chat_template *chat;
+	char *text;
+	size_t len;
+
+	(void)state;
+	write_file("tokenizer_config.json",
+		   "{\"chat_template\": \"a\\u0000b{{ 'x\\u0000y'|length }}"
+		   "{{ messages[0].content }}\"}");
+	chat = load();
+	assert_int_equal(txda_chat_template_render(chat, &r, NULL, &text, &len), 0);
+	assert_int_equal(len, sizeof(want) - 1);
+	assert_memory_equal(text, want, len);
+	/* What it can was found out behind the NUL. */
+	assert_true(txda_chat_template_capabilities(chat)->content_string);
+	free(text);
+	txda_chat_template_free(chat);
+	cJSON_Delete(request);
+}
+
 static void test_named(void **state)
 {
 	struct txda_chat_template *chat;
@@ -357,6 +382,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_sources, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(test_nul, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(test_named, make_directory, remove_directory),
 		cmocka_unit_test(test_variables),
 		cmocka_unit_test(test_content),

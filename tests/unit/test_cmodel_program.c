@@ -197,6 +197,43 @@ static void test_profile(void **state)
 	place();
 }
 
+/* Ops one launch after the other leave what one launch of all does. */
+static void test_parts(void **state)
+{
+	static const uint32_t wrong[][2] = {{0, 3}, {1, 2},	     {2, 1},
+					    {3, 1}, {UINT32_MAX, 2}, {1, UINT32_MAX}};
+	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+	struct cm_sensors before, after;
+
+	(void)state;
+	cm_chip_sensors(f.c[0].chip, &before);
+	pkt.n_ops = 1;
+	assert_int_equal(launch(q, TXDA_EXEC_PART), 0);
+	/* The second one has not run. */
+	assert_int_equal(((uint32_t *)(f.c[0].mem + G_OFF))[0], UINT32_MAX);
+	pkt.first_op = 1;
+	assert_int_equal(launch(q, TXDA_EXEC_PART), 0);
+	expect_rows(0);
+	cm_chip_sensors(f.c[0].chip, &after);
+	assert_int_equal(after.ops - before.ops, 2);
+	place();
+	pkt.n_ops = 2;
+	assert_int_equal(launch(q, TXDA_EXEC_PART), 0);
+	expect_rows(0);
+	cm_queue_free(q);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		pkt.first_op = wrong[i][0];
+		pkt.n_ops = wrong[i][1];
+		launch_fault(TXDA_EXEC_PART, TXDA_FAULT_PROGRAM);
+		launch_fault(0, TXDA_FAULT_PACKET);
+	}
+	pkt.n_ops = 0;
+	launch_fault(TXDA_EXEC_PART, TXDA_FAULT_PACKET);
+	launch_fault(0, TXDA_FAULT_PACKET);
+	pkt.first_op = 0;
+	place();
+}
+
 static void test_cache(void **state)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
@@ -519,12 +556,12 @@ static void test_too_much_scratch(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_launch),		 cmocka_unit_test(test_precise),
-		cmocka_unit_test(test_profile),		 cmocka_unit_test(test_cache),
-		cmocka_unit_test(test_unmapped_program), cmocka_unit_test(test_bad_launches),
-		cmocka_unit_test(test_index_fault),	 cmocka_unit_test(test_bad_headers),
-		cmocka_unit_test(test_bad_records),	 cmocka_unit_test(test_bad_shapes),
-		cmocka_unit_test(test_too_much_scratch),
+		cmocka_unit_test(test_launch),	     cmocka_unit_test(test_precise),
+		cmocka_unit_test(test_profile),	     cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_cache),	     cmocka_unit_test(test_unmapped_program),
+		cmocka_unit_test(test_bad_launches), cmocka_unit_test(test_index_fault),
+		cmocka_unit_test(test_bad_headers),  cmocka_unit_test(test_bad_records),
+		cmocka_unit_test(test_bad_shapes),   cmocka_unit_test(test_too_much_scratch),
 	};
 
 	return cmocka_run_group_tests_name("cmodel programs", tests, setup, teardown);

@@ -8,11 +8,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <unistd.h>
 #include <cmocka.h>
 
+#include "check.h"
 #include "config.h"
 #include "ggml.h"
 #include "gguf_model.h"
+#include "gguf_name.h"
+#include "k_order.h"
+#include "pack.h"
+#include "param.h"
 #include "sentencepiece.h"
 
 static struct tool_error error;
@@ -116,7 +123,7 @@ static void matrix(struct file *f, const char *name, uint64_t cols, uint64_t row
 	       (size_t)(cols * (rows ? rows : 1) * 4));
 }
 
-static int open_file(const struct file *f, struct gguf **ret)
+static const struct bytes *whole(const struct file *f)
 {
 	static struct bytes b;
 	static const uint8_t zeros[32];
@@ -131,7 +138,14 @@ static int open_file(const struct file *f, struct gguf **ret)
 	put(&b, zeros, (32 - b.n % 32) % 32);
 	put(&b, f->data.at, f->data.n);
 	memset(&error, 0, sizeof(error));
-	return gguf_open_memory(b.at, b.n - f->cut, ret, &error);
+	return &b;
+}
+
+static int open_file(const struct file *f, struct gguf **ret)
+{
+	const struct bytes *b = whole(f);
+
+	return gguf_open_memory(b->at, b->n - f->cut, ret, &error);
 }
 
 static void expect_words(const char *what)
@@ -332,6 +346,92 @@ static void test_blocks(void **state)
 	assert_true(y[0] == 0 && y[1] == 2.0f * -128 * (21 - 32) && y[2] == 2.0f * -128 * -32);
 }
 
+/* Whatever the bytes of a block are, the chip's tiles mean what the block does, to the bit: also where a
+ * shard begins within a block. */
+static void test_tiles(void **state)
+{
+	static const struct range parts[] = {{0, 512}, {256, 256}, {64, 448},
+					     {32, 96}, {16, 80},   {8, 300}};
+	static float block[PACK_K][TXDA_TILE_N];
+	uint8_t data[32 * 512 * 4], out[512 * 160];
+	float y[512];
+
+	(void)state;
+	/* No half-precision number in it has all bits of the exponent. */
+	for (unsigned i = 0; i < sizeof(data); i++)
+		data[i] = (uint8_t)(i * 2654435761u >> 13 & 0xbb);
+	for (uint32_t type = 0; type < GGML_TYPES; type++) {
+		const struct ggml_format *f = ggml_format(type);
+		struct source_tensor t;
+
+		if (!f || !f->bits)
+			continue;
+		t = ggml_tensor(type, 32, 512, data);
+		for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+			struct param_part part = {.source = t, .rows = 32, .col = parts[i].first};
+			struct k_order order;
+			struct param_tiles tiles = {.name = f->name,
+						    .dtype = f->tiles,
+						    .layout = TXDA_TILE32,
+						    .keep = true,
+						    .n = 32,
+						    .n_parts = 1,
+						    .part = &part};
+			struct cm_tensor w = {.dtype = f->tiles, .layout = TXDA_TILE32, .ptr = out};
+
+			assert_int_equal(k_order_make(&t, parts[i], f->tiles, 0, &order), 0);
+			tiles.k = order.n;
+			tiles.group = w.group = order.group;
+			tiles.columns = order.columns;
+			w.dim[0] = 32;
+			w.dim[1] = order.n;
+			assert_true(txda_tile_panel_bytes(f->tiles, order.n, order.group) <=
+				    sizeof(out));
+			assert_int_equal(param_make_panel(&tiles, 0, block, out, &error), 0);
+			for (unsigned n = 0; n < 32; n++) {
+				source_read(&t, n, parts[i].first, parts[i].n, y);
+				for (uint32_t k = 0; k < order.n; k++) {
+					uint32_t from = order.columns ? order.columns[k] : k;
+
+					if (from != TXDA_NONE && cm_tile_get(&w, n, k) != y[from])
+						fail_msg("%s, columns from %u: row %u, %u is %g, "
+							 "not %g",
+							 f->name, parts[i].first, n, from,
+							 (double)cm_tile_get(&w, n, k),
+							 (double)y[from]);
+				}
+			}
+			free(order.columns);
+		}
+	}
+}
+
+static void test_not_finite(void **state)
+{
+	static const uint8_t types[] = {GGML_Q4_1, GGML_Q5_0, GGML_Q4_K, GGML_Q6_K, GGML_Q8_0};
+	static float block[PACK_K][TXDA_TILE_N];
+	uint8_t data[256 * 4], out[256 * 160];
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(types); i++) {
+		const struct ggml_format *f = ggml_format(types[i]);
+		struct param_part part = {.source = ggml_tensor(types[i], 1, 256, data), .rows = 1};
+		struct param_tiles tiles = {.name = "w",
+					    .dtype = f->tiles,
+					    .layout = TXDA_TILE32,
+					    .group = 32,
+					    .keep = true,
+					    .n = 1,
+					    .k = 256,
+					    .n_parts = 1,
+					    .part = &part};
+
+		memset(data, 0xff, sizeof(data));
+		assert_int_equal(param_make_panel(&tiles, 0, block, out, &error), -ERANGE);
+		expect_words("w: the scale of row 0, column 0 is not finite");
+	}
+}
+
 /* ---- models ---- */
 
 /* A llama of one layer that has all it needs. */
@@ -360,23 +460,42 @@ static void llama(struct file *f)
 		matrix(f, tensors[i].name, tensors[i].cols, tensors[i].rows);
 }
 
+/* Of the models whose scores are divided by another root. */
+static void gemma(struct file *f)
+{
+	key_text(f, "general.architecture", "gemma3");
+	key_u32(f, "gemma3.block_count", 62);
+	key_u32(f, "gemma3.context_length", 64);
+	key_u32(f, "gemma3.embedding_length", 12);
+	key_u32(f, "gemma3.feed_forward_length", 8);
+	key_u32(f, "gemma3.attention.head_count", 2);
+	key_u32(f, "gemma3.attention.key_length", 4);
+	key_f32(f, "gemma3.attention.layer_norm_rms_epsilon", 1e-6f);
+	matrix(f, "token_embd.weight", 12, 4);
+	matrix(f, "blk.0.ffn_norm.weight", 12, 0);
+	matrix(f, "blk.0.post_attention_norm.weight", 12, 0);
+}
+
 static int open_model(struct file *f, struct gguf_model **ret)
 {
 	struct gguf *g;
 
 	assert_int_equal(open_file(f, &g), 0);
-	return gguf_model_new(g, ret, &error);
+	return gguf_model_new(&g, 1, ret, &error);
 }
 
 static void expect_config(struct file *f, const char *what)
 {
 	struct gguf_model *m;
 	char *text;
+	int r = open_model(f, &m);
 
-	assert_int_equal(open_model(f, &m), 0);
-	assert_true(gguf_config(m, &text, &error) < 0);
+	if (!r) {
+		r = gguf_config(m, &text, &error);
+		gguf_model_free(m);
+	}
+	assert_true(r < 0);
 	expect_words(what);
-	gguf_model_free(m);
 }
 
 static void test_config(void **state)
@@ -401,7 +520,8 @@ static void test_config(void **state)
 	assert_int_equal(c.n_kv_heads, 1);
 	assert_true(c.tie_word_embeddings && c.rms_norm_eps == 1e-5f);
 	assert_true(c.rope.type == ROPE_LINEAR && c.rope.factor == 4);
-	assert_true(gguf_rope_interleaved(m));
+	gguf_adapt(m, &c);
+	assert_true(c.rope_interleaved);
 	assert_int_equal(
 		gguf_model_find(m, "model.layers.0.self_attn.k_proj.weight", 4, 8, &t, &error), 0);
 	assert_int_equal(
@@ -409,6 +529,30 @@ static void test_config(void **state)
 		-EINVAL);
 	expect_words("expected the shape [8, 4], found [1, 1, 4, 8]");
 	assert_int_equal(gguf_model_find(m, "lm_head.weight", 8, 4, &t, &error), -ENOENT);
+	free(text);
+	gguf_model_free(m);
+}
+
+static void test_gemma(void **state)
+{
+	static struct model_config c;
+	struct file f = {0};
+	struct gguf_model *m;
+	char *text;
+
+	(void)state;
+	gemma(&f);
+	key_u32(&f, "gemma3.attention.sliding_window", 16);
+	key_f32(&f, "gemma3.rope.freq_base_swa", 500);
+	assert_int_equal(open_model(&f, &m), 0);
+	assert_int_equal(gguf_config(m, &text, &error), 0);
+	assert_int_equal(config_parse(text, strlen(text), &c, &error), 0);
+	gguf_adapt(m, &c);
+	assert_true(c.query_scalar == 6 && c.rope_window.theta == 500 && c.rope.theta == 1e6);
+	assert_true(c.sliding_window == 16 && c.layer_window[4] && !c.layer_window[5]);
+	assert_false(c.norm_plus_one);
+	assert_true(gguf_model_has(m, "model.layers.0.pre_feedforward_layernorm.weight"));
+	assert_true(gguf_model_has(m, "model.layers.0.post_attention_layernorm.weight"));
 	free(text);
 	gguf_model_free(m);
 }
@@ -451,14 +595,29 @@ static void test_hostile_config(void **state)
 	expect_config(&f, "\"longrope\" is not supported");
 	f = (struct file){0};
 	llama(&f);
-	key_u32(&f, "split.count", 3);
-	expect_config(&f, "split.count: the model is in 3 files");
+	key_u32(&f, "llama.block_count", 1);
+	key_array(&f, "llama.rope.dimension_sections", GGUF_U32, 0);
+	expect_config(&f, "llama.rope.dimension_sections");
+	f = (struct file){0};
+	llama(&f);
+	key_u32(&f, "llama.block_count", 1);
+	key_u32(&f, "llama.nextn_predict_layers", 1);
+	expect_config(&f, "llama.nextn_predict_layers: 1");
+	f = (struct file){0};
+	gemma(&f);
+	expect_config(&f, "gemma3.attention.sliding_window: missing");
+	f = (struct file){0};
+	gemma(&f);
+	key_u32(&f, "gemma3.attention.sliding_window", 16);
+	key_u32(&f, "gemma3.attention.sliding_window_pattern", 4);
+	expect_config(&f, "gemma3.attention.sliding_window_pattern: 4");
 	f = (struct file){0};
 	key_text(&f, "general.architecture", "mamba");
 	expect_config(&f, "\"mamba\" is not supported (llama");
 	f = (struct file){0};
 	expect_config(&f, "general.architecture");
 	f = (struct file){0};
+	key_text(&f, "general.architecture", "gemma3");
 	matrix(&f, "blk.0.ssm_a.weight", 8, 0);
 	assert_int_equal(open_model(&f, &m), -ENOTSUP);
 	expect_words("blk.0.ssm_a.weight");
@@ -508,6 +667,139 @@ static void pieces(struct file *f, unsigned scores)
 	key_array(f, "tokenizer.ggml.scores", GGUF_F32, scores);
 	for (unsigned i = 0; i < scores; i++)
 		put(&f->keys, &(float){-(float)i}, 4);
+}
+
+/* ---- several files ---- */
+
+static void test_names(void **state)
+{
+	static const char *const none[] = {
+		"a.gguf",
+		"-00001-of-00002.gguf",
+		"d/-00001-of-00002.gguf",
+		"a-00003-of-00002.gguf",
+		"a-00000-of-00002.gguf",
+		"a-00001-of-00000.gguf",
+		"a-00001-of-04097.gguf",
+		"a-00001-of-0000x.gguf",
+		"a-00001-of-00002.bin",
+		"a-0001-of-00002.gguf",
+		"",
+	};
+	char name[] = "d/a-00001-of-00012.gguf", whole_name[] = "a.b.gguf";
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		assert_int_equal(gguf_name_parts(none[i]), 0);
+	assert_int_equal(gguf_name_parts(name), 12);
+	gguf_name_set_part(name, 12);
+	assert_string_equal(name, "d/a-00012-of-00012.gguf");
+	assert_true(gguf_name_same(name, "d/a-00003-of-00012.gguf"));
+	assert_false(gguf_name_same(name, "d/b-00003-of-00012.gguf"));
+	assert_false(gguf_name_same(name, "d/a-00003-of-00013.gguf"));
+	assert_false(gguf_name_same(name, "d/a-00013-of-00012.gguf"));
+	gguf_name_cut(name);
+	assert_string_equal(name, "d/a");
+	gguf_name_cut(whole_name);
+	assert_string_equal(whole_name, "a.b");
+}
+
+/* What a part says of itself; @no from 0 on. */
+static void key_part(struct file *f, uint32_t no, uint32_t count, uint32_t tensors)
+{
+	key_u32(f, "split.no", no);
+	key_u32(f, "split.count", count);
+	key_u32(f, "split.tensors.count", tensors);
+}
+
+static void save(int dirfd, const char *name, const struct file *f)
+{
+	const struct bytes *b = whole(f);
+	int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, b->at, b->n), b->n);
+	close(fd);
+}
+
+#define PART(no, of) "m-0000" #no "-of-0000" #of ".gguf"
+
+static void expect_split(int dirfd, const char *name, const char *file, const char *what)
+{
+	struct gguf_model *m;
+
+	memset(&error, 0, sizeof(error));
+	assert_true(gguf_model_open(dirfd, name, &m, &error) < 0);
+	expect_words(file);
+	expect_words(what);
+}
+
+static void test_parts(void **state)
+{
+	static const char *const names[] = {PART(1, 2), PART(2, 2), PART(1, 3), PART(3, 3),
+					    "alone.gguf"};
+	struct file first = {0}, second = {0}, twin = {0}, more = {0}, bare = {0}, joined = {0};
+	char dir[] = "/tmp/txda-gguf-XXXXXX";
+	struct gguf_model *m;
+	int fd;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	key_part(&first, 0, 2, 2);
+	key_text(&first, "general.architecture", "llama");
+	matrix(&first, "token_embd.weight", 8, 4);
+	key_part(&second, 1, 2, 2);
+	matrix(&second, "output.weight", 8, 4);
+	key_part(&twin, 1, 2, 2);
+	matrix(&twin, "token_embd.weight", 8, 4);
+	key_part(&more, 1, 2, 3);
+	matrix(&more, "output.weight", 8, 4);
+	matrix(&bare, "output.weight", 8, 4);
+	key_part(&joined, 0, 0, 1);
+	key_text(&joined, "general.architecture", "llama");
+	matrix(&joined, "token_embd.weight", 8, 4);
+
+	save(fd, PART(1, 2), &first);
+	expect_split(fd, PART(1, 2), PART(2, 2), "No such file");
+	save(fd, PART(2, 2), &second);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(gguf_model_open(fd, names[i], &m, &error), 0);
+		assert_true(gguf_model_has(m, "model.embed_tokens.weight"));
+		assert_true(gguf_model_has(m, "lm_head.weight"));
+		assert_non_null(gguf_get(gguf_model_file(m, 0), "general.architecture"));
+		assert_null(gguf_model_file(m, 2));
+		assert_int_equal(gguf_model_unchanged(m, &error), 0);
+		gguf_model_free(m);
+	}
+	assert_int_equal(gguf_model_open(fd, PART(1, 2), &m, &error), 0);
+	save(fd, PART(2, 2), &more);
+	assert_int_equal(gguf_model_unchanged(m, &error), -ESTALE);
+	gguf_model_free(m);
+	expect_split(fd, PART(1, 2), PART(2, 2), "split.tensors.count: 3, expected 2");
+	save(fd, PART(2, 2), &twin);
+	expect_split(fd, PART(1, 2), PART(2, 2), "\"token_embd.weight\"");
+	save(fd, PART(2, 2), &first);
+	expect_split(fd, PART(1, 2), PART(2, 2), "split.no: 0, expected 1");
+	save(fd, PART(2, 2), &bare);
+	expect_split(fd, PART(1, 2), PART(2, 2), "split.count: missing in a file of 2");
+	/* As many as the name says. */
+	save(fd, PART(1, 3), &first);
+	save(fd, "m-00002-of-00003.gguf", &second);
+	save(fd, PART(3, 3), &second);
+	expect_split(fd, PART(3, 3), PART(1, 3), "split.count: 2, expected 3");
+	save(fd, "alone.gguf", &first);
+	expect_split(fd, "alone.gguf", "alone.gguf", "-00001-of-00002.gguf");
+	save(fd, "alone.gguf", &joined);
+	assert_int_equal(gguf_model_open(fd, "alone.gguf", &m, &error), 0);
+	gguf_model_free(m);
+
+	unlinkat(fd, "m-00002-of-00003.gguf", 0);
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unlinkat(fd, names[i], 0);
+	close(fd);
+	assert_int_equal(rmdir(dir), 0);
 }
 
 static void test_pieces(void **state)
@@ -583,15 +875,13 @@ static void test_hostile_tokenizer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),
-		cmocka_unit_test(test_hostile_header),
-		cmocka_unit_test(test_hostile_keys),
-		cmocka_unit_test(test_hostile_tensors),
-		cmocka_unit_test(test_blocks),
-		cmocka_unit_test(test_config),
-		cmocka_unit_test(test_hostile_config),
-		cmocka_unit_test(test_pieces),
-		cmocka_unit_test(test_hostile_tokenizer),
+		cmocka_unit_test(test_good),	     cmocka_unit_test(test_hostile_header),
+		cmocka_unit_test(test_hostile_keys), cmocka_unit_test(test_hostile_tensors),
+		cmocka_unit_test(test_blocks),	     cmocka_unit_test(test_tiles),
+		cmocka_unit_test(test_not_finite),   cmocka_unit_test(test_config),
+		cmocka_unit_test(test_gemma),	     cmocka_unit_test(test_hostile_config),
+		cmocka_unit_test(test_names),	     cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_pieces),	     cmocka_unit_test(test_hostile_tokenizer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

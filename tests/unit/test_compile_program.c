@@ -164,6 +164,44 @@ static void test_graphs(void **state)
 	}
 }
 
+#define TILES(height, width)                                                                       \
+	"{\"model_type\":\"llava_next\",\"image_token_index\":512,\"text_config\":{"               \
+	"\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,"                   \
+	"\"num_hidden_layers\":1,\"num_attention_heads\":4,\"vocab_size\":528},"                   \
+	"\"vision_config\":{\"hidden_size\":64,\"intermediate_size\":96,\"num_attention_heads\":"  \
+	"4,"                                                                                       \
+	"\"num_hidden_layers\":2,\"image_size\":24,\"patch_size\":6},"                             \
+	"\"image_grid_pinpoints\":[[24,48],[" height "," width "]]}"
+
+/* Grids of images up to what readers of a case dir take, where 32 bits would hold less, too. */
+static void test_tiles(void **state)
+{
+	static const struct {
+		const char *config, *error;
+	} cases[] = {
+		{TILES("24576", "24552"), "an image of 1047553 tiles has 20951060 tokens"},
+		{TILES("65520", "65520"), "an image of 7452901 tiles has 149058020 tokens"},
+	};
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+
+	(void)state;
+	o.tp = 1;
+	build_model(TILES("19200", "24000"), 1, WEIGHTS_KEEP);
+	for (unsigned i = 0; i < 2; i++) {
+		struct model m = {.name = "m"};
+		struct compiled_chip chip;
+
+		assert_int_equal(
+			config_parse(cases[i].config, strlen(cases[i].config), &m.config, &error),
+			0);
+		assert_int_equal(model_resolve_options(&m, &o, &error), 0);
+		assert_int_equal(graph_build(&m.config, &m.source, &o, 0, &chip, &error), -EINVAL);
+		if (!strstr(error.text, cases[i].error) ||
+		    !strstr(error.text, "the limits are 1048576 and 16777216"))
+			fail_msg("%s", error.text);
+	}
+}
+
 static void seal(uint8_t *data, size_t bytes)
 {
 	uint32_t crc;
@@ -241,6 +279,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_chain),
 		cmocka_unit_test(test_graphs),
+		cmocka_unit_test(test_tiles),
 		cmocka_unit_test(test_damage),
 	};
 

@@ -104,6 +104,8 @@ static void test_lies(void **state)
 	expect_error("{\"t\":1}", 0, "tensor \"t\": not an object");
 	expect_error("{\"t\":{}}", 0, "\"dtype\" is missing");
 	expect_error(T("\"F33\"", "[1]", "[0,4]"), 4, "unknown dtype \"F33\"");
+	/* Nothing that a terminal or a log takes for a command. */
+	expect_error(T("\"F\\n\\u001b\\u009b\"", "[1]", "[0,4]"), 4, "unknown dtype \"F????\"");
 	expect_error(T("\"F32\"", "3", "[0,4]"), 4, "\"shape\"");
 	expect_error(T("\"F32\"", "[-1]", "[0,4]"), 4, "dimension 0");
 	expect_error(T("\"F32\"", "[1.5]", "[0,4]"), 4, "dimension 0");

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -35,11 +36,19 @@ static struct {
 } t;
 
 /* Those whose close() does not end until they are taken off: as of a file system that hangs. */
-static atomic_int stuck[2] = {-1, -1};
+static atomic_int stuck[9] = {-1, -1, -1, -1, -1, -1, -1, -1, -1};
+
+static bool is_stuck(int fd)
+{
+	for (unsigned i = 0; i < 9; i++)
+		if (atomic_load(&stuck[i]) == fd)
+			return true;
+	return false;
+}
 
 int close(int fd)
 {
-	while (fd >= 0 && (atomic_load(&stuck[0]) == fd || atomic_load(&stuck[1]) == fd))
+	while (fd >= 0 && is_stuck(fd))
 		usleep(1000);
 	return (int)syscall(SYS_close, fd);
 }
@@ -268,6 +277,29 @@ static void hang(void **state)
 	wait_held(0);
 }
 
+/* As many as there are threads, which cannot be closed, keep those of another user from nothing. */
+static void hang_alone(void **state)
+{
+	struct descriptor_set *set;
+
+	(void)state;
+	descriptors_take(t.descriptors, USER, 9);
+	descriptors_take(t.descriptors, OTHER, 1);
+	for (unsigned i = 0; i < 10; i++) {
+		set = descriptors_set(t.descriptors, i < 9 ? USER : OTHER);
+		assert_non_null(set);
+		set->fds[set->n_fds++] = dup(t.client);
+		if (i < 9)
+			atomic_store(&stuck[i], set->fds[0]);
+		descriptors_discard(set);
+	}
+	wait_held(9);
+	assert_int_equal(descriptors_held(t.descriptors), 9);
+	for (unsigned i = 0; i < 9; i++)
+		atomic_store(&stuck[i], -1);
+	wait_held(0);
+}
+
 /* What nobody has read goes with the connection; the peer need not wait for that. */
 static void go_with_the_connection(void **state)
 {
@@ -404,6 +436,7 @@ int main(void)
 		CASE(each_user_has_a_share),
 		CASE(run_out),
 		CASE(hang),
+		CASE(hang_alone),
 		CASE(go_with_the_connection),
 		CASE(memory_is_read_and_written),
 		CASE(memory_goes_away),

@@ -80,6 +80,7 @@ static void company_changes_nothing(void **state)
 			.prefix_caching = round % 3 != 0,
 			.max_stall_ms = round % 5 == 0,
 			.max_decode_ms = round == 3,
+			.fair_time = round % 2 == 0,
 			.speculation = round % 2   ? ENGINE_SPECULATE_NOT
 				       : round % 4 ? ENGINE_SPECULATE_NGRAM
 						   : ENGINE_SPECULATE_MODEL,

@@ -45,6 +45,39 @@ static struct engine_image *new_image(uint32_t height, uint32_t width, uint8_t h
 	return image;
 }
 
+/* All of the hash of each image in a block, and where it lies there, is in the block's key. */
+static void check_keys(struct engine_images *i)
+{
+	static const struct {
+		unsigned first, n;
+	} blocks[] = {{0, 2}, {2, 2}, {4, 2}, {1, 2}, {0, 6}, {3, 3}, {4, 1}};
+	int32_t keys[7][ENGINE_IMAGES_KEY_WORDS], other[ENGINE_IMAGES_KEY_WORDS],
+		none[ENGINE_IMAGES_KEY_WORDS] = {0};
+
+	for (unsigned k = 0; k < 7; k++) {
+		engine_images_key(i, blocks[k].first, blocks[k].n, keys[k]);
+		assert_memory_not_equal(keys[k], none, sizeof(none));
+		for (unsigned j = 0; j < k; j++) {
+			/* The same token at the same place of a block: text behind it is in the tokens. */
+			if (blocks[j].first != blocks[k].first || blocks[j].n == 6)
+				assert_memory_not_equal(keys[k], keys[j], sizeof(none));
+		}
+	}
+	engine_images_key(i, 0, 1, other);
+	assert_memory_equal(other, none, sizeof(none));
+	engine_images_key(i, 5, 9, other);
+	assert_memory_equal(other, none, sizeof(none));
+	engine_images_key(NULL, 0, 6, other);
+	assert_memory_equal(other, none, sizeof(none));
+	/* One bit anywhere in the hash of an image of one token. */
+	for (unsigned bit = 0; bit < 8 * ENGINE_IMAGE_HASH; bit++) {
+		i->image[1]->hash[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		engine_images_key(i, 4, 2, other);
+		assert_memory_not_equal(other, keys[2], sizeof(none));
+		i->image[1]->hash[bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+}
+
 static void test_places(void **state)
 {
 	const int32_t prompt[] = {5, TOKEN, TOKEN, 6, TOKEN, 7};
@@ -69,15 +102,7 @@ static void test_places(void **state)
 	assert_int_equal(i->positions[3][0], 3);
 	assert_int_equal(i->positions[5][0], 5);
 	assert_int_equal(i->delta, 0);
-	/* Texts are their own keys; an image's are no tokens, and other ones for another image. */
-	for (unsigned k = 0; k < 6; k++) {
-		if (prompt[k] == TOKEN)
-			assert_true(i->keys[k] < 0);
-		else
-			assert_int_equal(i->keys[k], prompt[k]);
-	}
-	assert_int_not_equal(i->keys[1], i->keys[2]);
-	assert_int_not_equal(i->keys[1], i->keys[4]);
+	check_keys(i);
 	engine_images_unref(engine_images_ref(i));
 	engine_images_unref(i);
 	engine_image_unref(images[0]);

@@ -15,6 +15,13 @@
 
 static const int32_t tokens_a[BLOCK] = {1, 2, 3, 4}, tokens_b[BLOCK] = {5, 6, 7, 8};
 
+static int new_kv(unsigned n_blocks, unsigned block_size, unsigned key_words, struct kv **kv)
+{
+	const struct kv_layout layout = {.block_size = block_size, .key_words = key_words};
+
+	return kv_new(n_blocks, &layout, kv);
+}
+
 static bool match(struct kv *kv, uint64_t owner, struct kv_chain *chain, const int32_t *tokens,
 		  uint32_t *block)
 {
@@ -32,9 +39,9 @@ static void refuses_nonsense(void **state)
 	struct kv *kv = NULL;
 
 	(void)state;
-	assert_int_equal(kv_new(0, BLOCK, &kv), -EINVAL);
-	assert_int_equal(kv_new(8, 0, &kv), -EINVAL);
-	assert_int_equal(kv_new(UINT32_MAX, BLOCK, &kv), -EINVAL);
+	assert_int_equal(new_kv(0, BLOCK, BLOCK, &kv), -EINVAL);
+	assert_int_equal(new_kv(8, 0, 0, &kv), -EINVAL);
+	assert_int_equal(new_kv(UINT32_MAX, BLOCK, BLOCK, &kv), -EINVAL);
 	assert_null(kv);
 	kv_free(NULL);
 }
@@ -45,11 +52,11 @@ static void counts_references(void **state)
 	uint32_t blocks[3], more;
 
 	(void)state;
-	assert_int_equal(kv_new(3, BLOCK, &kv), 0);
+	assert_int_equal(new_kv(3, BLOCK, BLOCK, &kv), 0);
 	assert_int_equal(kv_free_blocks(kv), 3);
 	for (unsigned i = 0; i < 3; i++)
-		assert_true(kv_alloc(kv, &blocks[i]));
-	assert_false(kv_alloc(kv, &more));
+		assert_true(kv_alloc(kv, 0, &blocks[i]));
+	assert_false(kv_alloc(kv, 0, &more));
 	assert_true(kv_check(kv));
 	kv_release(kv, blocks, 3, true);
 	assert_int_equal(kv_free_blocks(kv), 3);
@@ -66,8 +73,8 @@ static void finds_prefixes(void **state)
 	struct kv_chain chain = {0}, second, at = {0};
 
 	(void)state;
-	assert_int_equal(kv_new(4, BLOCK, &kv), 0);
-	assert_true(kv_alloc(kv, &blocks[0]) && kv_alloc(kv, &blocks[1]));
+	assert_int_equal(new_kv(4, BLOCK, BLOCK, &kv), 0);
+	assert_true(kv_alloc(kv, 0, &blocks[0]) && kv_alloc(kv, 0, &blocks[1]));
 	kv_commit(kv, blocks[0], 1000, &chain, tokens_a);
 	second = chain;
 	kv_commit(kv, blocks[1], 1000, &second, tokens_b);
@@ -100,8 +107,8 @@ static void joins_equal_content(void **state)
 	uint32_t blocks[2];
 
 	(void)state;
-	assert_int_equal(kv_new(4, BLOCK, &kv), 0);
-	assert_true(kv_alloc(kv, &blocks[0]) && kv_alloc(kv, &blocks[1]));
+	assert_int_equal(new_kv(4, BLOCK, BLOCK, &kv), 0);
+	assert_true(kv_alloc(kv, 0, &blocks[0]) && kv_alloc(kv, 0, &blocks[1]));
 	for (unsigned i = 0; i < 2; i++)
 		kv_commit(kv, blocks[i], 1, &chains[i], tokens_a);
 	assert_int_equal(chains[0].serial, chains[1].serial);
@@ -118,24 +125,24 @@ static void evicts_the_least_recently_used(void **state)
 	struct kv_chain chain = {0};
 
 	(void)state;
-	assert_int_equal(kv_new(4, BLOCK, &kv), 0);
-	assert_true(kv_alloc(kv, &old[0]) && kv_alloc(kv, &old[1]));
-	assert_true(kv_alloc(kv, &recent));
+	assert_int_equal(new_kv(4, BLOCK, BLOCK, &kv), 0);
+	assert_true(kv_alloc(kv, 0, &old[0]) && kv_alloc(kv, 0, &old[1]));
+	assert_true(kv_alloc(kv, 0, &recent));
 	kv_commit(kv, old[0], 1, &chain, tokens_a);
 	kv_commit(kv, old[1], 1, &chain, tokens_b);
 	kv_commit(kv, recent, 1, &(struct kv_chain){0}, tokens_b);
 	kv_release(kv, old, 2, true);
 	kv_release(kv, &recent, 1, true);
-	assert_true(kv_alloc(kv, &taken[0]));
+	assert_true(kv_alloc(kv, 0, &taken[0]));
 	assert_true(taken[0] != old[0] && taken[0] != old[1] && taken[0] != recent);
-	assert_true(kv_alloc(kv, &taken[1]));
+	assert_true(kv_alloc(kv, 0, &taken[1]));
 	assert_int_equal(taken[1], old[1]);
 	assert_true(match_first(kv, 1, tokens_a, &found));
 	kv_release(kv, &found, 1, true);
-	assert_true(kv_alloc(kv, &taken[2]));
+	assert_true(kv_alloc(kv, 0, &taken[2]));
 	assert_int_equal(taken[2], recent);
 	assert_false(match_first(kv, 1, tokens_b, &found));
-	assert_true(kv_alloc(kv, &taken[3]));
+	assert_true(kv_alloc(kv, 0, &taken[3]));
 	assert_false(match_first(kv, 1, tokens_a, &found));
 	kv_release(kv, taken, 4, true);
 	assert_true(kv_check(kv));
@@ -151,8 +158,8 @@ static void takes_what_was_given_up(void **state)
 	struct kv_chain chain = {0}, at = {0};
 
 	(void)state;
-	assert_int_equal(kv_new(3, BLOCK, &kv), 0);
-	assert_true(kv_alloc(kv, &kept) && kv_alloc(kv, &up[0]) && kv_alloc(kv, &up[1]));
+	assert_int_equal(new_kv(3, BLOCK, BLOCK, &kv), 0);
+	assert_true(kv_alloc(kv, 0, &kept) && kv_alloc(kv, 0, &up[0]) && kv_alloc(kv, 0, &up[1]));
 	kv_commit(kv, kept, 1, &(struct kv_chain){0}, tokens_a);
 	kv_commit(kv, up[0], 2, &chain, tokens_a);
 	kv_commit(kv, up[1], 2, &chain, tokens_b);
@@ -163,9 +170,9 @@ static void takes_what_was_given_up(void **state)
 		    match(kv, 2, &at, tokens_b, &found[1]));
 	assert_memory_equal(found, up, sizeof(up));
 	kv_release(kv, found, 2, false);
-	assert_true(kv_alloc(kv, &taken[0]));
+	assert_true(kv_alloc(kv, 0, &taken[0]));
 	assert_int_equal(taken[0], up[1]);
-	assert_true(kv_alloc(kv, &taken[1]));
+	assert_true(kv_alloc(kv, 0, &taken[1]));
 	assert_int_equal(taken[1], up[0]);
 	assert_false(match_first(kv, 2, tokens_a, &found[0]));
 	assert_true(match_first(kv, 1, tokens_a, &found[0]));
@@ -192,7 +199,7 @@ static void random_use(void **state)
 	(void)state;
 	memset(holders, 0, sizeof(holders));
 	srand(7);
-	assert_int_equal(kv_new(BLOCKS, BLOCK, &kv), 0);
+	assert_int_equal(new_kv(BLOCKS, BLOCK, BLOCK, &kv), 0);
 	for (unsigned round = 0; round < 20000; round++) {
 		unsigned h = (unsigned)rand() % HOLDERS, want = 1 + (unsigned)rand() % DEPTH;
 		struct kv_chain chain = {0};
@@ -212,7 +219,7 @@ static void random_use(void **state)
 				assert_memory_equal(content[block], holders[h].tokens,
 						    (i + 1) * sizeof(holders[h].tokens[0]));
 			} else {
-				if (!kv_alloc(kv, &block))
+				if (!kv_alloc(kv, 0, &block))
 					break;
 				memcpy(content[block], holders[h].tokens,
 				       (i + 1) * sizeof(holders[h].tokens[0]));
@@ -230,12 +237,42 @@ static void random_use(void **state)
 	kv_free(kv);
 }
 
+/* What stands behind the tokens of a key tells blocks apart, in every bit. */
+static void keys_have_further_words(void **state)
+{
+	int32_t key[BLOCK + 2] = {0};
+	struct kv_chain chain = {0}, at;
+	uint32_t block, found;
+	struct kv *kv;
+
+	(void)state;
+	assert_int_equal(new_kv(4, BLOCK, BLOCK - 1, &kv), -EINVAL);
+	assert_int_equal(new_kv(4, BLOCK, BLOCK + 2, &kv), 0);
+	assert_int_equal(kv_key_words(kv), BLOCK + 2);
+	assert_true(kv_alloc(kv, 0, &block));
+	kv_commit(kv, block, 1, &chain, key);
+	for (unsigned bit = 0; bit < 64; bit++) {
+		key[BLOCK + bit / 32] ^= (int32_t)(1u << bit % 32);
+		at = (struct kv_chain){0};
+		assert_false(match(kv, 1, &at, key, &found));
+		key[BLOCK + bit / 32] = 0;
+	}
+	at = (struct kv_chain){0};
+	assert_true(match(kv, 1, &at, key, &found));
+	assert_int_equal(found, block);
+	kv_release(kv, &block, 1, true);
+	kv_release(kv, &block, 1, true);
+	assert_true(kv_check(kv));
+	kv_free(kv);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(refuses_nonsense),
 		cmocka_unit_test(counts_references),
 		cmocka_unit_test(finds_prefixes),
+		cmocka_unit_test(keys_have_further_words),
 		cmocka_unit_test(joins_equal_content),
 		cmocka_unit_test(evicts_the_least_recently_used),
 		cmocka_unit_test(takes_what_was_given_up),

@@ -14,12 +14,13 @@
 
 static void refuses_nonsense(void **state)
 {
+	const struct kv_layout layout = {.block_size = BLOCK, .key_words = BLOCK, .max_blocks = 16};
 	struct scheduler_options o = plain;
 	struct scheduler *s = NULL;
 	struct kv *kv;
 
 	(void)state;
-	assert_int_equal(kv_new(4, BLOCK, &kv), 0);
+	assert_int_equal(kv_new(4, &layout, &kv), 0);
 	assert_int_equal(scheduler_new(&o, kv, &s), -EINVAL); /* 64 tokens do not fit 4 blocks */
 	o.max_context = 16;
 	o.max_tokens = 7;
@@ -223,6 +224,7 @@ static void random_loads(void **state)
 			.max_seqs = 1 + (unsigned)rand() % 8,
 			.max_users = LIVE,
 			.max_context = 40,
+			.fair_time = round % 3 == 0,
 			.max_decode_ns = round % 4 == 1 ? RAND_MAX * 5ull : 0,
 		};
 		struct sched_seq seqs[LIVE];
@@ -445,18 +447,18 @@ static void waiting_prompts_are_hashed_once(void **state)
 	add(&w, &first, 1, 0, 30);
 	run(&w);
 	/* Of ten blocks seven are the first one's, too, and two are free. */
-	assert_true(kv_alloc(w.kv, &held[0]) && kv_alloc(w.kv, &held[1]));
+	assert_true(kv_alloc(w.kv, 0, &held[0]) && kv_alloc(w.kv, 0, &held[1]));
 	add(&w, &second, 1, 0, 40);
 	n_hashed = 0;
 	for (unsigned i = 0; i < 5; i++) {
 		run(&w);
-		assert_null(second.blocks);
+		assert_null(second.cache.blocks[0]);
 	}
 	/* One more was filled meanwhile, and the one behind it asked for. */
 	assert_in_range(n_hashed, 8, 9);
 	kv_release(w.kv, held, 2, false);
 	run(&w);
-	assert_non_null(second.blocks);
+	assert_non_null(second.cache.blocks[0]);
 	assert_int_equal(second.n_matched, 8 * BLOCK);
 	assert_in_range(n_hashed, 8, 9);
 	scheduler_remove(w.s, &first);
@@ -492,8 +494,9 @@ static void forks_share_blocks(void **state)
 	assert_int_equal(kv_free_blocks(w.kv), 64 - 3);
 	for (unsigned i = 0; i < 3; i++) {
 		assert_true(fork_seq(&w, &parent, &children[i]));
-		assert_memory_equal(children[i].blocks, parent.blocks, 2 * sizeof(uint32_t));
-		assert_int_not_equal(children[i].blocks[2], parent.blocks[2]);
+		assert_memory_equal(children[i].cache.blocks[0], parent.cache.blocks[0],
+				    2 * sizeof(uint32_t));
+		assert_int_not_equal(children[i].cache.blocks[0][2], parent.cache.blocks[0][2]);
 		assert_int_equal(children[i].n_matched, 8);
 	}
 	assert_int_equal(kv_free_blocks(w.kv), 64 - 3 - 3);
@@ -563,8 +566,8 @@ static void preempted_ones_find_their_blocks(void **state)
 		run(&w);
 	add(&w, &light, 2, 0, 2);
 	run(&w);
-	assert_non_null(light.blocks);
-	assert_null(heavy[1].blocks);
+	assert_non_null(light.cache.blocks[0]);
+	assert_null(heavy[1].cache.blocks[0]);
 	run(&w);
 	scheduler_remove(w.s, &light);
 	run(&w);
@@ -611,12 +614,12 @@ static void forks_may_wait(void **state)
 		.prompt_row = 18,
 	};
 	assert_false(scheduler_fork(w.s, &parent, &other));
-	assert_null(other.blocks);
+	assert_null(other.cache.blocks[0]);
 	scheduler_remove(w.s, &other);
 	/* No slot. */
 	add(&w, &other, 1, 0, 3);
 	run(&w);
-	assert_non_null(other.blocks);
+	assert_non_null(other.cache.blocks[0]);
 	assert_false(fork_seq(&w, &parent, &child));
 	assert_int_equal(scheduler_waiting(w.s), 1);
 	scheduler_remove(w.s, &other);
@@ -626,12 +629,12 @@ static void forks_may_wait(void **state)
 	assert_in_range(planned(&w, &child), 1, BLOCK);
 	scheduler_remove(w.s, &child);
 	/* No block. */
-	while (kv_alloc(w.kv, &blocks[n_blocks]))
+	while (kv_alloc(w.kv, 0, &blocks[n_blocks]))
 		n_blocks++;
 	assert_false(fork_seq(&w, &parent, &child));
 	scheduler_remove(w.s, &child);
 	/* A parent that has given its blocks back has nothing to share. */
-	while (parent.blocks)
+	while (parent.cache.blocks[0])
 		run(&w);
 	kv_release(w.kv, blocks, n_blocks, false);
 	assert_false(fork_seq(&w, &parent, &child));

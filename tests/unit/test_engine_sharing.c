@@ -2,23 +2,6 @@
 /* How users and priorities share steps, places and blocks. */
 #include "scheduler_world.h"
 
-static const struct scheduler_options wide = {
-	.max_seqs = 16,
-	.max_users = 32,
-	.max_tokens = 100,
-	.max_rows = 16,
-	.max_context = 90,
-};
-
-/* Plans and carries out a step that takes so many milliseconds. */
-static unsigned run_ms(struct world *w, unsigned ms)
-{
-	unsigned tokens = run(w);
-
-	scheduler_measured(w->s, w->items, w->n_items, ms * 1000000ull);
-	return tokens;
-}
-
 /* A user with a hundred requests and one with a few get the same number of tokens while both want
  * some. */
 static void shares_tokens_between_users(void **state)
@@ -201,7 +184,7 @@ static void users_share_places(void **state)
 	/* One of lower priority takes nobody's place. */
 	add(&w, &low, 3, -1, 8);
 	run(&w);
-	assert_null(low.blocks);
+	assert_null(low.cache.blocks[0]);
 	assert_int_equal(scheduler_preemptions(w.s), 0);
 	scheduler_remove(w.s, &low);
 	/* The youngest of the flood gives way in the very next step; the others decode behind it.
@@ -209,7 +192,7 @@ static void users_share_places(void **state)
 	add(&w, &light[0], 2, 0, 8);
 	run(&w);
 	assert_int_equal(planned(&w, &light[0]), 8);
-	assert_null(flood[3].blocks);
+	assert_null(flood[3].cache.blocks[0]);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(planned(&w, &flood[i]), 0);
 	run(&w);
@@ -220,18 +203,18 @@ static void users_share_places(void **state)
 	add(&w, &light[2], 2, 0, 8);
 	for (; runs < 20; runs++)
 		run(&w);
-	assert_non_null(light[1].blocks);
-	assert_null(light[2].blocks);
-	assert_non_null(flood[0].blocks);
-	assert_non_null(flood[1].blocks);
+	assert_non_null(light[1].cache.blocks[0]);
+	assert_null(light[2].cache.blocks[0]);
+	assert_non_null(flood[0].cache.blocks[0]);
+	assert_non_null(flood[1].cache.blocks[0]);
 	assert_int_equal(scheduler_preemptions(w.s), 2);
 	/* Who gave way comes back in its turn, before who never ran. */
 	remove_all(&w, light, 3);
 	for (runs = 0; runs < 4; runs++)
 		run(&w);
-	assert_non_null(flood[2].blocks);
-	assert_non_null(flood[3].blocks);
-	assert_null(flood[4].blocks);
+	assert_non_null(flood[2].cache.blocks[0]);
+	assert_non_null(flood[3].cache.blocks[0]);
+	assert_null(flood[4].cache.blocks[0]);
 	remove_all(&w, flood, 8);
 	close_world(&w);
 	/* Nor a token. */
@@ -265,10 +248,10 @@ static void users_share_blocks(void **state)
 		run(&w);
 	assert_int_equal(scheduler_running(w.s), 4);
 	add(&w, &light, 2, 0, 15);
-	for (unsigned i = 0; i < 3 && !light.blocks; i++)
+	for (unsigned i = 0; i < 3 && !light.cache.blocks[0]; i++)
 		run(&w);
-	assert_non_null(light.blocks);
-	assert_non_null(flood[0].blocks);
+	assert_non_null(light.cache.blocks[0]);
+	assert_non_null(flood[0].cache.blocks[0]);
 	remove_all(&w, flood, 4);
 	scheduler_remove(w.s, &light);
 	close_world(&w);
@@ -292,200 +275,18 @@ static void nobody_yields_in_vain(void **state)
 	add(&w, &big, 2, 0, 8 * BLOCK - 2);
 	for (unsigned i = 0; i < 3; i++) {
 		run(&w);
-		assert_null(big.blocks);
+		assert_null(big.cache.blocks[0]);
 		assert_int_equal(planned(&w, &small[0]), 1);
 		assert_int_equal(planned(&w, &small[1]), 1);
 	}
 	assert_int_equal(scheduler_preemptions(w.s), 0);
 	scheduler_remove(w.s, &large);
 	run(&w);
-	assert_non_null(big.blocks);
+	assert_non_null(big.cache.blocks[0]);
 	assert_int_equal(scheduler_preemptions(w.s), 0);
 	scheduler_remove(w.s, &small[0]);
 	scheduler_remove(w.s, &small[1]);
 	scheduler_remove(w.s, &big);
-	close_world(&w);
-}
-
-/* The same, at a millisecond an item. */
-static unsigned run_items(struct world *w)
-{
-	unsigned tokens = run(w);
-
-	scheduler_measured(w->s, w->items, w->n_items, w->n_items * 1000000ull);
-	return tokens;
-}
-
-/* How many of @seqs [n] are in the step. */
-static unsigned n_planned(const struct world *w, const struct sched_seq *seqs, unsigned n)
-{
-	unsigned sum = 0;
-
-	for (unsigned i = 0; i < n; i++)
-		sum += planned(w, &seqs[i]) != 0;
-	return sum;
-}
-
-/* Decodes of several users that take too long take turns, max-min fairly; nobody is left behind. */
-static void long_decodes_take_turns(void **state)
-{
-	struct scheduler_options o = wide;
-	struct sched_seq many[9], some[4], one, high[2];
-	struct world w;
-
-	(void)state;
-	o.max_decode_ns = 10000000;
-	open_world(&w, o, 1000);
-	for (unsigned i = 0; i < 9; i++)
-		add(&w, &many[i], 1, 0, 2);
-	/* Whoever is alone has all rows, however long that takes. */
-	for (unsigned i = 0; i < 5; i++)
-		run_ms(&w, 20);
-	assert_int_equal(w.n_items, 9);
-	for (unsigned i = 0; i < 4; i++)
-		add(&w, &some[i], 2, 0, 2);
-	add(&w, &one, 3, 0, 2);
-	run(&w);
-	/* Of ten rows one, four and five. */
-	for (unsigned i = 0; i < 20; i++)
-		run_items(&w);
-	for (unsigned i = 0; i < 20; i++) {
-		unsigned before[9], least = many[0].n_total, most = least;
-
-		for (unsigned j = 0; j < 9; j++)
-			before[j] = many[j].n_total;
-		assert_int_equal(run_items(&w), 10);
-		assert_int_equal(planned(&w, &one), 1);
-		assert_int_equal(n_planned(&w, some, 4), 4);
-		assert_int_equal(n_planned(&w, many, 9), 5);
-		for (unsigned j = 0; j < 9; j++) {
-			least = before[j] < least ? before[j] : least;
-			most = before[j] > most ? before[j] : most;
-		}
-		assert_true(most - least <= 2);
-	}
-	/* Higher levels have theirs, and everybody one. */
-	for (unsigned i = 0; i < 2; i++)
-		add(&w, &high[i], 4, 1, 2);
-	run(&w);
-	for (unsigned i = 0; i < 20; i++)
-		run_ms(&w, 1000);
-	assert_int_equal(n_planned(&w, high, 2), 2);
-	assert_int_equal(planned(&w, &one), 1);
-	assert_int_equal(n_planned(&w, some, 4), 1);
-	assert_int_equal(n_planned(&w, many, 9), 1);
-	/* Faster again. */
-	for (unsigned i = 0; i < 20; i++)
-		run_ms(&w, 1);
-	assert_int_equal(w.n_items, 9 + 4 + 1 + 2);
-	remove_all(&w, many, 9);
-	remove_all(&w, some, 4);
-	remove_all(&w, &one, 1);
-	remove_all(&w, high, 2);
-	close_world(&w);
-}
-
-/* A first token does not wait for all that heavy users run, as long as the budget lasts. */
-static void first_tokens_have_their_step(void **state)
-{
-	struct scheduler_options o = plain;
-	struct sched_seq flood[4], light[5];
-	struct world w;
-
-	(void)state;
-	o.max_stall_ns = 10000000;
-	open_world(&w, o, 64);
-	for (unsigned i = 0; i < 4; i++)
-		add(&w, &flood[i], 1, 0, 4);
-	for (unsigned i = 0; i < 2; i++)
-		run(&w);
-	add(&w, &light[0], 2, 0, 8);
-	/* It comes while a step is begun. */
-	assert_int_equal(scheduler_begin(w.s, w.items), 4);
-	assert_int_equal(run_ms(&w, 6), 8);
-	assert_true(scheduler_stalls(w.s));
-	assert_false(scheduler_kept(w.s));
-	assert_int_equal(planned(&w, &light[0]), 8);
-	/* 4 ms are left, so there is one more such step, which may take longer. */
-	add(&w, &light[1], 3, 0, 8);
-	assert_int_equal(run_ms(&w, 7), 8 + 1);
-	assert_int_equal(planned(&w, &light[0]), 1);
-	/* Used up: the next ones share their step with all, until 3 ms are saved up again. */
-	add(&w, &light[2], 4, 0, 8);
-	assert_int_equal(run_ms(&w, 30), 8 + 6);
-	assert_false(scheduler_stalls(w.s));
-	remove_all(&w, light, 3);
-	run_ms(&w, 10);
-	add(&w, &light[3], 2, 0, 8);
-	assert_int_equal(run_ms(&w, 1), 8);
-	/* Who runs about as much waits for nobody. */
-	add(&w, &light[4], 4, 0, 8);
-	scheduler_remove(w.s, &flood[2]);
-	scheduler_remove(w.s, &flood[3]);
-	for (unsigned i = 0; i < 10; i++)
-		assert_int_equal(run_ms(&w, 100), i ? 4 : 8 + 3);
-	remove_all(&w, flood, 2);
-	remove_all(&w, &light[3], 2);
-	close_world(&w);
-}
-
-/* However many light users come, heavy ones stand still for a tenth of the time at most. */
-static void stalls_have_a_budget(void **state)
-{
-	struct scheduler_options o = wide;
-	struct sched_seq flood[10], light;
-	unsigned stalled = 0;
-	struct world w;
-
-	(void)state;
-	o.max_context = 2000;
-	o.max_stall_ns = 50000000;
-	open_world(&w, o, 8000);
-	for (unsigned i = 0; i < 10; i++)
-		add(&w, &flood[i], 1, 0, 2);
-	run(&w);
-	for (unsigned i = 0; i < 1100; i++) {
-		add(&w, &light, 2 + i, 0, 5);
-		run_ms(&w, 10);
-		stalled += scheduler_stalls(w.s);
-		assert_int_equal(planned(&w, &light), 5);
-		assert_int_equal(planned(&w, &flood[0]), !scheduler_stalls(w.s));
-		scheduler_remove(w.s, &light);
-	}
-	/* Every 11th of 1100 steps, and those that were saved up. */
-	assert_in_range(stalled, 100, 106);
-	remove_all(&w, flood, 10);
-	close_world(&w);
-}
-
-/* Nobody stands still for a first token of lower priority, nor for a part of a prompt. */
-static void not_every_prompt_has_its_step(void **state)
-{
-	struct sched_seq high[4], flood[4], light, book;
-	struct world w;
-
-	(void)state;
-	open_world(&w, wide, 128);
-	for (unsigned i = 0; i < 4; i++) {
-		add(&w, &high[i], 1, 1, 4);
-		add(&w, &flood[i], 3, 0, 4);
-	}
-	run(&w);
-	add(&w, &light, 2, 0, 8);
-	assert_int_equal(run(&w), 8 + 4);
-	for (unsigned i = 0; i < 4; i++)
-		assert_int_equal(planned(&w, &high[i]), 1);
-	run(&w);
-	scheduler_remove(w.s, &light);
-	add(&w, &book, 2, 2, 89);
-	book.prompt_row = 50;
-	assert_int_equal(run(&w), 8 + 50 + 8);
-	assert_false(scheduler_stalls(w.s));
-	scheduler_remove(w.s, &book);
-	for (unsigned i = 0; i < 4; i++) {
-		scheduler_remove(w.s, &high[i]);
-		scheduler_remove(w.s, &flood[i]);
-	}
 	close_world(&w);
 }
 
@@ -561,16 +362,16 @@ static void admission_is_capped(void **state)
 	for (unsigned i = 0; i < 4; i++)
 		add(&w, &light[i], 2, 0, 2);
 	run(&w);
-	assert_non_null(flood[1].blocks);
-	assert_null(flood[2].blocks);
-	assert_non_null(light[0].blocks);
-	assert_null(light[1].blocks);
+	assert_non_null(flood[1].cache.blocks[0]);
+	assert_null(flood[2].cache.blocks[0]);
+	assert_non_null(light[0].cache.blocks[0]);
+	assert_null(light[1].cache.blocks[0]);
 	assert_int_equal(scheduler_preemptions(w.s), 0);
 	/* A slot that the others do not want is anybody's. */
 	remove_all(&w, light, 4);
 	run(&w);
-	assert_non_null(flood[2].blocks);
-	assert_null(flood[3].blocks);
+	assert_non_null(flood[2].cache.blocks[0]);
+	assert_null(flood[3].cache.blocks[0]);
 	remove_all(&w, flood, 6);
 	scheduler_remove(w.s, &book);
 	close_world(&w);
@@ -636,25 +437,25 @@ static void who_waited_has_a_place(void **state)
 	run(&w);
 	add(&w, &low[0], 2, -1, 4);
 	add(&w, &low[1], 2, -1, 4);
-	for (; !low[0].blocks; steps++) {
+	for (; !low[0].cache.blocks[0]; steps++) {
 		assert_true(steps < SCHEDULER_AGING_STEPS + 2);
 		run(&w);
 	}
 	assert_true(steps >= SCHEDULER_AGING_STEPS - 1);
 	run(&w);
-	assert_non_null(low[1].blocks);
-	assert_null(flood[2].blocks);
-	assert_null(flood[3].blocks);
+	assert_non_null(low[1].cache.blocks[0]);
+	assert_null(flood[2].cache.blocks[0]);
+	assert_null(flood[3].cache.blocks[0]);
 	/* What has not waited takes no place of theirs; another of the flood's priority does. */
 	scheduler_remove(w.s, &flood[2]);
 	scheduler_remove(w.s, &flood[3]);
 	add(&w, &late, 4, -1, 4);
 	for (unsigned i = 0; i < 20; i++)
 		run(&w);
-	assert_null(late.blocks);
+	assert_null(late.cache.blocks[0]);
 	add(&w, &light, 3, 0, 4);
 	run(&w);
-	assert_non_null(light.blocks);
+	assert_non_null(light.cache.blocks[0]);
 	assert_int_equal(scheduler_preemptions(w.s), 3);
 	scheduler_remove(w.s, &flood[0]);
 	scheduler_remove(w.s, &flood[1]);
@@ -694,7 +495,7 @@ static void urgency_ends(void **state)
 			scheduler_remove(w.s, &urgent);
 	}
 	add(&w, &light, 2, 0, 4);
-	for (; !light.blocks; waited++) {
+	for (; !light.cache.blocks[0]; waited++) {
 		assert_true(waited < 2);
 		run(&w);
 	}
@@ -791,11 +592,7 @@ int main(void)
 		cmocka_unit_test(users_share_places),
 		cmocka_unit_test(users_share_blocks),
 		cmocka_unit_test(nobody_yields_in_vain),
-		cmocka_unit_test(long_decodes_take_turns),
-		cmocka_unit_test(first_tokens_have_their_step),
-		cmocka_unit_test(not_every_prompt_has_its_step),
 		cmocka_unit_test(room_is_made_by_level),
-		cmocka_unit_test(stalls_have_a_budget),
 		cmocka_unit_test(outputs_weigh_more),
 		cmocka_unit_test(admission_is_capped),
 		cmocka_unit_test(priorities_do_not_starve),

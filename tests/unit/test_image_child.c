@@ -12,9 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
+#include "confine.h"
 #include "decode_apart.h"
 
 static uint8_t file[1 << 20];
@@ -128,13 +131,58 @@ static void test_threads(void **state)
 	}
 }
 
+/* Whether what the kernel says of a process has the line. */
+static bool has_line(pid_t pid, const char *line)
+{
+	char path[64], text[4096];
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[n] = '\0';
+	return strstr(text, line);
+}
+
+/* The program itself, before it has read the first byte of a picture. */
+static void test_confined(void **state)
+{
+	const char *program = getenv("TXDA_DECODE");
+	int sockets[2], status;
+	pid_t pid;
+
+	(void)state;
+	if (!confine_works())
+		skip();
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		dup2(sockets[1], 0);
+		dup2(sockets[1], 1);
+		execl(program, program, (char *)NULL);
+		_exit(127);
+	}
+	close(sockets[1]);
+	while (!has_line(pid, "\nSeccomp:\t2\n")) {
+		assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+		usleep(1000);
+	}
+	assert_true(has_line(pid, "\nNoNewPrivs:\t1\n"));
+	close(sockets[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILURE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_decodes),
-		cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_other_programs),
-		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_decodes),	       cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_other_programs), cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_confined),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

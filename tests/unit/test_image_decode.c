@@ -318,9 +318,14 @@ static struct bytes sample(int i)
 	}
 }
 
-/* Cut short anywhere it is an error; changed anywhere it is a picture or an error in words. */
+/*
+ * Cut short anywhere it is an error; changed anywhere it is a picture or an error in words.
+ * TXDA_MUTATIONS=10000 is how many of each a proof by hand takes.
+ */
 static void test_broken(void **state)
 {
+	const char *many = getenv("TXDA_MUTATIONS");
+	const int mutations = many ? atoi(many) : 400;
 	uint32_t seed = 1;
 
 	(void)state;
@@ -339,7 +344,7 @@ static void test_broken(void **state)
 			assert_true(i >= 4 || err[0]);
 			free(part.data);
 		}
-		for (int k = 0; k < 400; k++) {
+		for (int k = 0; k < mutations; k++) {
 			struct bytes other = {malloc(whole.n), whole.n};
 
 			memcpy(other.data, whole.data, whole.n);

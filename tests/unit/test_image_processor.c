@@ -154,6 +154,145 @@ static void test_slices_config(void **state)
 	refuse(MINICPM(""), &merging, "image_processor_type");
 }
 
+static bool differ(const struct image_processor *a, const struct image_processor *b)
+{
+	return a->count_frames != b->count_frames || a->min_pixels != b->min_pixels ||
+	       a->max_pixels != b->max_pixels || a->max_slices != b->max_slices ||
+	       a->resolution != b->resolution || a->slice != b->slice || a->number != b->number ||
+	       a->resize != b->resize || a->filter != b->filter || a->scale != b->scale ||
+	       memcmp(a->mean, b->mean, sizeof(a->mean)) || memcmp(a->std, b->std, sizeof(a->std));
+}
+
+static const char changes[] = "changes", nothing[] = "nothing";
+
+/* What a key does beside the type: it changes something, nothing, or is refused with these words. */
+struct key {
+	const char *text, *want;
+};
+
+static const struct key
+	of_all[] =
+		{
+			{"\"resample\":2", changes},
+			{"\"resample\":3", nothing},
+			{"\"resample\":0", "resample: 0"},
+			{"\"resample\":\"bicubic\"", "resample: not a number"},
+			{"\"rescale_factor\":0.5", changes},
+			{"\"rescale_factor\":\"1\"", "rescale_factor"},
+			{"\"do_rescale\":false", changes},
+			{"\"do_rescale\":true", nothing},
+			{"\"do_rescale\":0", "do_rescale: not true or false"},
+			{"\"do_normalize\":false", changes},
+			{"\"do_normalize\":\"false\"", "do_normalize: not true or false"},
+			{"\"image_mean\":[0.1,0.2,0.3]", changes},
+			{"\"image_mean\":0.5", "image_mean"},
+			{"\"image_std\":[1,1,1]", changes},
+			{"\"image_std\":[1,-1,1]", "image_std: entry 1"},
+			{"\"do_convert_rgb\":true", nothing},
+			{"\"do_convert_rgb\":false", "do_convert_rgb"},
+			{"\"do_resize\":1", "do_resize: not true or false"},
+			{"\"do_flip\":false", nothing},
+			{"\"do_flip\":1", "do_flip"},
+			{"\"do_reduce_labels\":true", "do_reduce_labels"},
+			{"\"image_mean\":null,\"size\":null,\"resample\":null,\"do_pad\":null",
+			 nothing},
+			{"\"processor_class\":\"X\",\"return_tensors\":\"pt\",\"device\":\"cpu\"",
+			 nothing},
+},
+	of_merging[] =
+		{
+			{"\"do_resize\":false", changes},
+			{"\"do_pad\":true", "do_pad"},
+			{"\"do_center_crop\":true", "do_center_crop"},
+			{"\"size\":{\"shortest_edge\":999}", changes},
+			{"\"size\":{\"longest_edge\":99999}", changes},
+			{"\"size\":{\"min_pixels\":999,\"max_pixels\":99999}", changes},
+			{"\"size\":{\"height\":448,\"width\":448}", "size: height"},
+			{"\"size\":448", "size: not an object"},
+			{"\"size\":{\"shortest_edge\":0}", "shortest_edge"},
+			{"\"min_pixels\":999", changes},
+			{"\"max_pixels\":99999", changes},
+			{"\"min_pixels\":1e13", "min_pixels"},
+			{"\"patch_size\":8,\"temporal_patch_size\":2,\"merge_size\":2", nothing},
+			{"\"patch_size\":14", "patch_size: 14"},
+			{"\"temporal_patch_size\":1", "temporal_patch_size: 1"},
+			{"\"merge_size\":1", "merge_size: 1"},
+},
+	of_tiles[] =
+		{
+			{"\"do_resize\":false,\"do_center_crop\":false,\"do_pad\":true", nothing},
+			{"\"size\":24,\"crop_size\":24", nothing},
+			{"\"size\":{\"height\":24,\"width\":24}", nothing},
+			{"\"size\":336", "size: 336"},
+			{"\"size\":[24,24]", "size: not an object"},
+			{"\"size\":{\"longest_edge\":24}", "size: longest_edge"},
+			{"\"crop_size\":{\"height\":30}", "height: 30"},
+			{"\"image_grid_pinpoints\":[[24,48]]", nothing},
+			{"\"image_grid_pinpoints\":[[24,24]]", "image_grid_pinpoints"},
+			{"\"aspect_ratio_setting\":\"anyres\"", nothing},
+},
+	of_slices[] = {
+		{"\"max_slice_nums\":4", changes},
+		{"\"scale_resolution\":32", changes},
+		{"\"use_image_id\":false", changes},
+		{"\"use_image_id\":0", "use_image_id"},
+		{"\"slice_mode\":false", changes},
+		{"\"patch_size\":4,\"downsample_mode\":\"16x\"", nothing},
+		{"\"patch_size\":8", "patch_size: 8"},
+		{"\"do_pad\":true", "do_pad"},
+		{"\"do_resize\":false", "do_resize"},
+};
+
+static void check_keys(const char *type, const struct image_tower *t, const struct key *keys,
+		       size_t n)
+{
+	struct image_processor plain, with;
+	char text[300];
+
+	snprintf(text, sizeof(text), "{\"image_processor_type\":\"%s\"}", type);
+	assert_int_equal(parse(text, t, &plain), 0);
+	for (size_t i = 0; i < n; i++) {
+		int r;
+
+		snprintf(text, sizeof(text), "{%s,\"image_processor_type\":\"%s\"}", keys[i].text,
+			 type);
+		r = parse(text, t, &with);
+		if (keys[i].want != changes && keys[i].want != nothing) {
+			if (!r || !strstr(err, keys[i].want))
+				fail_msg("%s: %d \"%s\", not \"%s\"", text, r, err, keys[i].want);
+		} else if (r || differ(&plain, &with) != (keys[i].want == changes)) {
+			fail_msg("%s: %d \"%s\", or else than \"%s\"", text, r, err, keys[i].want);
+		}
+	}
+}
+
+#define N(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Each key of each processor is honoured, says what is so anyway, or is refused. */
+static void test_keys(void **state)
+{
+	static const struct {
+		const char *type;
+		const struct image_tower *tower;
+		const struct key *keys;
+		size_t n;
+	} processors[] = {
+		{"Qwen2VLImageProcessor", &merging, of_merging, N(of_merging)},
+		{"Qwen2_5_VLImageProcessor", &merging, of_merging, N(of_merging)},
+		{"Qwen3VLImageProcessorFast", &merging, of_merging, N(of_merging)},
+		{"Glm4vImageProcessorPil", &merging, of_merging, N(of_merging)},
+		{"LlavaNextImageProcessorFast", &tiled, of_tiles, N(of_tiles)},
+		{"MiniCPMV4_6ImageProcessor", &sliced, of_slices, N(of_slices)},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N(processors); i++) {
+		check_keys(processors[i].type, processors[i].tower, of_all, N(of_all));
+		check_keys(processors[i].type, processors[i].tower, processors[i].keys,
+			   processors[i].n);
+	}
+}
+
 /* Grids of pieces, and sizes in patches, as the reference has them. */
 static void test_slices_sizes(void **state)
 {
@@ -282,7 +421,8 @@ int main(void)
 		cmocka_unit_test(test_config),	      cmocka_unit_test(test_tiles_config),
 		cmocka_unit_test(test_sizes),	      cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_resize),	      cmocka_unit_test(test_clip),
-		cmocka_unit_test(test_slices_config), cmocka_unit_test(test_slices_sizes),
+		cmocka_unit_test(test_slices_config), cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_slices_sizes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -306,14 +306,16 @@ static struct txda_group *pair(void)
 	return group;
 }
 
-static bool yes(void *arg, const char *source)
+static bool yes(void *arg, const char *source, const char *case_dir)
 {
 	(void)arg;
+	(void)case_dir;
 	return !strcmp(source, "/srv/model");
 }
 
-static bool no(void *arg, const char *source)
+static bool no(void *arg, const char *source, const char *case_dir)
 {
+	(void)case_dir;
 	(void)arg;
 	(void)source;
 	return false;
@@ -359,7 +361,7 @@ static void passes_weights_on(void **state)
 	assert_false(keeper_has(k, "/other", group, false));
 	assert_int_equal(spare_bytes(k, group, 0, "/other", ""), BYTES);
 	assert_int_equal(spare_bytes(k, group, 0, "/other", "/case"), 0);
-	keeper_retain(k, yes, NULL);
+	assert_false(keeper_retain(k, yes, NULL));
 	/* The one that is loaded is the same, and is not stored again. */
 	e[0] = keep(k, "/case", 0, 2);
 	serve(&g);
@@ -401,7 +403,8 @@ static void retains_what_is_used(void **state)
 	hand_over(&g, k);
 	keeper_adopt(k);
 	e = keep(k, "/case", 1, 2);
-	keeper_retain(k, no, NULL);
+	assert_true(keeper_retain(k, no, NULL));
+	keeper_drop_unwanted(k);
 	assert_non_null(strstr(said, "rank 0, are dropped: /srv/model is not served any more"));
 	serve(&g);
 	assert_int_equal(g.store.n, 2);
@@ -606,7 +609,7 @@ static void drops_what_is_not_right(void **state)
 	assert_true(dup3(pipe_fd[0], g.store.fds[0].fd, O_CLOEXEC) >= 0);
 	close(pipe_fd[0]);
 	close(pipe_fd[1]);
-	expect_refusal(&g, "the manifest is none, or of another version");
+	expect_refusal(&g, "the manifest is not one, or has another version");
 	/* The chip was reset; the file is another one. */
 	leave(&g, "/case");
 	fake_weights_memory_id++;
@@ -625,7 +628,8 @@ static void drops_what_is_not_right(void **state)
 	keeper_take(k, path, open("/dev/null", O_RDONLY | O_CLOEXEC));
 	assert_non_null(strstr(said, "is too much"));
 	keeper_adopt(k);
-	keeper_retain(k, no, NULL);
+	assert_true(keeper_retain(k, no, NULL));
+	keeper_drop_unwanted(k);
 	assert_non_null(strstr(said, "/srv/model is not served any more"));
 	assert_int_equal(fake_weights_live(), 0);
 	serve(&g);

@@ -49,7 +49,7 @@ static void test_memory(void **state)
 	assert_null(b);
 	assert_int_equal(txda_buffer_new(device, 64ull << 20, TXDA_MEMORY_DEVICE, 0, &b), -ENOMEM);
 	assert_null(b);
-	assert_has(txda_context_error(context), "chip 1: 64.0 MiB (67108864 bytes) wanted");
+	assert_has(txda_context_error(context), "chip 1: 64.0 MiB (67108864 bytes) requested");
 	assert_has(txda_context_error(context), "(67096576 bytes) of 64.0 MiB free");
 	assert_int_equal(txda_buffer_new(device, 0, TXDA_MEMORY_DEVICE, 0, &b), -EINVAL);
 	assert_int_equal(txda_buffer_new(device, UINT64_MAX, TXDA_MEMORY_DEVICE, 0, &b), -EINVAL);

@@ -234,7 +234,8 @@ static void test_room(void **state)
 	assert_int_equal(
 		txda_buffer_new(device_of(context, 0), 8193, TXDA_MEMORY_DEVICE, 0, &second),
 		-ENOMEM);
-	assert_has(txda_context_error(context), "12.0 KiB (12288 bytes) wanted, 8.00 KiB (8192 ");
+	assert_has(txda_context_error(context),
+		   "12.0 KiB (12288 bytes) requested, 8.00 KiB (8192 ");
 	assert_null(second);
 	assert_int_equal(used_bytes(context, 0), FAKE_CHIP_BYTES - 8192);
 	txda_buffer_unref(buffer);

@@ -211,7 +211,7 @@ static void test_kv(void **state)
 	options.kv_blocks = 10;
 	assert_int_equal(txda_model_load(group, &options, &model), -ENOMEM);
 	assert_has(txda_context_error(context),
-		   "80.0 KiB (81920 bytes) wanted, 72.0 KiB (73728 bytes) of 4.00 MiB free");
+		   "80.0 KiB (81920 bytes) requested, 72.0 KiB (73728 bytes) of 4.00 MiB free");
 	options.kv_blocks = 65;
 	assert_int_equal(txda_model_load(group, &options, &model), -E2BIG);
 	txda_buffer_unref(hog);
@@ -558,6 +558,42 @@ static void test_many(void **state)
 	txda_context_unref(context);
 }
 
+/* A program that each chip runs for itself takes no group slot; all ranks have one for as many chips. */
+static void test_replicated(void **state)
+{
+	struct txda_context *context = open_context("chips=2,mem=256M,cores=2");
+	struct txda_group *group = new_group(context, 0, 2);
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_model *model[16], *alone;
+	size_t bytes;
+	char *path, *replicated;
+	void *program = case_program(1, 0, &bytes);
+
+	(void)state;
+	case_write(2, &path);
+	case_write(2, &replicated);
+	options.path = replicated;
+	options.kv_blocks = 1;
+	case_put(replicated, "chip1/kcore.bin", program, bytes);
+	assert_int_equal(txda_model_load(group, &options, &alone), -EINVAL);
+	assert_has(txda_context_error(context),
+		   "chip1/kcore.bin is for 1 chips together, chip0/kcore.bin for 2");
+	case_put(replicated, "chip0/kcore.bin", program, bytes);
+	free(program);
+	for (unsigned i = 0; i < 16; i++)
+		model[i] = load(context, group, path, 1);
+	ok(context, txda_model_load(group, &options, &alone));
+	run_and_check(context, alone, 5, 2, 1);
+	run_and_check(context, model[15], 5, 2, 2);
+	txda_model_unref(alone);
+	for (unsigned i = 0; i < 16; i++)
+		txda_model_unref(model[i]);
+	txda_group_unref(group);
+	case_remove(path);
+	case_remove(replicated);
+	txda_context_unref(context);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -565,7 +601,7 @@ int main(void)
 		cmocka_unit_test(test_kv),	     cmocka_unit_test(test_weights),
 		cmocka_unit_test(test_load_threads), cmocka_unit_test(test_bind),
 		cmocka_unit_test(test_fault),	     cmocka_unit_test(test_timing),
-		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_many),	     cmocka_unit_test(test_replicated),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

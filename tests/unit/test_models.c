@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 #include <fcntl.h>
+#include <seccomp.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "hostcopy.h"
@@ -184,6 +186,41 @@ static void reports_the_compilers_failures(void **state)
 	assert_int_equal(load(m), MODEL_FAILED);
 	assert_non_null(strstr(m->error, "cannot run"));
 	models_free(t);
+}
+
+/* In a process of its own: what the compiler is told where priorities cannot be set. */
+static bool compiles_with_jobs(void)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+	struct models *t;
+	char text[4096];
+
+	if (!filter || seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(setpriority), 0) ||
+	    seccomp_load(filter))
+		return false;
+	seccomp_release(filter);
+	t = open_table(0);
+	if (load(add(t, "raw")) != MODEL_READY)
+		return false;
+	models_free(t);
+	get("raw/arguments", text, sizeof(text));
+	return strstr(text, " --jobs ");
+}
+
+/* As in the systemd unit: then it leaves processors to serving. */
+static void leaves_processors(void **state)
+{
+	int status;
+	pid_t pid;
+
+	(void)state;
+	make_hf("raw", "");
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(!compiles_with_jobs());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
 }
 
 static void reports_a_failed_load(void **state)
@@ -444,7 +481,8 @@ static void goes_on_beside_slow_files(void **state)
 	models_free(t);
 }
 
-/* Weights that sleep: of a FIFO in their place an open would wait for ever. */
+/* Weights that sleep: of a FIFO in their place an open would wait for ever, and a file that has grown
+ * would fill the memory. */
 static void copies_files_alone(void **state)
 {
 	struct hostcopy *copy;
@@ -453,8 +491,13 @@ static void copies_files_alone(void **state)
 	assert_int_equal(mkdir(at("held"), 0700), 0);
 	assert_int_equal(mkdir(at("held/chip0"), 0700), 0);
 	assert_int_equal(mkfifo(at("held/chip0/param.bin"), 0600), 0);
-	assert_int_equal(hostcopy_new(at("held"), 1, &copy), -EINVAL);
-	assert_int_equal(hostcopy_new(at("none"), 1, &copy), -ENOENT);
+	assert_int_equal(hostcopy_new(at("held"), 1, 7, &copy), -EINVAL);
+	assert_int_equal(hostcopy_new(at("none"), 1, 7, &copy), -ENOENT);
+	assert_int_equal(unlink(at("held/chip0/param.bin")), 0);
+	put("held/chip0/param.bin", "weights", 0644);
+	assert_int_equal(hostcopy_new(at("held"), 1, 6, &copy), -EFBIG);
+	assert_int_equal(hostcopy_new(at("held"), 1, 7, &copy), 0);
+	hostcopy_free(copy);
 }
 
 int main(void)
@@ -464,6 +507,7 @@ int main(void)
 		CASE(validates_a_configuration),
 		CASE(loads_once_for_many),
 		CASE(reports_the_compilers_failures),
+		CASE(leaves_processors),
 		CASE(reports_a_failed_load),
 		CASE(copies_files_alone),
 		CASE(repairs_the_cache),

@@ -353,6 +353,55 @@ static void makes_room(void **state)
 	models_free(t);
 }
 
+/* Weights that several models have are on a chip once: who is evicted gives back what is its own, the
+ * last one the weights, too. */
+static void shares_weights(void **state)
+{
+	const uint64_t weights = 100 << 20, own = 2 << 20, overhead = 8 << 20, block = 1 << 16;
+	struct models *t = open_table(0);
+	const char *const names[] = {"a", "b", "other"};
+	struct served_model *m[3];
+	struct model_fit fit;
+	char err[512] = "";
+
+	(void)state;
+	make_case("shared");
+	make_case("other");
+	fake_plan.tp = FAKE_CHIPS;
+	fake_model_config.info.tp = FAKE_CHIPS;
+	for (unsigned i = 0; i < 3; i++) {
+		struct config_model *c = new_config(names[i], at(i < 2 ? "shared" : "other"));
+
+		c->kv_memory = 4 * block;
+		m[i] = add_config(t, c);
+	}
+	/* What is left to those who come: one's all, of the other all but the weights. */
+	assert_int_equal(load(m[0]), MODEL_READY);
+	assert_int_equal(fake_model_last_reserve,
+			 (weights + 2 * own) +
+				 (fake_chip_bytes - 2 * (weights + own) - own) / 3 * 2);
+	assert_int_equal(models_fit(m[1], NULL, FIT_NOBODY, &fit, err, sizeof(err)), 0);
+	assert_int_equal(fit.groups[0].there_bytes, weights);
+	assert_int_equal(fit.groups[0].need_bytes, own + overhead + 4 * block);
+	assert_int_equal(load(m[1]), MODEL_READY);
+
+	for (unsigned i = 0; i < FAKE_CHIPS; i++)
+		fill_chip(i, 0);
+	/* Neither alone has the room that the third needs; both do not have the weights twice. */
+	assert_int_equal(models_fit(m[2], NULL, FIT_IDLE, &fit, err, sizeof(err)), -ENOSPC);
+	for (unsigned i = 0; i < FAKE_CHIPS; i++)
+		fill_chip(i, overhead);
+	assert_int_equal(models_fit(m[2], NULL, FIT_IDLE, &fit, err, sizeof(err)), 0);
+	assert_int_equal(fit.n_victims, 2);
+	/* Who has the same weights does not make them anew. */
+	model_unload(m[1], false, MODEL_BY_ADMIN);
+	wait_loader(t);
+	for (unsigned i = 0; i < FAKE_CHIPS; i++)
+		fill_chip(i, 0);
+	assert_int_equal(models_fit(m[1], NULL, FIT_IDLE, &fit, err, sizeof(err)), -ENOSPC);
+	models_free(t);
+}
+
 /* A load that was asked for waits for a busy model and takes its place; one of the start waits only
  * for what leaves anyway. */
 static void waits_for_room(void **state)
@@ -375,9 +424,18 @@ static void waits_for_room(void **state)
 	model_demand(b);
 	wait_loader(t);
 	assert_int_equal(b->state, MODEL_LOADING);
+	/* The wait for room begins when its compile has ended, however long that took. */
+	b->demand_ns = 0;
+	models_pump(t);
+	assert_int_equal(b->state, MODEL_LOADING);
 	assert_int_equal(a->state, MODEL_READY);
 	atomic_store(&fake_model_hang, false);
 	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
+	/* Idle, it stays for the time that its load gives it. */
+	a->replicas[0].load_ns = UINT64_MAX / 8;
+	models_pump(t);
+	assert_int_equal(a->state, MODEL_READY);
+	a->replicas[0].load_ns = 0;
 	models_pump(t);
 	assert_int_equal(a->state, MODEL_UNLOADED);
 	assert_int_equal(a->metrics.unloads[MODEL_BY_EVICTION], 1);
@@ -498,6 +556,7 @@ int main(void)
 		CASE(idles),
 		CASE(retires),
 		CASE(makes_room),
+		CASE(shares_weights),
 		CASE(waits_for_room),
 		CASE(keeps_replicas_apart),
 		CASE(stays_on_its_chips),

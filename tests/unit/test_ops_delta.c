@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*
  * DELTA_CONV, DELTA_RULE and GATE on every SIMD path against plain loops in double; the same bits
- * alone, in pieces of any size, and behind a full block of another sequence; refusals.
+ * alone, in pieces of any size, and behind a snapshot of another sequence; refusals.
  */
 #include "ops_fixture.h"
 
 enum { HK = 2, HV = 6, DK = 5, DV = 19, C = 2 * HK * DK + HV * DV, K = 4, BS = 16, TOKENS = 53 };
-enum { BLOCKS = 12, CONV_AT = 64 };
+/* A state is in three blocks: the convolution's, four heads, two heads. */
+enum { BLOCKS = 12, CONV_AT = 64, RULE_AT = 192, STATE = 3, PER_BLOCK = 4 };
+enum { FROM = 1, TO = 1 + STATE, SNAPSHOT = 1 + 2 * STATE };
 
 /* One sequence's inputs, and the cache. */
 struct world {
 	struct cm_tensor *x, *kernel, *ba, *decays, *cache, *table;
-	uint64_t rule_at;
 	bool precise;
 };
 
@@ -20,8 +21,8 @@ static void world_new(struct world *w, bool precise)
 	uint64_t stride;
 
 	w->precise = precise;
-	w->rule_at = CONV_AT + txda_conv_state_bytes(C, K);
-	stride = (w->rule_at + txda_delta_state_bytes(HV, DK, DV) + 63) / 64 * 64;
+	stride = RULE_AT + PER_BLOCK * txda_delta_state_bytes(DK, DV);
+	assert_true(CONV_AT + txda_conv_state_bytes(C, K) <= stride);
 	w->x = f32(TOKENS, C);
 	w->kernel = f32(C, K);
 	w->ba = f32(TOKENS, 2 * HV);
@@ -31,9 +32,14 @@ static void world_new(struct world *w, bool precise)
 	w->cache = tensor(TXDA_U8, TXDA_KV_PAGED, 0, BLOCKS, stride, BLOCKS * stride * 2);
 	w->cache->bytes = BLOCKS * stride * (precise ? 2 : 1);
 	memset(w->cache->ptr, 0xff, w->cache->bytes); /* NaN wherever nothing is stored */
-	w->table = i32(1, 6);
-	for (int b = 0; b < 6; b++)
-		((int32_t *)w->table->ptr)[b] = 2 * b + 1;
+	w->table = i32(1, 1 + 3 * STATE);
+	for (int b = 0; b < STATE; b++) {
+		int32_t *row = w->table->ptr;
+
+		row[FROM + b] = row[TO + b] = 2 * b + 1;
+		row[SNAPSHOT + b] = 2 * b;
+	}
+	*(int32_t *)w->table->ptr = 2 * BS;
 }
 
 static void world_free(struct world *w)
@@ -68,8 +74,8 @@ static void step(const struct world *w, unsigned from, unsigned n, struct cm_ten
 	spans->ndim = 2;
 	((int32_t *)spans->ptr)[1] = (int32_t)n;
 	((int32_t *)ctx->ptr)[0] = (int32_t)(from + n);
-	conv.op.delta_conv = (struct txda_op_delta_conv){BS, 0, CONV_AT};
-	rule.op.delta_rule = (struct txda_op_delta_rule){HK, HV, DK, DV, w->rule_at, BS};
+	conv.op.delta_conv = (struct txda_op_delta_conv){0, 0, CONV_AT};
+	rule.op.delta_rule = (struct txda_op_delta_rule){HK, HV, DK, DV, RULE_AT, 1, PER_BLOCK};
 	assert_int_equal(run_op(&conv, TXDA_OP_DELTA_CONV, cores), 0);
 	assert_int_equal(run_op(&rule, TXDA_OP_DELTA_RULE, cores), 0);
 	drop(spans), drop(ctx);
@@ -148,9 +154,11 @@ static void test_delta(void **state)
 			assert_memory_equal(mixed2->ptr, mixed->ptr, TOKENS * C * 4);
 			assert_memory_equal(out2->ptr, out->ptr, TOKENS * HV * DV * 4);
 		}
-		/* another one goes on behind the second block, with blocks of its own from there */
-		((int32_t *)w.table->ptr)[2] = 0;
-		((int32_t *)w.table->ptr)[3] = 2;
+		/* another one goes on behind the snapshot, with blocks of its own */
+		for (int b = 0; b < STATE; b++) {
+			((int32_t *)w.table->ptr)[FROM + b] = 2 * b;
+			((int32_t *)w.table->ptr)[TO + b] = 2 * b + 6;
+		}
 		step(&w, 2 * BS, TOKENS - 2 * BS, mixed2, out2, 2);
 		assert_memory_equal(mixed2->ptr, mixed->ptr, TOKENS * C * 4);
 		assert_memory_equal(out2->ptr, out->ptr, TOKENS * HV * DV * 4);
@@ -206,10 +214,10 @@ static void test_refuses(void **state)
 	spans->ndim = 2;
 	((int32_t *)spans->ptr)[1] = ((int32_t *)ctx->ptr)[0] = TOKENS;
 	c = (struct run){.l = {.in = {w.x, w.kernel, w.table, spans, ctx}, .out = {y, w.cache}}};
-	c.op.delta_conv = (struct txda_op_delta_conv){BS, 0, CONV_AT};
+	c.op.delta_conv = (struct txda_op_delta_conv){0, 0, CONV_AT};
 	r = (struct run){
 		.l = {.in = {y, w.ba, w.decays, w.table, spans, ctx}, .out = {out, w.cache}}};
-	r.op.delta_rule = (struct txda_op_delta_rule){HK, HV, DK, DV, w.rule_at, BS};
+	r.op.delta_rule = (struct txda_op_delta_rule){HK, HV, DK, DV, RULE_AT, 1, PER_BLOCK};
 	p = &r.op.delta_rule;
 #define REFUSED(run, opcode, field, value, code_)                                                  \
 	do {                                                                                       \
@@ -228,14 +236,20 @@ static void test_refuses(void **state)
 	RULE(p->k_dim, 0, TXDA_FAULT_PROGRAM);
 	RULE(p->k_dim, 0xffffffffu, TXDA_FAULT_PROGRAM);
 	RULE(p->v_dim, 513, TXDA_FAULT_PROGRAM);
-	RULE(p->block_size, 17, TXDA_FAULT_PROGRAM);
+	RULE(p->per_block, 0, TXDA_FAULT_PROGRAM);
+	RULE(p->per_block, HV + 1, TXDA_FAULT_PROGRAM);
+	RULE(p->per_block, PER_BLOCK + 1, TXDA_FAULT_SHAPE);
+	RULE(p->per_block, 1, TXDA_FAULT_SHAPE);
+	RULE(p->first, 2, TXDA_FAULT_SHAPE);
+	RULE(p->first, 0xffffffffu, TXDA_FAULT_SHAPE);
 	RULE(p->layer_offset, 32, TXDA_FAULT_SHAPE);
-	RULE(p->layer_offset, w.rule_at + 64, TXDA_FAULT_SHAPE);
+	RULE(p->layer_offset, RULE_AT + 64, TXDA_FAULT_SHAPE);
 	RULE(((int32_t *)w.table->ptr)[2], BLOCKS, TXDA_FAULT_INDEX);
 	RULE(((int32_t *)spans->ptr)[1], TOKENS + 1, TXDA_FAULT_INDEX);
 	RULE(((int32_t *)ctx->ptr)[0], TOKENS - 1, TXDA_FAULT_INDEX);
-	RULE(((int32_t *)ctx->ptr)[0], 7 * BS, TXDA_FAULT_INDEX);
-	CONV(c.op.delta_conv.block_size, 2048, TXDA_FAULT_PROGRAM);
+	RULE(((int32_t *)ctx->ptr)[0], -1, TXDA_FAULT_INDEX);
+	RULE(w.table->dim[1], 3 * STATE, TXDA_FAULT_SHAPE);
+	CONV(c.op.delta_conv.first, STATE, TXDA_FAULT_SHAPE);
 	CONV(c.op.delta_conv.reserved, 1, TXDA_FAULT_PROGRAM);
 	CONV(c.op.delta_conv.layer_offset, 1ull << 40, TXDA_FAULT_SHAPE);
 	CONV(w.kernel->dim[1], 1, TXDA_FAULT_SHAPE);

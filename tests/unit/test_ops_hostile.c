@@ -264,7 +264,7 @@ static struct cm_tensor *add_cache(struct bench *b, uint64_t blocks, uint64_t by
 	return t;
 }
 
-/* Block table, spans and contexts of two sequences, from input @at on. */
+/* Block table (or as wide a state table), spans and contexts of two sequences, from input @at on. */
 static void add_batch(struct bench *b, unsigned at)
 {
 	b->l.in[at] = add_rows(b, TXDA_I32, 2, COLS);
@@ -311,18 +311,18 @@ static void batch_op(struct bench *b, unsigned opcode, uint64_t blocks, bool pre
 		b->l.in[1] = add_rows(b, TXDA_F32, CHANNELS, 4);
 		b->l.out[0] = add_rows(b, TXDA_F32, ROWS, CHANNELS);
 		b->l.out[1] = add_cache(b, blocks, txda_conv_state_bytes(CHANNELS, 4));
-		b->op.delta_conv = (struct txda_op_delta_conv){.block_size = BLOCK};
+		b->op.delta_conv = (struct txda_op_delta_conv){.first = 0};
 		break;
 	default:
 		b->l.in[1] = add_rows(b, TXDA_F32, ROWS, 2 * HEADS);
 		b->l.in[2] = add_rows(b, TXDA_F32, 2, HEADS);
 		b->l.out[0] = add_rows(b, TXDA_F32, ROWS, HEADS * 20);
-		b->l.out[1] = add_cache(b, blocks, txda_delta_state_bytes(HEADS, KEY, 20));
+		b->l.out[1] = add_cache(b, blocks, HEADS * txda_delta_state_bytes(KEY, 20));
 		b->op.delta_rule = (struct txda_op_delta_rule){.n_k_heads = 1,
 							       .n_v_heads = HEADS,
 							       .k_dim = KEY,
 							       .v_dim = 20,
-							       .block_size = BLOCK};
+							       .per_block = HEADS};
 	}
 }
 

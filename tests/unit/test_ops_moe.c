@@ -308,8 +308,8 @@ static void test_moe_linear(void **state)
 	static const struct {
 		uint8_t dtype;
 		uint16_t group;
-	} types[] = {{TXDA_BF16, 0}, {TXDA_F32, 0},  {TXDA_W4, 32},
-		     {TXDA_W4Z, 64}, {TXDA_F8, 128}, {TXDA_MX4, 32}};
+	} types[] = {{TXDA_BF16, 0}, {TXDA_F32, 0},  {TXDA_W4, 32},   {TXDA_W4Z, 64},
+		     {TXDA_F8, 128}, {TXDA_MX4, 32}, {TXDA_W4M, 256}, {TXDA_W6S, 64}};
 	static const unsigned shapes[][5] = {/* experts, tokens, k, n, kk */
 					     {8, 1, 3, 64, 96},	  {5, 7, 2, 34, 33},
 					     {4, 60, 2, 96, 160}, {60, 9, 4, 32, 128},
@@ -318,7 +318,7 @@ static void test_moe_linear(void **state)
 	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
-			for (unsigned flags = 0; flags < 64; flags += 7) {
+			for (unsigned flags = 0; flags < 64; flags += 7 * FLAG_STEPS) {
 				struct moe_case c = {
 					types[t].dtype,
 					types[t].group,

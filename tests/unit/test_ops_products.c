@@ -21,11 +21,12 @@ struct linear_case {
 
 static bool has_floats(const struct linear_case *c)
 {
-	return c->floats || (c->group && c->dtype != TXDA_W8 && c->dtype != TXDA_W4);
+	return c->floats || (c->group && c->dtype != TXDA_W8 && c->dtype != TXDA_W4 &&
+			     !txda_is_two_level(c->dtype));
 }
 
 /* What the products are made with, by the rules of the instruction set: rounded to bf16 (for
- * groups, where the chip multiplies bf16), or int8 by 32. */
+ * groups, where the chip multiplies bf16), or int8 or int16 by 32. */
 static void round_input(const struct linear_case *c, float *x)
 {
 	if (c->precise)
@@ -35,12 +36,12 @@ static void round_input(const struct linear_case *c, float *x)
 			x[k] = cm_bf16_to_f32(cm_f32_to_bf16(x[k]));
 	for (uint64_t b = 0; c->group && !has_floats(c) && b < c->k; b += TXDA_QUANT_BLOCK) {
 		uint64_t end = b + TXDA_QUANT_BLOCK < c->k ? b + TXDA_QUANT_BLOCK : c->k;
-		float max = 0;
+		float max = 0, steps = txda_is_two_level(c->dtype) ? 32512 : 127;
 
 		for (uint64_t k = b; k < end; k++)
 			max = fmaxf(max, fabsf(x[k]));
 		for (uint64_t k = b; k < end && max > 0; k++)
-			x[k] = rintf(x[k] * (127.0f / max)) * (max / 127.0f);
+			x[k] = rintf(x[k] * (steps / max)) * (max / steps);
 	}
 }
 
@@ -194,6 +195,12 @@ static void linear_one(const struct linear_case *c)
 	drop(x), drop(w), drop(bias), drop(norm), drop(res), drop(columns), drop(out);
 }
 
+/* Of the shapes, which grow, the small ones get more combinations. */
+static unsigned flags_apart(size_t shape)
+{
+	return FLAG_STEPS * (shape > 7 ? 21 : shape > 3 ? 11 : 5);
+}
+
 static void test_linear(void **state)
 {
 	static const struct {
@@ -201,8 +208,10 @@ static void test_linear(void **state)
 		uint16_t group;
 		double tol;
 	} types[] = {
-		{TXDA_BF16, 0, 1e-3}, {TXDA_F16, 0, 1e-5}, {TXDA_F32, 0, 1e-5}, {TXDA_W8, 32, 2e-3},
-		{TXDA_W8, 128, 2e-3}, {TXDA_W4, 32, 2e-3}, {TXDA_W4, 64, 2e-3},
+		{TXDA_BF16, 0, 1e-3},  {TXDA_F16, 0, 1e-5},   {TXDA_F32, 0, 1e-5},
+		{TXDA_W8, 32, 2e-3},   {TXDA_W8, 128, 2e-3},  {TXDA_W4, 32, 2e-3},
+		{TXDA_W4, 64, 2e-3},   {TXDA_W4M, 256, 4e-5}, {TXDA_W5M, 64, 4e-5},
+		{TXDA_W6S, 256, 4e-5}, {TXDA_W6S, 32, 4e-5},
 	};
 	static const uint64_t shapes[][3] = {
 		{1, 32, 64},   {1, 70, 96},   {3, 33, 33},    {4, 64, 100},   {5, 96, 31},
@@ -211,9 +220,7 @@ static void test_linear(void **state)
 	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
-			for (unsigned flags = 0; flags < 64; flags += (s > 7   ? 21
-								       : s > 3 ? 11
-									       : 5)) {
+			for (unsigned flags = 0; flags < 64; flags += flags_apart(s)) {
 				struct linear_case c = {types[t].dtype,
 							types[t].group,
 							shapes[s][0],
@@ -262,7 +269,7 @@ static void test_linear_groups(void **state)
 	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
-			for (unsigned flags = 0; flags<64; flags += s> 7 ? 21 : s > 3 ? 11 : 5) {
+			for (unsigned flags = 0; flags < 64; flags += flags_apart(s)) {
 				struct linear_case c = {
 					types[t].dtype,
 					types[t].group,
@@ -296,7 +303,8 @@ static void test_linear_groups(void **state)
 /* Every byte of an 8-bit float and every nibble means in the kernels what the format says. */
 static void test_linear_codes(void **state)
 {
-	static const uint8_t types[] = {TXDA_F8, TXDA_W8, TXDA_W8Z, TXDA_W4, TXDA_W4Z, TXDA_MX4};
+	static const uint8_t types[] = {TXDA_F8,  TXDA_W8,  TXDA_W8Z, TXDA_W4, TXDA_W4Z,
+					TXDA_MX4, TXDA_W4M, TXDA_W5M, TXDA_W6S};
 
 	(void)state;
 	for (size_t t = 0; t < sizeof(types); t++)
@@ -319,7 +327,10 @@ static void test_linear_codes(void **state)
 			for (unsigned n = 0; n < 256; n++) {
 				float want = cm_tile_get(w, n, k), got = ((float *)out->ptr)[n];
 
-				if (!(fabsf(got - want) <= 1e-6f * fabsf(want) + 1e-9f))
+				/* With minimums and a quantised 1: less than a step of the codes. */
+				if (!(fabsf(got - want) <=
+				      1e-6f * fabsf(want) +
+					      (txda_is_two_level(types[t]) ? 3e-5f : 1e-9f)))
 					fail_msg("%s: type %d n %d k %d: %g instead of %g",
 						 cm_simd->name, types[t], n, k, (double)got,
 						 (double)want);

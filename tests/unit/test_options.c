@@ -143,7 +143,8 @@ static void beginnings_will_do(void **state)
 			 find("access-log"));
 	assert_string_equal(text, "no");
 	assert_null(options_find_begun(&config_table, "max-num", &text, err, sizeof(err)));
-	assert_string_equal(err, "--max-num may be --max-num-seqs or --max-num-batched-tokens");
+	assert_string_equal(err,
+			    "--max-num is ambiguous: --max-num-seqs or --max-num-batched-tokens");
 	memset(long_name, 'a', sizeof(long_name) - 1);
 	long_name[sizeof(long_name) - 1] = 0;
 	assert_null(options_find_begun(&config_table, long_name, &text, err, sizeof(err)));
@@ -499,7 +500,8 @@ static void hostile_files_are_refused(void **state)
 	check_message("= x\n", 4, ", line 1: there is no setting ''");
 	check_message("pin\n\0\n", 6, ", line 2: there is a NUL byte");
 	check_message("pin\0= x", 7, ", line 1: there is a NUL byte");
-	check_message(big, OPTIONS_LINE_MAX + 1, ", line 1: the line has 4097 bytes, 4096");
+	check_message(big, OPTIONS_LINE_MAX + 1,
+		      ", line 1: the line has 4097 bytes, the limit is 4096");
 	check_message(big, OPTIONS_FILE_MAX + 1, "has more than 1048576 bytes");
 	/* Exactly as much as can be: a comment of many lines. */
 	for (unsigned i = 99; i < OPTIONS_FILE_MAX; i += 100)

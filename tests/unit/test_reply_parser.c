@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Replies taken apart, whole and cut into pieces at every place. */
+/* Replies taken apart, whole, in pieces, and cut off at every place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -128,117 +128,6 @@ static void reasoning_is_split_off(void **state)
 	check(&not, "<think>a</think>b", "", "<think>a</think>b", "");
 }
 
-static void hermes(void **state)
-{
-	const struct reply_options o = {.tools = REPLY_HERMES};
-	const struct reply_options think = {.tools = REPLY_HERMES, .reasoning = REPLY_THINK};
-
-	(void)state;
-	check(&o, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>", "", "",
-	      "|f:{\"a\": 1}");
-	check(&o,
-	      "I look. "
-	      "\n<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"}\\\"</tool_call>\"}}</"
-	      "tool_call>\n"
-	      "<tool_call>\n{\"arguments\": {\"x\": [1, {}]}, \"name\": \"g.h\"}\n</tool_call>\n",
-	      "", "I look.", "|f:{\"s\":\"}\\\"</tool_call>\"}|g.h:{\"x\": [1, {}]}");
-	check(&o, "<tool_call>{\"name\": \"n\\u00e9\\n\", \"other\": [1,\"}\"], \"arguments\": {}}",
-	      "", "", "|n\xC3\xA9\n:{}");
-	check(&o, "<tool_call>{\"name\": \"f\"}</tool_call> and more", "", "and more", "|f:");
-	/* Arguments as a JSON text in a string. */
-	check(&o,
-	      "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": "
-	      "\\\"\\u00e9\\ud83d\\ude00\\\"}\"}",
-	      "", "", "|f:{\"a\": \"\xC3\xA9\xF0\x9F\x98\x80\"}");
-	/* What is no call is content. */
-	check(&o, "a <tool_call>b</tool_call> c", "", "a<tool_call>b</tool_call> c", "");
-	check(&o, "<tool_call>{\"nam\": 1}</tool_call>", "", "<tool_call>{\"nam\": 1}</tool_call>",
-	      "");
-	check(&o, "<tool_call>{\"name\": \"\", ", "", "<tool_call>{\"name\": \"\", ", "");
-	/* Cut off: neither is content. */
-	check(&o, "a <tool_call>{\"na", "", "a", "");
-	check(&o, "1 < 2 <tool", "", "1 < 2 <tool", "");
-	check(&o, "<tool_call>{\"name\": \"f\", \"arguments\": {}}\n</tool", "", "", "|f:{}");
-	/* Cut off, or broken, within the arguments. */
-	check(&o, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ", "", "", "|f:{\"a\": ");
-	check(&o,
-	      "<tool_call>{\"name\": \"f\", \"arguments\": {} "
-	      "oops}</tool_call><tool_call>{\"name\": \"g\", "
-	      "\"arguments\": 3}</tool_call>",
-	      "", "", "|f:{}|g:3");
-	check(&think,
-	      "<think>\nhm <tool_call>\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": "
-	      "{}}\n"
-	      "</tool_call>",
-	      "hm <tool_call>", "", "|f:{}");
-}
-
-static void llama(void **state)
-{
-	const struct reply_options o = {.tools = REPLY_LLAMA};
-
-	(void)state;
-	check(&o, "{\"name\": \"f\", \"parameters\": {\"a\": \"b;c\"}}", "", "",
-	      "|f:{\"a\": \"b;c\"}");
-	check(&o,
-	      " <|python_tag|>{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", "
-	      "\"parameters\": {}}",
-	      "", "", "|f:{}|g:{}");
-	check(&o, "{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}", "", "", "|f:{}");
-	check(&o, "Hello {\"name\": \"f\", \"parameters\": {}}", "",
-	      "Hello {\"name\": \"f\", \"parameters\": {}}", "");
-	check(&o, "{\"answer\": 42}", "", "{\"answer\": 42}", "");
-	check(&o, " {x", "", " {x", "");
-	check(&o, "<|python", "", "<|python", "");
-	check(&o, "  ", "", "  ", "");
-}
-
-static void pythonic(void **state)
-{
-	const struct reply_options o = {.tools = REPLY_PYTHONIC};
-
-	(void)state;
-	check(&o, "[f(a=1, b='x\"y', c=[True, None, -2.5e3], d={'k': (1, 2,)}), g()]", "", "",
-	      "|f:{\"a\": 1, \"b\": \"x\\\"y\", \"c\": [true,null,-2.5e3], \"d\": "
-	      "{\"k\":[1,2]}}|g:{}");
-	check(&o, " [ get.weather ( city=\"S\\'F\\n\" ) ] ", "",
-	      " [ get.weather ( city=\"S\\'F\\n\" ) ] ", "");
-	check(&o, "[f(city=\"S\\'F\\n\\q\")]", "", "", "|f:{\"city\": \"S'F\\n\\\\q\"}");
-	check(&o, "[f(x=[])]", "", "", "|f:{\"x\": []}");
-	check(&o, "[1, 2]", "", "[1, 2]", "");
-	check(&o, "[f]", "", "[f]", "");
-	check(&o, "text", "", "text", "");
-	check(&o, "[f(a=", "", "", "|f:{\"a\": ");
-	check(&o, "[f(a=&), g()] x", "", "", "|f:{\"a\": ");
-}
-
-#define BAR	  "\xEF\xBD\x9C"
-#define LOW	  "\xE2\x96\x81"
-#define CALLS	  "<" BAR "tool" LOW "calls" LOW "begin" BAR ">"
-#define CALLS_END "<" BAR "tool" LOW "calls" LOW "end" BAR ">"
-#define CALL	  "<" BAR "tool" LOW "call" LOW "begin" BAR ">"
-#define CALL_END  "<" BAR "tool" LOW "call" LOW "end" BAR ">"
-#define SEP	  "<" BAR "tool" LOW "sep" BAR ">"
-
-static void deepseek(void **state)
-{
-	const struct reply_options o = {.tools = REPLY_DEEPSEEK, .reasoning = REPLY_THINK};
-
-	(void)state;
-	check(&o,
-	      "<think>\nt\n</think>\n\nI call. " CALLS CALL "function" SEP
-	      "f\n```json\n{\"a\": \"```\"}\n```" CALL_END "\n" CALL "function" SEP
-	      "g\n```json\n{}\n```" CALL_END CALLS_END,
-	      "t", "I call.", "|f:{\"a\": \"```\"}|g:{}");
-	check(&o,
-	      CALLS CALL "f" SEP "{\"a\": [1]}" CALL_END CALL "g" SEP "{}" CALL_END CALLS_END
-			 "done",
-	      "", "done", "|f:{\"a\": [1]}|g:{}");
-	check(&o, CALLS CALL "f" SEP CALL_END CALLS_END, "", "", "|f:");
-	check(&o, CALLS CALL "function" SEP "f\n```json\n{\"a\"", "", "", "|f:{\"a\"");
-	check(&o, "<" BAR "tool" LOW "x", "", "<" BAR "tool" LOW "x", "");
-}
-
 static void the_sink_can_stop_it(void **state)
 {
 	struct result r = {.stop = true};
@@ -252,8 +141,6 @@ static void the_sink_can_stop_it(void **state)
 	reply_parser_free(p);
 }
 
-/* ---- other formats --------------------------------------------------------------------------- */
-
 static cJSON *functions;
 
 static const char functions_json[] =
@@ -261,7 +148,9 @@ static const char functions_json[] =
 	"\"object\", "
 	"\"properties\": {\"s\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"o\": "
 	"{\"type\": \"object\"}, \"e\": {\"enum\": [\"1\", \"2\"]}, \"u\": {}}}}}, "
-	"{\"type\": \"function\", \"function\": {\"name\": \"g\"}}]";
+	"{\"type\": \"function\", \"function\": {\"name\": \"g\"}}, "
+	"{\"type\": \"function\", \"function\": {\"name\": \"get.weather-now_2\", \"parameters\": "
+	"{\"properties\": {\"city\": {\"type\": \"string\"}}}}}]";
 
 static int read_functions(void **state)
 {
@@ -277,186 +166,166 @@ static int free_functions(void **state)
 	return 0;
 }
 
-static void mistral(void **state)
+/* Channels are parted also where there are no tools. */
+static void harmony_without_tools(void **state)
 {
-	const struct reply_options o = {.tools = REPLY_MISTRAL, .reasoning = REPLY_BRACKETS};
-	const struct reply_options list = {.tools = REPLY_MISTRAL_LIST};
-
-	(void)state;
-	check(&o, "[TOOL_CALLS]f[ARGS]{\"a\": 1}", "", "", "|f:{\"a\": 1}");
-	check(&o,
-	      "[THINK]hm\n[/THINK]So: [TOOL_CALLS]f[CALL_ID]aB3456789[ARGS]{}[TOOL_CALLS]g{\"x\": "
-	      "\"}\"}",
-	      "hm", "So:", "|f#aB3456789:{}|g:{\"x\": \"}\"}");
-	check(&o, "[TOOL_CALLS]f[ARGS]{}[TOOL_C", "", "", "|f:{}");
-	check(&o, "[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]g[AR", "", "", "|f:{}");
-	check(&o, "a [TOOL] b", "", "a [TOOL] b", "");
-	check(&list,
-	      "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": [1]}, \"id\": "
-	      "\"123456789\"}, "
-	      "{\"name\": \"g\", \"arguments\": {}}]",
-	      "", "", "|f:{\"a\": [1]}|g:{}");
-	check(&list, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}, {\"na", "", "", "|f:{}");
-	check(&list, "[TOOL_CALLS]f[ARGS]{}", "", "", "|f:{}");
-}
-
-static void glm(void **state)
-{
-	const struct reply_options o = {
-		.tools = REPLY_GLM, .reasoning = REPLY_THINK, .functions = functions};
-
-	(void)state;
-	check(&o,
-	      "<think>t</think>\nYes.\n<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>a "
-	      "\"b\"\n1</arg_value>\n"
-	      "<arg_key>n</arg_key>\n<arg_value>12</arg_value>\n</tool_call>\n<tool_call>g\n</"
-	      "tool_call>",
-	      "t", "Yes.", "|f:{\"s\": \"a \\\"b\\\"\\n1\", \"n\": 12}|g:{}");
-	check(&o, "<tool_call>f<arg_key>s</arg_key><arg_value>12</arg_value></tool_call>", "", "",
-	      "|f:{\"s\": \"12\"}");
-	check(&o,
-	      "<tool_call>\nh\n<arg_key>x</arg_key><arg_value>12</arg_value><arg_key>y</arg_key>"
-	      "<arg_value>twelve</arg_value><arg_key>z</arg_key><arg_value>{\"k\": [True]}"
-	      "</arg_value></tool_call>",
-	      "", "", "|h:{\"x\": 12, \"y\": \"twelve\", \"z\": \"{\\\"k\\\": [True]}\"}");
-	check(&o, "<tool_call>g</tool_call> <tool_", "", "", "|g:{}");
-	check(&o, "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>half a va", "", "",
-	      "|f:{\"s\": \"half a va");
-	check(&o, "<tool_call>not a call</tool_call>.", "", "<tool_call>not a call</tool_call>.",
-	      "");
-	check(&o, "<tool_call>f\n<arg_key>s</arg_key>oops</tool_call> and", "", "and",
-	      "|f:{\"s\": ");
-}
-
-static void qwen_xml(void **state)
-{
-	const struct reply_options o = {.tools = REPLY_QWEN_XML, .functions = functions};
-
-	(void)state;
-	check(&o,
-	      "I call.\n<tool_call>\n<function=f>\n<parameter=s>\nline 1\n  line "
-	      "2\n\n</parameter>\n"
-	      "<parameter=o>\n{\"a\": "
-	      "\"</x>\"}\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n"
-	      "<function=g>\n</function>\n</tool_call>",
-	      "", "I call.", "|f:{\"s\": \"line 1\\n  line 2\\n\", \"o\": {\"a\": \"</x>\"}}|g:{}");
-	check(&o,
-	      "<tool_call><function=f><parameter=n>\nTrue\n</parameter><parameter=u>\n1.5\n</"
-	      "parameter>"
-	      "<parameter=e>\n1\n</parameter></function></tool_call>",
-	      "", "", "|f:{\"n\": true, \"u\": 1.5, \"e\": \"1\"}");
-	check(&o, "<tool_call>\n<function=f>\n<parameter=s>\n<b>&</b> a\\b\t</parameter>", "", "",
-	      "|f:{\"s\": \"<b>&</b> a\\\\b\\u0009\"");
-	check(&o, "<tool_call>\n<func", "", "", "");
-	check(&o, "<tool_call>\n<other>", "", "<tool_call>\n<other>", "");
-}
-
-#define DSML	 "<" BAR "DSML" BAR
-#define DSML_END "</" BAR "DSML" BAR
-
-static void dsml(void **state)
-{
-	const struct reply_options o = {.tools = REPLY_DSML, .functions = functions};
-
-	(void)state;
-	check(&o,
-	      "Look.\n\n" DSML "function_calls>\n" DSML "invoke name=\"f\">\n" DSML
-	      "parameter name=\"s\" string=\"true\">5</" BAR "DSML" BAR "parameter>\n" DSML
-	      "parameter name=\"n\" string=\"false\">5" DSML_END "parameter>\n" DSML_END
-	      "invoke>\n" DSML "invoke name=\"g\">\n" DSML_END "invoke>\n" DSML_END
-	      "function_calls>",
-	      "", "Look.", "|f:{\"s\": \"5\", \"n\": 5}|g:{}");
-	check(&o, DSML "function_calls>\n" DSML "invoke na", "", "", "");
-}
-
-static void glm4(void **state)
-{
-	const struct reply_options o = {.tools = REPLY_GLM4, .functions = functions};
-
-	(void)state;
-	check(&o, "f\n{\"s\": \"x\"}", "", "", "|f:{\"s\": \"x\"}");
-	check(&o, "f\n{}<|assistant|>g\n{\"a\": 1}\n", "", "", "|f:{}|g:{\"a\": 1}");
-	check(&o, "f\n{}<|assis", "", "", "|f:{}");
-	check(&o, "f\nis a letter", "", "f\nis a letter", "");
-	check(&o, "unknown\n{}", "", "unknown\n{}", "");
-	check(&o, "Hello", "", "Hello", "");
-}
-
-static void internlm(void **state)
-{
-	const struct reply_options o = {.tools = REPLY_INTERNLM};
-
-	(void)state;
-	check(&o,
-	      "Right.<|action_start|><|plugin|>\n{\"name\": \"f\", \"parameters\": {\"a\": "
-	      "1}}<|action_end|>\n",
-	      "", "Right.", "|f:{\"a\": 1}");
-	check(&o, "<|action_start|><|interpreter|>\nprint(1)<|action_end|>", "",
-	      "<|action_start|><|interpreter|>\nprint(1)<|action_end|>", "");
-}
-
-static void kimi(void **state)
-{
-	const struct reply_options o = {.tools = REPLY_KIMI};
-
-	(void)state;
-	check(&o,
-	      "Yes. "
-	      "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_"
-	      "begin|>"
-	      "{\"a\": "
-	      "1}<|tool_call_end|><|tool_call_begin|>functions.g.h:1<|tool_call_argument_begin|>{}"
-	      "<|tool_call_end|><|tool_calls_section_end|>",
-	      "", "Yes.", "|f#functions.f:0:{\"a\": 1}|g.h#functions.g.h:1:{}");
-	check(&o,
-	      "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_"
-	      "begin|>{}"
-	      "<|tool_call_end|><|tool_call_begin|>functions.g",
-	      "", "", "|f#functions.f:0:{}");
-}
-
-static void harmony(void **state)
-{
-	const struct reply_options o = {.tools = REPLY_HARMONY, .reasoning = REPLY_CHANNELS};
 	const struct reply_options none = {.reasoning = REPLY_CHANNELS};
 
 	(void)state;
-	check(&o,
-	      "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|"
-	      "message|>Hi < you",
-	      "Think.", "Hi < you", "");
-	check(&o,
-	      "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis<|"
-	      "message|>b<|end|>"
-	      "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
-	      "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"s\": 1}<|call|>",
-	      "a\nb", "I look.", "|f:{\"s\": 1}");
-	check(&o,
-	      " to=functions.f<|channel|>commentary "
-	      "<|constrain|>json<|message|>{}<|call|><|start|>assistant"
-	      "<|channel|>commentary to=functions.g<|message|>{}",
-	      "", "", "|f:{}|g:{}");
-	check(&o, "<|channel|>commentary to=python<|message|>1+1<|call|>", "1+1", "", "");
-	check(&o, "No channels.", "", "No channels.", "");
-	check(&o, "<|channel|>final<|message|>cut<|e", "", "cut", "");
-	check(&o, "<|channel|>final<|message|>done<|end|><|start|>assis", "", "done", "");
 	check(&none,
 	      "<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>"
 	      "y<|return|>",
 	      "x", "y", "");
 }
 
-static void a_second_call_leaves_no_mark(void **state)
+/* ---- recorded replies ------------------------------------------------------------------------ */
+
+/* A line of replies/FORMAT.txt: reply, calls, content and reasoning between tabs, with \n, \t and \\. */
+struct recorded {
+	char text[2048], calls[2048], content[1024], reasoning[1024];
+};
+
+static void unescape(char *to, size_t size, const char *from, size_t len)
 {
-	const struct reply_options o = {.tools = REPLY_HERMES};
-	const char *whole = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
-	const char *second = "\n<tool_call>{\"name\": \"";
-	char text[200];
+	size_t n = 0;
+
+	for (size_t i = 0; i < len && n + 1 < size; i++) {
+		char c = from[i];
+
+		if (c == '\\' && ++i < len)
+			c = from[i] == 'n' ? '\n' : from[i] == 't' ? '\t' : from[i];
+		to[n++] = c;
+	}
+	to[n] = '\0';
+	assert_true(n + 1 < size);
+}
+
+static void read_line(const char *line, struct recorded *ret)
+{
+	const struct {
+		char *to;
+		size_t size;
+	} fields[] = {{ret->text, sizeof(ret->text)},
+		      {ret->calls, sizeof(ret->calls)},
+		      {ret->content, sizeof(ret->content)},
+		      {ret->reasoning, sizeof(ret->reasoning)}};
+
+	for (size_t i = 0; i < 4; i++) {
+		size_t len = strcspn(line, "\t\n");
+
+		unescape(fields[i].to, fields[i].size, line, len);
+		line += len + (line[len] == '\t');
+	}
+}
+
+static size_t characters(const char *text, size_t n)
+{
+	size_t at = 0;
+
+	for (; n && text[at]; n--)
+		for (at++; (text[at] & 0xC0) == 0x80; at++)
+			;
+	return at;
+}
+
+/* The first @len bytes in pieces of @n characters. */
+static void parse_pieces(const struct reply_options *options, const char *text, size_t len,
+			 size_t n, struct result *ret)
+{
+	const struct reply_sink sink = {on_reasoning, on_content, on_call, on_arguments, ret};
+	struct reply_parser *p;
+
+	memset(ret, 0, sizeof(*ret));
+	p = reply_parser_new(options, &sink);
+	assert_non_null(p);
+	for (size_t at = 0, more; at < len; at += more) {
+		more = characters(text + at, n);
+		more = more < len - at ? more : len - at;
+		assert_int_equal(reply_parser_feed(p, text + at, more), 0);
+	}
+	assert_int_equal(reply_parser_flush(p), 0);
+	reply_parser_free(p);
+}
+
+static bool same(const struct result *a, const struct result *b)
+{
+	return !strcmp(a->reasoning, b->reasoning) && !strcmp(a->content, b->content) &&
+	       !strcmp(a->calls, b->calls);
+}
+
+/* One bracket that may have begun a mark is text, as far as anybody can tell. */
+static bool is_start(const char *start, const char *text)
+{
+	size_t n = strlen(start);
+
+	n -= n && start[n - 1] == '<' && strncmp(start, text, n);
+	return !strncmp(start, text, n);
+}
+
+/* A reply that was cut off says what the whole one says up to there. Before the first call it may show the
+ * beginning of what then is a call: until then it is none. */
+static void check_cut(const struct reply_options *o, const struct recorded *r, size_t len)
+{
+	static struct result whole, pieces;
+	char shown[sizeof(r->text)];
+
+	snprintf(shown, sizeof(shown), "%.*s", (int)len, r->text);
+	parse_pieces(o, r->text, len, SIZE_MAX, &whole);
+	parse_pieces(o, r->text, len, 1 + len % 7, &pieces);
+	if (!same(&whole, &pieces) || !is_start(whole.calls, r->calls) ||
+	    !is_start(whole.reasoning, r->reasoning) ||
+	    (!is_start(whole.content, r->content) &&
+	     (whole.n_calls || !strstr(shown, whole.content))))
+		fail_msg("%s\ncut off at %zu: R[%s] C[%s] %s\nin pieces R[%s] C[%s] %s", r->text,
+			 len, whole.reasoning, whole.content, whole.calls, pieces.reasoning,
+			 pieces.content, pieces.calls);
+}
+
+static void check_recorded(const struct reply_options *o, const struct recorded *r)
+{
+	static struct result got;
+	size_t len = strlen(r->text);
+
+	for (size_t n = 0; n <= 7; n++) {
+		parse_pieces(o, r->text, len, n ? n : SIZE_MAX, &got);
+		if (strcmp(got.reasoning, r->reasoning) || strcmp(got.content, r->content) ||
+		    strcmp(got.calls, r->calls))
+			fail_msg("%s\nin pieces of %zu: R[%s] C[%s] %s\nnot R[%s] C[%s] %s",
+				 r->text, n, got.reasoning, got.content, got.calls, r->reasoning,
+				 r->content, r->calls);
+	}
+	for (size_t at = 0; at < len; at += characters(r->text + at, 1))
+		check_cut(o, r, at);
+}
+
+static void recorded_replies(void **state)
+{
+	const char *dir = getenv("TXDA_REPLIES");
+	char path[512], name[32], reasoning[32];
+	static struct recorded r;
 
 	(void)state;
-	for (size_t n = 1; n <= strlen(second); n++) {
-		snprintf(text, sizeof(text), "%s%.*s", whole, (int)n, second);
-		check(&o, text, "", "", "|f:{}");
+	assert_non_null(dir);
+	for (unsigned i = REPLY_NO_TOOLS + 1; i < REPLY_TOOLS_COUNT; i++) {
+		struct reply_options o = {.tools = i, .functions = functions};
+		char *line = NULL;
+		size_t room = 0;
+		unsigned n = 0;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "%s/%s.txt", dir, reply_format(i)->name);
+		f = fopen(path, "r");
+		assert_non_null(f);
+		assert_int_equal(fscanf(f, "# %31s %31s\n", name, reasoning), 2);
+		assert_string_equal(name, reply_format(i)->name);
+		assert_true(reply_reasoning_named(reasoning, &o.reasoning));
+		for (; getline(&line, &room, f) > 0; n++) {
+			read_line(line, &r);
+			check_recorded(&o, &r);
+		}
+		assert_true(n >= 30);
+		free(line);
+		fclose(f);
 	}
 }
 
@@ -475,7 +344,10 @@ static void templates_tell_the_format(void **state)
 		{"[TOOL_CALLS][", REPLY_MISTRAL_LIST, REPLY_NO_REASONING},
 		{"<|channel|>analysis <|call|>", REPLY_HARMONY, REPLY_CHANNELS},
 		{"<|tool_calls_section_begin|>", REPLY_KIMI, REPLY_NO_REASONING},
-		{CALLS, REPLY_DEEPSEEK, REPLY_NO_REASONING},
+		{"<\xEF\xBD\x9Ctool\xE2\x96\x81"
+		 "calls\xE2\x96\x81"
+		 "begin\xEF\xBD\x9C>",
+		 REPLY_DEEPSEEK, REPLY_NO_REASONING},
 		{"{% for tool in tools %} <|eot_id|>", REPLY_LLAMA, REPLY_NO_REASONING},
 		{"{{ messages }}", REPLY_NO_TOOLS, REPLY_NO_REASONING},
 	};
@@ -510,20 +382,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reasoning_is_split_off),
-		cmocka_unit_test(hermes),
-		cmocka_unit_test(llama),
-		cmocka_unit_test(pythonic),
-		cmocka_unit_test(deepseek),
 		cmocka_unit_test(the_sink_can_stop_it),
-		cmocka_unit_test(mistral),
-		cmocka_unit_test(glm),
-		cmocka_unit_test(qwen_xml),
-		cmocka_unit_test(dsml),
-		cmocka_unit_test(glm4),
-		cmocka_unit_test(internlm),
-		cmocka_unit_test(kimi),
-		cmocka_unit_test(harmony),
-		cmocka_unit_test(a_second_call_leaves_no_mark),
+		cmocka_unit_test(recorded_replies),
+		cmocka_unit_test(harmony_without_tools),
 		cmocka_unit_test(templates_tell_the_format),
 		cmocka_unit_test(parsers_have_names),
 	};

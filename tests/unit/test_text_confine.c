@@ -28,6 +28,7 @@
 #include <cmocka.h>
 
 #include "confine.h"
+#include "forbidden_calls.h"
 #include "text_confine.h"
 
 enum state { READER, SERVER, LANE, N_STATES };
@@ -70,7 +71,7 @@ static long try_device(void)
 
 static long try_proc(void)
 {
-	return open_path("/proc/self/maps", O_RDONLY);
+	return open_path("/proc/self/mem", O_RDWR);
 }
 
 static long try_socket(void)
@@ -216,7 +217,7 @@ static int try_all(enum state state)
 		printf("%-30s %s\n", tries[i].what, can ? "yes" : strerror(error));
 	}
 	fflush(stdout);
-	return wrong;
+	return wrong + try_forbidden_calls(self);
 }
 
 static void confined(void **unused)
@@ -254,6 +255,8 @@ static void put(const char *path)
 
 static int set_up(void **unused)
 {
+	char link[100];
+
 	(void)unused;
 	if (!mkdtemp(top))
 		return 1;
@@ -264,12 +267,26 @@ static int set_up(void **unused)
 		return 1;
 	put(inside);
 	put(other);
+	/* Links to more than the model's owner may show are no files of the model. */
+	snprintf(link, sizeof(link), "%s/chat_template.jinja", model);
+	if (symlink("/", link))
+		return 1;
+	snprintf(link, sizeof(link), "%s/tokenizer.model", model);
+	if (!geteuid() && (chown(other, 1234, 1234) || symlink(other, link)))
+		return 1;
 	return 0;
 }
 
 static int tear_down(void **unused)
 {
+	static const char *const links[] = {"chat_template.jinja", "tokenizer.model"};
+	char link[100];
+
 	(void)unused;
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(link, sizeof(link), "%s/%s", model, links[i]);
+		unlink(link);
+	}
 	unlink(inside);
 	unlink(other);
 	rmdir(model);

@@ -106,6 +106,13 @@ static void test_split_behaviors(void **state)
 	check_words(SPLIT("{\"Regex\":\"[a-z]+\"}", "Removed", "true"), text, true,
 		    "the|final|countdown");
 	check_words(SPLIT("{\"Regex\":\"-?\"}", "Isolated", "false"), "ab-c", true, "a|b|-|c");
+	/* What is left is what else would go. */
+	check_words(SPLIT(DASH, "Removed", "true"), text, true, "-|-|-");
+	check_words(SPLIT(DASH, "Isolated", "true"), text, true, "the|-|final|-|-|countdown");
+	check_words(SPLIT(DASH, "MergedWithPrevious", "true"), text, true,
+		    "the|-final|-|-countdown");
+	check_words(SPLIT(DASH, "MergedWithNext", "true"), text, true, "the-|final-|-|countdown");
+	check_words(SPLIT(DASH, "Contiguous", "true"), text, true, "the|-|final|--|countdown");
 	check_words(SPLIT(DASH, "Isolated", "false"), "-", true, "-");
 	check_words(SPLIT(DASH, "MergedWithNext", "false"), "a-", true, "a|-");
 	check_words(SPLIT("{\"String\":\".*\"}", "Isolated", "false"), "a.*b", true, "a|.*|b");
@@ -118,6 +125,15 @@ static void test_other_splits(void **state)
 		    "a|1|2|b|\xC2\xBD");
 	check_words("{\"type\":\"Digits\",\"individual_digits\":false}", "a12b\xC2\xBD", true,
 		    "a|12|b|\xC2\xBD");
+	check_words("{\"type\":\"Punctuation\"}", "a,b$-\xE3\x80\x82\xE2\x82\xAC", true,
+		    "a|,|b|$|-|\xE3\x80\x82|\xE2\x82\xAC");
+	check_words("{\"type\":\"Punctuation\",\"behavior\":\"Removed\"}", "a,b$-c", true, "a|b|c");
+	check_words("{\"type\":\"Punctuation\",\"behavior\":\"Contiguous\"}", "a,b$-c", true,
+		    "a|,|b|$-|c");
+	check_words("{\"type\":\"Punctuation\",\"behavior\":\"MergedWithPrevious\"}", "a,b$-c",
+		    true, "a,|b$|-|c");
+	check_words("{\"type\":\"Punctuation\",\"behavior\":\"MergedWithNext\"}", "a,b$-c", true,
+		    "a|,b|$|-c");
 	check_words("{\"type\":\"WhitespaceSplit\"}",
 		    " a\tb\xE3\x80\x80"
 		    "c ",
@@ -145,9 +161,30 @@ static void test_other_splits(void **state)
 static void test_regex_dialect(void **state)
 {
 	static const char *const refused[] = {
-		"\\\\b",  "\\\\G",	 "(?<n>a)",  "(?m:a)",	   "(*UTF)a", "a{1,3}+", "a{,3}",
-		"[a&&b]", "[[a]b]",	 "[^\\\\W]", "(",	   "[a",      "\\\\",	 "\\\\k<n>",
-		"\\\\1",  "[[:alpha:]]", "a{x}",     "\\\\p{Foo}", "\\\\R",
+		"\\\\b",
+		"\\\\G",
+		"(?<n>a)",
+		"(?m:a)",
+		"(*UTF)a",
+		"a{1,3}+",
+		"a{,3}",
+		"[a&&b]",
+		"[[a]b]",
+		"[^\\\\W]",
+		"(",
+		"[a",
+		"\\\\",
+		"\\\\k<n>",
+		"\\\\1",
+		"[[:alpha:]]",
+		"a{x}",
+		"\\\\p{Foo}",
+		"\\\\R",
+		"[^\\\\p{L}&&[^x]]",
+		"[\\\\p{L}&&x]",
+		"[\\\\p{L}a&&[^x]]",
+		"[\\\\p{L}&&[^x]y]",
+		"[\\\\p{L}&&[^x",
 	};
 	char json[256], err[256];
 
@@ -168,6 +205,14 @@ static void test_regex_dialect(void **state)
 		    "a|b c");
 	check_words(SPLIT("{\"Regex\":\"\\\\w+\"}", "Removed", "true"), "ab\xCC\x81_1-\xC3\xA9",
 		    true, "ab\xCC\x81_1|\xC3\xA9");
+	/* U+3001 is no Han, though Han is written with it. */
+	check_words(SPLIT("{\"Regex\":\"\\\\p{Han}+\"}", "Isolated", "false"), "a好、好好", true,
+		    "a|好|、|好好");
+	check_words(SPLIT("{\"Regex\":\"[\\\\p{^Han}]+\"}", "Isolated", "false"), "a好、好好", true,
+		    "a|好|、|好好");
+	check_words(SPLIT("{\"Regex\":\"[\\\\p{Ll}\\\\p{Lo}&&[^\\\\p{Han}\\\\sx]]+\"}", "Isolated",
+			  "false"),
+		    "abカ好 xcA-", true, "abカ|好 x|c|A-");
 	check_words(SPLIT("{\"Regex\":\"(?i:'s|'ll)\"}", "Isolated", "false"), "a'S'LL'\xC5\xBF",
 		    true, "a|'S|'LL|'\xC5\xBF");
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
@@ -420,7 +465,7 @@ static void test_merging(void **state)
 	char text[400];
 
 	(void)state;
-	assert_int_equal(string_table_init(&table, 11), 0);
+	assert_int_equal(string_table_init(&table, 11, 0), 0);
 	assert_int_equal(string_index_init(&bpe.words, &table, 11), 0);
 	for (uint32_t i = 0; i < 11; i++) {
 		assert_int_equal(string_table_set(&table, i, pieces[i], strlen(pieces[i])), 0);

@@ -29,7 +29,8 @@ static const char functions_json[] =
 	"\"object\", "
 	"\"properties\": {\"s\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"e\": "
 	"{\"type\": "
-	"\"string\", \"enum\": [\"a<b\", \"c\"]}}, \"required\": [\"s\"], "
+	"\"string\", \"enum\": [\"a<b\", \"c\"]}, \"k\": {\"enum\": [\"x\", \"y\"]}}, "
+	"\"required\": [\"s\"], "
 	"\"additionalProperties\": "
 	"false}}}, {\"type\": \"function\", \"function\": {\"name\": \"g\", \"parameters\": "
 	"{\"type\": "
@@ -193,9 +194,10 @@ static const struct {
 	{REPLY_QWEN_XML,
 	 "<tool_call>\n<function=f>\n<parameter=s>\n<</p></parametex\n</"
 	 "parameter>\n<parameter=n>\n-7\n"
-	 "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n</function>\n</"
+	 "</parameter>\n<parameter=k>\nx\n</parameter>\n</function>\n</"
+	 "tool_call>\n<tool_call>\n<function=g>\n</function>\n</"
 	 "tool_call>",
-	 "|f:{\"s\": \"<</p></parametex\", \"n\": -7}|g:{}"},
+	 "|f:{\"s\": \"<</p></parametex\", \"n\": -7, \"k\": \"x\"}|g:{}"},
 	{REPLY_HARMONY,
 	 "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"s\": \"x\"}",
 	 "|f:{\"s\": \"x\"}"},

@@ -19,6 +19,7 @@
 #define BUFFER_BYTES (256ull << 20) /* each thread's; far beyond any cache it could own */
 #define MAX_THREADS  64
 #define PASSES	     5
+#define PASS_SECONDS 0.02 /* of instructions */
 
 struct worker {
 	pthread_t thread;
@@ -26,6 +27,8 @@ struct worker {
 	const uint8_t *buffer;
 	pthread_barrier_t *barrier;
 	double start[PASSES], end[PASSES];
+	uint64_t done; /* bytes or instructions of all passes so far */
+	uint64_t after[PASSES];
 	volatile uint64_t sink;
 };
 
@@ -47,46 +50,56 @@ __attribute__((target("avx512f"))) static void read_avx512(struct worker *w)
 	}
 	for (int j = 0; j < 4; j++)
 		w->sink += (uint64_t)_mm512_reduce_add_epi64(s[j]);
+	w->done += BUFFER_BYTES;
 }
 
-#define DOT_STEPS 1000000
+#define DOT_STEPS 10000 /* between two looks at the clock */
 
 /*
- * 12 independent sums: enough to hide the latency of two units. Written as instructions on named
- * registers, since a compiler may fold, reorder or spill anything else.
+ * Independent sums, enough to hide the latency of two units: 20 where there are 32 registers.
+ * Written as instructions on named registers, since a compiler may fold, reorder or spill anything
+ * else.
  */
-#define DOT_BLOCK(I, A, B, R)                                                                      \
-	I " %%" A ", %%" B ", %%" R "0\n" I " %%" A ", %%" B ", %%" R "1\n" I " %%" A ", %%" B     \
-	  ", %%" R "2\n" I " %%" A ", %%" B ", %%" R "3\n" I " %%" A ", %%" B ", %%" R "4\n" I     \
-	  " %%" A ", %%" B ", %%" R "5\n" I " %%" A ", %%" B ", %%" R "6\n" I " %%" A ", %%" B     \
-	  ", %%" R "7\n" I " %%" A ", %%" B ", %%" R "8\n" I " %%" A ", %%" B ", %%" R "9\n" I     \
-	  " %%" A ", %%" B ", %%" R "10\n" I " %%" A ", %%" B ", %%" R "11\n"
+#define DOT(I, A, B, R) I " %%" A ", %%" B ", %%" R "\n"
+#define DOT_4(I, A, B, R, N0, N1, N2, N3)                                                          \
+	DOT(I, A, B, R N0) DOT(I, A, B, R N1) DOT(I, A, B, R N2) DOT(I, A, B, R N3)
+#define DOT_12(I, A, B, R)                                                                         \
+	DOT_4(I, A, B, R, "0", "1", "2", "3")                                                      \
+	DOT_4(I, A, B, R, "4", "5", "6", "7") DOT_4(I, A, B, R, "8", "9", "10", "11")
+#define DOT_20(I, A, B, R)                                                                         \
+	DOT_12(I, A, B, R)                                                                         \
+	DOT_4(I, A, B, R, "16", "17", "18", "19") DOT_4(I, A, B, R, "20", "21", "22", "23")
 
-#define DOT_SUMS 12
-
-#define DOT_WORK(NAME, INSN, REG)                                                                  \
-	static void NAME(struct worker *w)                                                         \
+#define DOT_WORK(NAME, INSN, REG, SUMS, TARGET, ...)                                               \
+	__attribute__((target(TARGET))) static void NAME(struct worker *w)                         \
 	{                                                                                          \
-		(void)w;                                                                           \
-		for (int n = 0; n < DOT_STEPS; n++)                                                \
-			__asm__ volatile(DOT_BLOCK(INSN, REG "14", REG "15", REG)                  \
-					 :                                                         \
-					 :                                                         \
-					 : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", \
-					   "xmm7", "xmm8", "xmm9", "xmm10", "xmm11");              \
+		double end = clock_s() + PASS_SECONDS;                                             \
+                                                                                                   \
+		do {                                                                               \
+			for (int n = 0; n < DOT_STEPS; n++)                                        \
+				__asm__ volatile(DOT_##SUMS(INSN, REG "14", REG "15", REG)         \
+						 :                                                 \
+						 :                                                 \
+						 : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", \
+						   "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",        \
+						   "xmm11", ##__VA_ARGS__);                        \
+			w->done += DOT_STEPS * SUMS;                                               \
+		} while (clock_s() < end);                                                         \
 	}
 
-DOT_WORK(fma_avx512, "vfmadd231ps", "zmm")
-DOT_WORK(dot_bf16, "vdpbf16ps", "zmm")
-DOT_WORK(dot_vnni, "vpdpbusd", "zmm")
-DOT_WORK(fma_avx2, "vfmadd231ps", "ymm")
-DOT_WORK(madd_avx2, "vpmaddwd", "ymm")
+#define HIGH_REGISTERS "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23"
+
+DOT_WORK(fma_avx512, "vfmadd231ps", "zmm", 20, "avx512f", HIGH_REGISTERS)
+DOT_WORK(dot_bf16, "vdpbf16ps", "zmm", 20, "avx512f", HIGH_REGISTERS)
+DOT_WORK(dot_vnni, "vpdpbusd", "zmm", 20, "avx512f", HIGH_REGISTERS)
+DOT_WORK(fma_avx2, "vfmadd231ps", "ymm", 12, "avx2")
+DOT_WORK(madd_avx2, "vpmaddwd", "ymm", 12, "avx2")
 
 /*
  * Tiles (AMX): four sums from two tiles of 16 rows by two of 16 columns, as a product holds them.
  * 16 x 16 x 32 products of bf16, or twice as many of int8, an instruction.
  */
-#define TILE_STEPS 100000
+#define TILE_STEPS 1000
 #define TILE_SUMS  4
 
 #define TILE_WORK(NAME, INSN)                                                                      \
@@ -101,13 +114,17 @@ DOT_WORK(madd_avx2, "vpmaddwd", "ymm")
 						      {64, 64, 64, 64, 64, 64, 64, 64},            \
 						      {16, 16, 16, 16, 16, 16, 16, 16}};           \
                                                                                                    \
-		(void)w;                                                                           \
+		double end = clock_s() + PASS_SECONDS;                                             \
+                                                                                                   \
 		__asm__ volatile("ldtilecfg %0" ::"m"(all));                                       \
-		for (int n = 0; n < TILE_STEPS; n++)                                               \
-			__asm__ volatile(INSN " %%tmm6, %%tmm4, %%tmm0\n" INSN                     \
-					      " %%tmm7, %%tmm4, %%tmm1\n" INSN                     \
-					      " %%tmm6, %%tmm5, %%tmm2\n" INSN                     \
-					      " %%tmm7, %%tmm5, %%tmm3" ::);                       \
+		do {                                                                               \
+			for (int n = 0; n < TILE_STEPS; n++)                                       \
+				__asm__ volatile(INSN " %%tmm6, %%tmm4, %%tmm0\n" INSN             \
+						      " %%tmm7, %%tmm4, %%tmm1\n" INSN             \
+						      " %%tmm6, %%tmm5, %%tmm2\n" INSN             \
+						      " %%tmm7, %%tmm5, %%tmm3" ::);               \
+			w->done += TILE_STEPS * TILE_SUMS;                                         \
+		} while (clock_s() < end);                                                         \
 		__asm__ volatile("tilerelease" ::);                                                \
 	}
 
@@ -128,6 +145,7 @@ __attribute__((target("avx2"))) static void read_avx2(struct worker *w)
 		_mm256_storeu_si256((__m256i *)out, s[j]);
 		w->sink += out[0] ^ out[1] ^ out[2] ^ out[3];
 	}
+	w->done += BUFFER_BYTES;
 }
 
 #endif
@@ -141,6 +159,7 @@ static void read_plain(struct worker *w)
 		for (int j = 0; j < 4; j++)
 			s[j] ^= p[i + j];
 	w->sink += s[0] ^ s[1] ^ s[2] ^ s[3];
+	w->done += BUFFER_BYTES;
 }
 
 #define FRESH_BYTES (64ull << 20)
@@ -155,6 +174,7 @@ static void copy_fresh(struct worker *w)
 	madvise(p, FRESH_BYTES, MADV_HUGEPAGE);
 	memcpy(p, w->buffer, FRESH_BYTES);
 	munmap(p, FRESH_BYTES);
+	w->done += FRESH_BYTES;
 }
 
 static void *thread_main(void *arg)
@@ -166,17 +186,18 @@ static void *thread_main(void *arg)
 		w->start[pass] = clock_s();
 		w->work(w);
 		w->end[pass] = clock_s();
+		w->after[pass] = w->done;
 	}
 	return NULL;
 }
 
-/* Seconds of the fastest pass of @work on all threads at once, from the first start to the last
- * end. */
-static double best_pass(unsigned threads, void (*work)(struct worker *w))
+/* Units of work in a nanosecond of the fastest pass of all threads at once, from the first start to
+ * the last end. */
+static double best_rate(unsigned threads, void (*work)(struct worker *w))
 {
 	struct worker w[MAX_THREADS] = {0};
 	pthread_barrier_t barrier;
-	double best = 1e9;
+	double best = 0;
 
 	pthread_barrier_init(&barrier, NULL, threads);
 	for (unsigned i = 0; i < threads; i++) {
@@ -191,13 +212,16 @@ static double best_pass(unsigned threads, void (*work)(struct worker *w))
 		pthread_join(w[i].thread, NULL);
 	pthread_barrier_destroy(&barrier);
 	for (int pass = 0; pass < PASSES; pass++) {
-		double start = w[0].start[pass], end = w[0].end[pass];
+		double start = w[0].start[pass], end = w[0].end[pass], rate;
+		uint64_t done = 0;
 
-		for (unsigned i = 1; i < threads; i++) {
+		for (unsigned i = 0; i < threads; i++) {
 			start = w[i].start[pass] < start ? w[i].start[pass] : start;
 			end = w[i].end[pass] > end ? w[i].end[pass] : end;
+			done += w[i].after[pass] - (pass ? w[i].after[pass - 1] : 0);
 		}
-		best = end - start < best ? end - start : best;
+		rate = (double)done * 1e-9 / (end - start);
+		best = rate > best ? rate : best;
 	}
 	return best;
 }
@@ -230,39 +254,30 @@ void ceiling_free(void)
 }
 
 #if defined(__x86_64__)
-static void measure_tiles(unsigned threads, struct ceiling *c)
-{
-	double n = threads * (double)TILE_STEPS * TILE_SUMS * 1e-9; /* 10^9 instructions */
-
-	c->bf16_gflops = n * 16384 / best_pass(threads, tile_bf16);
-	c->bf16_by = "tdpbf16ps";
-	c->int8_gops = n * 32768 / best_pass(threads, tile_int8);
-	c->int8_by = "tdpbsud";
-}
-
 static void measure_dots(unsigned threads, struct ceiling *c)
 {
-	double n = threads * (double)DOT_STEPS * DOT_SUMS * 1e-9; /* 10^9 instructions */
-
 	if (cpu_use_tiles()) {
-		measure_tiles(threads, c);
+		c->bf16_gflops = 16384 * best_rate(threads, tile_bf16);
+		c->bf16_by = "tdpbf16ps";
+		c->int8_gops = 32768 * best_rate(threads, tile_int8);
+		c->int8_by = "tdpbsud";
 	} else if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) {
-		c->bf16_gflops = n * 32 / best_pass(threads, fma_avx512);
+		c->bf16_gflops = 32 * best_rate(threads, fma_avx512);
 		c->bf16_by = "vfmadd231ps zmm";
 		if (__builtin_cpu_supports("avx512bf16")) {
-			double dot = n * 64 / best_pass(threads, dot_bf16);
+			double dot = 64 * best_rate(threads, dot_bf16);
 
 			if (dot > c->bf16_gflops) {
 				c->bf16_gflops = dot;
 				c->bf16_by = "vdpbf16ps zmm";
 			}
 		}
-		c->int8_gops = n * 128 / best_pass(threads, dot_vnni);
+		c->int8_gops = 128 * best_rate(threads, dot_vnni);
 		c->int8_by = "vpdpbusd zmm";
 	} else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-		c->bf16_gflops = n * 16 / best_pass(threads, fma_avx2);
+		c->bf16_gflops = 16 * best_rate(threads, fma_avx2);
 		c->bf16_by = "vfmadd231ps ymm";
-		c->int8_gops = n * 32 / best_pass(threads, madd_avx2);
+		c->int8_gops = 32 * best_rate(threads, madd_avx2);
 		c->int8_by = "vpmaddwd ymm";
 	}
 }
@@ -285,7 +300,7 @@ int ceiling_measure(unsigned threads, struct ceiling *ret)
 		reader = read_avx2;
 	measure_dots(threads, &c);
 #endif
-	c.read_gbs = threads * (double)BUFFER_BYTES / best_pass(threads, reader) * 1e-9;
+	c.read_gbs = best_rate(threads, reader);
 	*ret = c;
 	return 0;
 }
@@ -298,6 +313,6 @@ int ceiling_fresh_copy(unsigned threads, double *ret_gbs)
 	err = make_buffers(threads);
 	if (err)
 		return err;
-	*ret_gbs = threads * (double)FRESH_BYTES / best_pass(threads, copy_fresh) * 1e-9;
+	*ret_gbs = best_rate(threads, copy_fresh);
 	return 0;
 }

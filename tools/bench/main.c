@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +10,14 @@
 
 #include "case.h"
 #include "ceiling.h"
-#include "clock.h"
 #include "device.h"
+#include "image.h"
 #include "model.h"
+#include "beside.h"
+#include "report.h"
 #include "runner.h"
 #include "serve.h"
 #include "stats.h"
-#include "txda_isa.h"
 
 static const char usage[] =
 	"usage: txda-bench [options] [CASE...]\n"
@@ -34,29 +34,38 @@ static const char usage[] =
 	"  --tp N             its chips (1)\n"
 	"  --dir DIR          where made-up models are kept ($XDG_CACHE_HOME/txda/bench or "
 	"~/.cache/txda/bench)\n"
-	"  --prompt N         prefill length (512)\n"
+	"  --prompt LIST      prefill lengths (512)\n"
 	"  --gen N            decode steps timed (16)\n"
 	"  --batch LIST       sequences decoded at once (1,16)\n"
+	"  --context LIST     tokens that each of them has in the cache (64)\n"
+	"  --sweep            all of these: prompts of 512 and 2048, batches of 1 to 64, contexts "
+	"of "
+	"128\n"
+	"                     and 4096\n"
+	"  --image WxH        pixels of the image for models that see (1024x1024)\n"
+	"  --compare FILE     ratios to what --json printed into FILE\n"
+	"  --peer CMD         a llama-bench command to run in turns, for ratios to it\n"
 	"  --ops              where the time of a step goes, by op\n"
 	"  --json             one JSON document on standard output\n"
 	"  --ceilings         measure the machine and nothing else\n"
 	"  -h, --help\n"
 	"      --version\n";
 
-struct options {
-	const char *synthetic, *weights, *dir, *tp;
-	unsigned prompt, gen, batch[8], n_batch;
-	bool json, ceilings, ops;
+#define MAX_NUMBERS 16
+#define PREFILLS    3 /* timed steps of a prompt */
+#define PEER_ROUNDS 3
+
+struct numbers {
+	unsigned v[MAX_NUMBERS], n;
 };
 
-struct result {
-	const char *what;
-	unsigned batch;
-	double seconds; /* median of a step */
-	double tokens_per_s;
-	double gbs, gflops;
-	struct ceiling before, after;
-	uint64_t chip_bytes; /* that the chips read in a step */
+struct options {
+	const char *synthetic, *weights, *dir, *tp, *peer, *compare;
+	struct numbers prompt, batch, context;
+	unsigned gen;
+	struct image_options image;
+	struct report report;
+	bool ceilings;
 };
 
 void own_autogroup(void)
@@ -74,57 +83,7 @@ void own_autogroup(void)
 	close(fd);
 }
 
-/* ---- the machine by itself ---- */
-
-static unsigned cpus(void)
-{
-	long n = sysconf(_SC_NPROCESSORS_ONLN);
-
-	return n > 0 ? (unsigned)n : 1;
-}
-
 /* ---- one model ---- */
-
-/* What the model's chips have read so far, by their own counters. */
-static uint64_t bytes_read(const struct runner *r)
-{
-	uint64_t bytes = 0;
-
-	for (unsigned rank = 0; rank < r->info.tp; rank++) {
-		struct txda_device_status status = TXDA_INIT(struct txda_device_status);
-
-		if (!txda_device_status(txda_group_device(r->group, rank), &status))
-			bytes += status.bytes_read;
-	}
-	return bytes;
-}
-
-static int timed(struct runner *r, struct result *res, unsigned n, unsigned steps)
-{
-	double v[256], ignored;
-	uint64_t before;
-	int err;
-
-	steps = steps > 256 ? 256 : steps;
-	if (ceiling_measure(cpus(), &res->before))
-		return -ENOMEM;
-	err = runner_step(r, n, &ignored); /* warm-up */
-	before = bytes_read(r);
-	for (unsigned i = 0; i < steps && !err; i++) {
-		if (n > 1) {
-			err = runner_start(r, r->seqs, n + 1);
-			if (err)
-				return err;
-		}
-		err = runner_step(r, n, &v[i]);
-	}
-	if (err)
-		return err;
-	res->chip_bytes = (bytes_read(r) - before) / steps;
-	res->seconds = stats_median(v, steps);
-	res->batch = r->seqs;
-	return ceiling_measure(cpus(), &res->after);
-}
 
 static double flops(const struct runner *r, unsigned seqs, unsigned n, unsigned context)
 {
@@ -135,212 +94,195 @@ static double flops(const struct runner *r, unsigned seqs, unsigned n, unsigned 
 		       keys * (double)i->flops_per_key);
 }
 
-static double mean(double a, double b)
-{
-	return (a + b) / 2;
-}
-
-static bool int8_weights(const char *weights)
-{
-	return !strcmp(weights, "w8") || !strcmp(weights, "w4");
-}
-
-/* The least time of a step that memory and units allow, as a share of the time it took. */
-static double roofline(const struct result *x, double read, double peak)
-{
-	return fmax((double)x->chip_bytes * 1e-9 / (read * x->seconds), x->gflops / peak);
-}
-
-static void print_result(const struct options *o, const struct runner *r, const struct result *x,
-			 bool *first)
-{
-	double read = mean(x->before.read_gbs, x->after.read_gbs);
-	bool int8 = int8_weights(r->info.weights);
-	/* what the units can do does not change; a low reading was a disturbed one */
-	double peak = int8 ? fmax(x->before.int8_gops, x->after.int8_gops)
-			   : fmax(x->before.bf16_gflops, x->after.bf16_gflops);
-	double roof = roofline(x, read, peak);
-	bool prefill = !strcmp(x->what, "prefill");
-
-	if (o->json) {
-		printf("%s{\"model\":\"%s\",\"weights\":\"%s\",\"tp\":%u,\"what\":\"%s\",\"batch\":"
-		       "%u,\"step_ms\":%.4f,\"tokens_per_s\":%.2f,"
-		       "\"weight_gb_per_s\":%.2f,\"read_ceiling_gb_per_s\":%.2f,\"gflops\":%.1f,"
-		       "\"dot_ceiling_gflops\":%.1f,\"roofline\":%.3f,\"chip_bytes_read\":%llu,"
-		       "\"weight_bytes\":%llu}",
-		       *first ? "" : ",\n", r->info.name, r->info.weights, r->info.tp, x->what,
-		       x->batch, x->seconds * 1e3, x->tokens_per_s, x->gbs, read, x->gflops, peak,
-		       roof, (unsigned long long)x->chip_bytes,
-		       (unsigned long long)r->info.weight_bytes * r->info.tp);
-		*first = false;
-		return;
-	}
-	if (prefill)
-		printf("  prefill %4u tokens    %9.2f ms  %9.1f tok/s   %7.1f Gflop/s = %3.0f%% of "
-		       "the %s peak %.0f; roofline %.0f%%\n",
-		       o->prompt, x->seconds * 1e3, x->tokens_per_s, x->gflops,
-		       100 * x->gflops / peak, int8 ? "int8" : "bf16", peak, 100 * roof);
-	else
-		printf("  decode  %4u at once   %9.2f ms  %9.1f tok/s   %7.1f GB/s    = %3.0f%% of "
-		       "the bandwidth %.1f; roofline %.0f%%; %.3g MB read, weights %.3g MB\n",
-		       x->batch, x->seconds * 1e3, x->tokens_per_s, x->gbs, 100 * x->gbs / read,
-		       read, 100 * roof, (double)x->chip_bytes / 1e6,
-		       (double)r->info.weight_bytes * r->info.tp / 1e6);
-	fflush(stdout);
-}
-
-/* ---- where the time goes ---- */
-
-struct op_sum {
-	char name[80];
-	unsigned calls;
-	uint64_t ns;
+/* A step that is timed: @tokens a sequence. */
+struct shape {
+	struct runner *r;
+	unsigned tokens;
 };
 
-/* "layers.3.mlp.down" is one of the calls of "layers.mlp.down". */
-static void op_name(const char *opcode, const char *label, char *buf, size_t len)
+static int prefill_step(void *arg, double *ret_seconds)
 {
-	size_t n = (size_t)snprintf(buf, len, "%s ", opcode);
+	const struct shape *s = arg;
+	int err = runner_start(s->r, 1, s->tokens + 1);
 
-	for (; *label && n + 1 < len; label++) {
-		if (*label == '.' && label[1] >= '0' && label[1] <= '9') {
-			label++;
-			while (label[1] >= '0' && label[1] <= '9')
-				label++;
-			continue;
-		}
-		buf[n++] = *label;
-	}
-	buf[n] = 0;
+	return err ? err : runner_step(s->r, s->tokens, ret_seconds);
 }
 
-static int by_time(const void *a, const void *b)
+static int decode_step(void *arg, double *ret_seconds)
 {
-	const struct op_sum *x = a, *y = b;
+	const struct shape *s = arg;
 
-	return (x->ns < y->ns) - (x->ns > y->ns);
+	return runner_step(s->r, 1, ret_seconds);
 }
 
-/* One more step with a timeline, summed up by op. */
-static int print_ops(struct runner *r, unsigned n)
+static int bench_prefill(struct options *o, struct runner *r, unsigned prompt)
 {
-	int count = txda_model_op_count(r->model), sums = 0, err;
-	struct op_sum *sum = calloc((size_t)count + 1, sizeof(*sum));
-	uint64_t busy = 0, span;
-	double seconds;
+	struct result x = {.what = "prefill", .batch = 1, .tokens = prompt};
+	struct shape s = {r, prompt};
+	int err;
 
-	r->timing = calloc((size_t)count + 1, sizeof(*r->timing));
-	err = r->timing && sum ? runner_step(r, n, &seconds) : -ENOMEM;
-	for (int i = 0; i < count && !err; i++) {
-		const char *opcode, *label;
-		char name[80];
-		int j;
+	err = report_time(&o->report, r, &x, prefill_step, &s, PREFILLS);
+	if (err)
+		return err == -E2BIG ? 0 : err; /* said on stderr; others may fit */
+	x.tokens_per_s = prompt / x.seconds;
+	x.gflops = flops(r, 1, prompt, prompt) / x.seconds * 1e-9;
+	report_print(&o->report, r, &x);
+	return o->report.ops && !o->report.json ? report_ops(r->model, &r->timing, prefill_step, &s)
+						: 0;
+}
 
-		txda_model_op(r->model, (unsigned)i, &opcode, &label);
-		op_name(opcode, label, name, sizeof(name));
-		for (j = 0; j < sums && strcmp(sum[j].name, name); j++)
-			;
-		if (j == sums)
-			memcpy(sum[sums++].name, name, sizeof(name));
-		sum[j].calls++;
-		sum[j].ns += r->timing[i].end_ns - r->timing[i].start_ns;
-		busy += r->timing[i].end_ns - r->timing[i].start_ns;
+/* Fills the cache of all sequences with @context tokens each, in steps as large as the model takes. */
+static int fill_context(struct runner *r, unsigned context)
+{
+	unsigned most = r->info.max_tokens / r->seqs, left = context;
+	double ignored;
+	int err = most ? 0 : -E2BIG;
+
+	while (left && !err) {
+		unsigned n = left < most ? left : most;
+
+		err = runner_step(r, n, &ignored);
+		left -= n;
 	}
-	if (!err) {
-		span = r->timing[count - 1].end_ns - r->timing[0].start_ns;
-		qsort(sum, (size_t)sums, sizeof(*sum), by_time);
-		for (int i = 0; i < sums; i++)
-			printf("    %-44s %4u calls %10.1f us %5.1f%%\n", sum[i].name, sum[i].calls,
-			       (double)sum[i].ns * 1e-3, 100.0 * (double)sum[i].ns / (double)span);
-		printf("    %-44s            %10.1f us %5.1f%%   (step %.1f us)\n", "between ops",
-		       (double)(span - busy) * 1e-3, 100.0 * (double)(span - busy) / (double)span,
-		       seconds * 1e6);
-	}
-	free(r->timing);
-	free(sum);
-	r->timing = NULL;
 	return err;
 }
 
-static int bench_prefill(const struct options *o, struct runner *r, bool *first)
-{
-	struct result x = {.what = "prefill"};
-	int err = runner_start(r, 1, o->prompt + 1);
-
-	if (!err)
-		err = timed(r, &x, o->prompt, 3);
-	if (err)
-		return err;
-	x.tokens_per_s = o->prompt / x.seconds;
-	x.gflops = flops(r, 1, o->prompt, o->prompt) / x.seconds * 1e-9;
-	print_result(o, r, &x, first);
-	if (!o->ops || o->json)
-		return 0;
-	err = runner_start(r, 1, o->prompt + 1);
-	return err ? err : print_ops(r, o->prompt);
-}
-
 /* *single: tokens per second of one sequence, once that is known. */
-static int bench_decode(const struct options *o, struct runner *r, unsigned batch, double *single,
-			bool *first)
+static int bench_decode(struct options *o, struct runner *r, unsigned batch, unsigned context,
+			double *single)
 {
-	struct result x = {.what = "decode"};
-	unsigned start = 64;
-	double ignored;
+	struct result x = {.what = "decode", .batch = batch, .tokens = 1, .context = context};
+	struct shape s = {r, 1};
 	int err;
 
-	while (start > 1 && start * batch > r->info.max_tokens)
-		start /= 2;
-	err = runner_start(r, batch, start + o->gen + 3);
+	err = runner_start(r, batch, context + o->gen + 3);
 	if (!err)
-		err = runner_step(r, start, &ignored);
+		err = fill_context(r, context);
 	if (!err)
-		err = timed(r, &x, 1, o->gen);
+		err = report_time(&o->report, r, &x, decode_step, &s, o->gen);
 	if (err)
-		return err;
-	x.tokens_per_s = x.batch / x.seconds;
+		return err == -E2BIG ? 0 : err;
+	x.tokens_per_s = batch / x.seconds;
 	x.gbs = (double)r->info.step_weight_bytes / x.seconds * 1e-9;
-	x.gflops = flops(r, x.batch, 1, start + o->gen / 2) / x.seconds * 1e-9;
-	print_result(o, r, &x, first);
-	if (o->ops && !o->json)
-		err = print_ops(r, 1);
+	x.gflops = flops(r, batch, 1, context + o->gen / 2) / x.seconds * 1e-9;
+	report_print(&o->report, r, &x);
+	if (o->report.ops && !o->report.json)
+		err = report_ops(r->model, &r->timing, decode_step, &s);
 	if (batch == 1)
 		*single = x.tokens_per_s;
-	else if (*single > 0 && !o->json)
+	else if (*single > 0 && !o->report.json)
 		printf("          %4u sequences decode %.1f times as fast as one\n", batch,
 		       x.tokens_per_s / *single);
 	return err;
 }
 
-static int bench_model(const struct options *o, const char *dir, bool *first)
-{
-	double single = 0, loaded, copy;
-	struct runner r;
-	int err = runner_open(&r, dir, 20 * (o->prompt + o->gen + 64));
+/* ---- beside another engine ---- */
 
-	if (!err && !o->json) {
+/* Tokens per second of a prompt, or of what is generated after its first token. */
+static int own_rate(const struct options *o, struct runner *r, unsigned prompt, double *ret)
+{
+	struct shape s = {r, prompt ? prompt : 1};
+	double seconds, sum = 0;
+	int err;
+
+	if (prompt) {
+		err = prefill_step(&s, &seconds);
+		*ret = prompt / seconds;
+		return err;
+	}
+	err = runner_start(r, 1, o->gen + 2);
+	for (unsigned i = 0; i < o->gen && !err; i++, sum += seconds)
+		err = decode_step(&s, &seconds);
+	*ret = o->gen / sum;
+	return err;
+}
+
+static int bench_beside(struct options *o, struct runner *r, unsigned prompt)
+{
+	double own[PEER_ROUNDS], peer[PEER_ROUNDS], a, b;
+	int err = own_rate(o, r, prompt, &a); /* warm-up */
+
+	for (unsigned i = 0; i < PEER_ROUNDS && !err; i++) {
+		err = own_rate(o, r, prompt, &own[i]);
+		if (!err)
+			err = beside_run(o->peer, prompt, prompt ? 0 : o->gen, &peer[i]);
+	}
+	if (err)
+		return err == -E2BIG ? 0 : err;
+	a = stats_median(own, PEER_ROUNDS);
+	b = stats_median(peer, PEER_ROUNDS);
+	if (o->report.json) {
+		printf("%s{\"model\":\"%s\",\"weights\":\"%s\",\"tp\":%u,\"what\":\"peer\","
+		       "\"prompt\":%u,\"gen\":%u,\"tokens_per_s\":%.2f,"
+		       "\"peer_tokens_per_s\":%.2f}",
+		       o->report.begun ? ",\n" : "", r->info.name, r->info.weights, r->info.tp,
+		       prompt, prompt ? 0 : o->gen, a, b);
+		o->report.begun = true;
+	} else {
+		printf("  %-7s %4u tokens    %9.1f tok/s, the peer %.1f: %.2f times as fast\n",
+		       prompt ? "prefill" : "decode", prompt ? prompt : o->gen, a, b, a / b);
+		fflush(stdout);
+	}
+	return 0;
+}
+
+static unsigned largest(const struct numbers *n)
+{
+	unsigned most = 0;
+
+	for (unsigned i = 0; i < n->n; i++)
+		most = n->v[i] > most ? n->v[i] : most;
+	return most;
+}
+
+static int bench_shapes(struct options *o, struct runner *r, const char *dir)
+{
+	int err = 0;
+
+	for (unsigned p = 0; p < o->prompt.n && !err; p++)
+		err = bench_prefill(o, r, o->prompt.v[p]);
+	for (unsigned c = 0; c < o->context.n && !err; c++) {
+		double single = 0;
+
+		for (unsigned b = 0; b < o->batch.n && !err; b++)
+			err = bench_decode(o, r, o->batch.v[b], o->context.v[c], &single);
+	}
+	for (unsigned p = 0; p <= o->prompt.n && o->peer && !err; p++)
+		err = bench_beside(o, r, p < o->prompt.n ? o->prompt.v[p] : 0);
+	return err ? err : image_bench(&o->report, r, dir, &o->image);
+}
+
+static int bench_model(struct options *o, const char *dir)
+{
+	unsigned tokens = largest(&o->batch) * (largest(&o->context) + o->gen + 64);
+	double loaded, copy;
+	struct runner r;
+	int err;
+
+	if (tokens < largest(&o->prompt) + 64)
+		tokens = largest(&o->prompt) + 64;
+	err = runner_open(&r, dir, tokens);
+	if (!err && !o->report.json) {
 		loaded = (double)r.info.weight_bytes * r.info.tp * 1e-9;
 		printf("%s: %s, tp %u, %.2f GB of weights loaded in %.2f s (%.1f GB/s", r.info.name,
 		       r.info.weights, r.info.tp, loaded, r.load_s, loaded / r.load_s);
-		if (!ceiling_fresh_copy(cpus(), &copy))
+		if (!ceiling_fresh_copy(report_cpus(), &copy))
 			printf("; memcpy into fresh memory %.1f GB/s", copy);
 		printf(")\n");
 	}
 	if (!err)
-		err = bench_prefill(o, &r, first);
-	for (unsigned b = 0; b < o->n_batch && !err; b++)
-		err = bench_decode(o, &r, o->batch[b], &single, first);
+		err = bench_shapes(o, &r, dir);
 	runner_close(&r);
 	return err;
 }
 
-static int bench_synthetic(const struct options *o, const char *weights, bool *first)
+static int bench_synthetic(struct options *o, const char *weights)
 {
 	const struct case_options options = {.dir = o->dir, .weights = weights, .tp = o->tp};
 	char dir[CASE_PATH];
 	int err = case_find(o->synthetic, &options, dir);
 
-	return err ? err : bench_model(o, dir, first);
+	return err ? err : bench_model(o, dir);
 }
 
 static void print_machine(const struct options *o)
@@ -352,7 +294,7 @@ static void print_machine(const struct options *o)
 	struct ceiling c;
 	double us = -1;
 
-	if (ceiling_measure(cpus(), &c))
+	if (ceiling_measure(report_cpus(), &c))
 		return;
 	co.name = "benchmark";
 	if (!txda_context_new(&co, &context)) {
@@ -363,32 +305,48 @@ static void print_machine(const struct options *o)
 		us = device_round_trip_us(context);
 		txda_context_unref(context);
 	}
-	if (o->json) {
+	if (o->report.json) {
 		printf("{\"schema_version\":1,\"cpus\":%u,\"device\":\"%s\",\"read_gb_per_s\":%.2f,"
 		       "\"bf16_gflops\":%.1f,\"int8_gops\":%.1f,"
 		       "\"empty_stream_us\":%.3f,\n\"results\":[\n",
-		       cpus(), info.name, c.read_gbs, c.bf16_gflops, c.int8_gops, us);
+		       report_cpus(), info.name, c.read_gbs, c.bf16_gflops, c.int8_gops, us);
 		return;
 	}
 	printf("machine: %u CPUs, read %.1f GB/s, bf16 %.0f Gflop/s (%s), int8 %.0f Gop/s (%s)\n",
-	       cpus(), c.read_gbs, c.bf16_gflops, c.bf16_by, c.int8_gops, c.int8_by);
+	       report_cpus(), c.read_gbs, c.bf16_gflops, c.bf16_by, c.int8_gops, c.int8_by);
 	printf("device:  %s, empty stream submit to fence %.2f us\n", info.name, us);
 }
 
-static bool parse_batches(struct options *o, char *list)
+/* Numbers from 1 to @max, separated by commas. */
+static bool parse_numbers(struct numbers *ret, const char *option, char *list, unsigned max)
 {
 	char *save, *word;
 
-	o->n_batch = 0;
+	ret->n = 0;
 	for (word = strtok_r(list, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
-		if (o->n_batch == sizeof(o->batch) / sizeof(o->batch[0])) {
-			fprintf(stderr, "txda-bench: more than %u batch sizes\n", o->n_batch);
+		if (ret->n == MAX_NUMBERS) {
+			fprintf(stderr, "txda-bench: --%s: more than %u numbers\n", option,
+				MAX_NUMBERS);
 			return false;
 		}
-		if (!stats_number(word, 1, 256, &o->batch[o->n_batch++]))
+		if (!stats_number(word, 1, max, &ret->v[ret->n++]))
 			return false;
 	}
-	return o->n_batch > 0;
+	return ret->n > 0;
+}
+
+/* "1024x768" */
+static bool parse_image(struct image_options *ret, char *text)
+{
+	char *x = strchr(text, 'x');
+
+	if (!x) {
+		fprintf(stderr, "txda-bench: --image: \"%s\" is not WIDTHxHEIGHT\n", text);
+		return false;
+	}
+	*x = 0;
+	return stats_number(text, 1, 16384, &ret->width) &&
+	       stats_number(x + 1, 1, 16384, &ret->height);
 }
 
 int main(int argc, char **argv)
@@ -401,6 +359,11 @@ int main(int argc, char **argv)
 		{"prompt", required_argument, NULL, 'p'},
 		{"gen", required_argument, NULL, 'g'},
 		{"batch", required_argument, NULL, 'b'},
+		{"context", required_argument, NULL, 'x'},
+		{"sweep", no_argument, NULL, 'S'},
+		{"image", required_argument, NULL, 'i'},
+		{"compare", required_argument, NULL, 'C'},
+		{"peer", required_argument, NULL, 'P'},
 		{"json", no_argument, NULL, 'j'},
 		{"ops", no_argument, NULL, 'o'},
 		{"ceilings", no_argument, NULL, 'c'},
@@ -411,11 +374,11 @@ int main(int argc, char **argv)
 	struct options o = {.synthetic = "qwen3-0.6b",
 			    .weights = "bf16,w8,w4",
 			    .tp = "1",
-			    .prompt = 512,
+			    .prompt = {{512}, 1},
 			    .gen = 16,
-			    .batch = {1, 16},
-			    .n_batch = 2};
-	bool first = true;
+			    .batch = {{1, 16}, 2},
+			    .context = {{64}, 1},
+			    .image = {1024, 1024, 32}};
 	int c, err = 0;
 
 	if (argc > 1 && !strcmp(argv[1], "model"))
@@ -436,11 +399,20 @@ int main(int argc, char **argv)
 			ok = stats_number(optarg, 1, 8, &tp);
 			break;
 		case 'd': o.dir = optarg; break;
-		case 'p': ok = stats_number(optarg, 2, 65536, &o.prompt); break;
+		case 'p': ok = parse_numbers(&o.prompt, "prompt", optarg, 65536); break;
 		case 'g': ok = stats_number(optarg, 1, 256, &o.gen); break;
-		case 'b': ok = parse_batches(&o, optarg); break;
-		case 'j': o.json = true; break;
-		case 'o': o.ops = true; break;
+		case 'b': ok = parse_numbers(&o.batch, "batch", optarg, 256); break;
+		case 'x': ok = parse_numbers(&o.context, "context", optarg, 1u << 20); break;
+		case 'S':
+			o.prompt = (struct numbers){{512, 2048}, 2};
+			o.batch = (struct numbers){{1, 2, 4, 8, 16, 32, 64}, 7};
+			o.context = (struct numbers){{128, 4096}, 2};
+			break;
+		case 'i': ok = parse_image(&o.image, optarg); break;
+		case 'C': o.compare = optarg; break;
+		case 'P': o.peer = optarg; break;
+		case 'j': o.report.json = true; break;
+		case 'o': o.report.ops = true; break;
 		case 'c': o.ceilings = true; break;
 		case 'h': fputs(usage, stdout); return 0;
 		case 'V': printf("txda-bench %s\n", txda_version()); return 0;
@@ -451,21 +423,24 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
+	if (o.compare && report_load_earlier(&o.report, o.compare))
+		return 1;
 	own_autogroup();
 	print_machine(&o);
 	if (!o.ceilings && optind < argc) {
 		for (int i = optind; i < argc && !err; i++)
-			err = bench_model(&o, argv[i], &first);
+			err = bench_model(&o, argv[i]);
 	} else if (!o.ceilings) {
 		char *list = strdup(o.weights), *save, *word;
 
 		for (word = list ? strtok_r(list, ",", &save) : NULL; word && !err;
 		     word = strtok_r(NULL, ",", &save))
-			err = bench_synthetic(&o, word, &first);
+			err = bench_synthetic(&o, word);
 		free(list);
 	}
-	if (o.json)
+	if (o.report.json)
 		printf("\n]}\n");
+	cJSON_Delete(o.report.earlier);
 	ceiling_free();
 	return err ? 1 : 0;
 }

@@ -9,7 +9,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kv_seq.h"
 #include "txda.h"
+
+#define MAX_SEQS 256
+
+/* An image in the prompt of sequence 0, whose tokens are all given in one step. */
+struct runner_image {
+	unsigned first, tokens;	       /* the prompt's tokens that are the image's */
+	const int32_t (*positions)[3]; /* of all tokens of the prompt */
+};
 
 struct runner {
 	struct txda_context *context;
@@ -17,13 +26,22 @@ struct runner {
 	struct txda_model *model;
 	struct txda_model_info info;
 	double load_s; /* time of txda_model_load() */
-	/* inputs of each rank, mapped */
-	int32_t *in[TXDA_MAX_CHIPS_PER_GROUP][7];
+	/* inputs of each rank, mapped: of all layers, then of each group of them */
+	int32_t *in[TXDA_MAX_CHIPS_PER_GROUP][6 + 2 * KV_MAX_GROUPS];
+	unsigned n_in;
+	int32_t *state_table[TXDA_MAX_CHIPS_PER_GROUP];
+	struct kv *kv;
+	struct kv_seq cache[MAX_SEQS]; /* of each sequence */
+	uint32_t *entries;	       /* their tables */
 	const int32_t *topk_ids;
-	unsigned seqs, columns;
-	unsigned length[256];	       /* tokens in the cache by sequence */
-	int32_t next[256];	       /* the token to decode next */
-	struct txda_op_timing *timing; /* of each op in the last step; NULL: not wanted */
+	unsigned seqs;
+	unsigned columns;		  /* of the block tables, while these sequences run */
+	unsigned axes;			  /* coordinates of a position */
+	bool sees;			  /* it takes embeddings of images */
+	const struct runner_image *image; /* of the next step; NULL: only text */
+	unsigned length[MAX_SEQS];	  /* tokens in the cache by sequence */
+	int32_t next[MAX_SEQS];		  /* the token to decode next */
+	struct txda_op_timing *timing;	  /* of each op in the last step; NULL: not wanted */
 };
 
 /* Loads CASE on a group of its own. Says on stderr what failed; 0 or -errno. */
@@ -34,5 +52,8 @@ int runner_start(struct runner *r, unsigned seqs, unsigned tokens);
 /* One step that gives each sequence @n tokens (made up when n > 1, else the last step's argmax) and
  * takes its logits. */
 int runner_step(struct runner *r, unsigned n, double *ret_seconds);
+/* Takes the embeddings that a launch of @vision has made; the next step is the prompt with them. */
+int runner_take_image(struct runner *r, struct txda_model *vision,
+		      const struct runner_image *image);
 
 #endif

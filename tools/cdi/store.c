@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "files.h"
+#include "io.h"
 
 static int fail_at(struct tool_error *error, const char *path)
 {
@@ -45,7 +45,7 @@ static int replace(const char *path, const char *directory, const char *text,
 	fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd < 0)
 		return fail_at(error, temporary);
-	r = tool_write_all(fd, text, strlen(text));
+	r = io_write_all(fd, text, strlen(text));
 	if (r < 0)
 		r = tool_fail(error, r, "%s: %s", temporary, strerror(-r));
 	else if (fchmod(fd, 0644) < 0 || fsync(fd) < 0)

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "utf8.h"
+
 int tool_fail(struct tool_error *error, int code, const char *format, ...)
 {
 	va_list args;
@@ -14,6 +16,7 @@ int tool_fail(struct tool_error *error, int code, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(error->text, sizeof(error->text), format, args);
 	va_end(args);
+	utf8_tame(error->text, '?');
 	return code;
 }
 
@@ -30,6 +33,7 @@ int tool_fail_within(struct tool_error *error, int code, const char *format, ...
 	va_start(args, format);
 	n = vsnprintf(error->text, sizeof(error->text), format, args);
 	va_end(args);
+	utf8_tame(error->text, '?');
 	if (n < 0 || (size_t)n >= sizeof(error->text) - 3)
 		return code;
 	room = sizeof(error->text) - (size_t)n - 3;

@@ -38,25 +38,6 @@ struct file_identity tool_identity(const struct stat *st)
 	};
 }
 
-int tool_write_all(int fd, const void *data, size_t bytes)
-{
-	const char *p = data;
-
-	while (bytes) {
-		ssize_t n = write(fd, p, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (!n)
-			return -EIO;
-		p += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
-}
-
 int tool_plain_name(const char *name)
 {
 	return name[0] && !strchr(name, '/') && strcmp(name, ".") && strcmp(name, "..");

@@ -28,9 +28,6 @@ struct file_identity {
 
 struct file_identity tool_identity(const struct stat *st);
 
-/* Writes all of it or fails. */
-int tool_write_all(int fd, const void *data, size_t bytes);
-
 /* True for a plain file name: no slash, not empty, not "." or "..". */
 int tool_plain_name(const char *name);
 

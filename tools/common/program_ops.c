@@ -14,7 +14,8 @@
 #define FLOATS	    (F32 | TYPE(TXDA_BF16))
 #define WEIGHTS                                                                                    \
 	(FLOATS | TYPE(TXDA_F16) | TYPE(TXDA_W8) | TYPE(TXDA_W4) | TYPE(TXDA_W8Z) |                \
-	 TYPE(TXDA_W4Z) | TYPE(TXDA_F8) | TYPE(TXDA_MX4))
+	 TYPE(TXDA_W4Z) | TYPE(TXDA_F8) | TYPE(TXDA_MX4) | TYPE(TXDA_W4M) | TYPE(TXDA_W5M) |       \
+	 TYPE(TXDA_W6S))
 
 /* What an op takes: which operands must be there, and their types. */
 struct op_contract {
@@ -378,19 +379,19 @@ static bool check_mla_sparse(const struct op_check *c)
 	       is_rows(c->out[0], 2, t, fixed(p->n_heads * p->latent));
 }
 
-static bool state_fits(const struct txda_tensor *cache, uint32_t block, uint64_t layer_offset,
-		       uint64_t bytes)
+static bool state_fits(const struct txda_tensor *cache, uint64_t layer_offset, uint64_t bytes)
 {
 	return cache->layout == TXDA_KV_PAGED && cache->ndim == 2 &&
 	       same_dim(cache->dim[0], symbol(TXDA_SYM_N)) && !cache->dim[1].sym &&
-	       txda_is_block_size(block) && layer_offset % 64 == 0 && bytes <= cache->dim[1].mul &&
+	       layer_offset % 64 == 0 && bytes <= cache->dim[1].mul &&
 	       layer_offset <= cache->dim[1].mul - bytes;
 }
 
-/* Block table, spans and contexts from in[@at] on. */
-static bool is_batch(const struct op_check *c, unsigned at)
+/* State table, spans and contexts from in[@at] on. */
+static bool is_states(const struct op_check *c, unsigned at)
 {
-	return is_rows(c->in[at], 2, symbol(TXDA_SYM_S), symbol(TXDA_SYM_B)) &&
+	return matrix(c->in[at]) && same_dim(c->in[at]->dim[0], symbol(TXDA_SYM_S)) &&
+	       c->in[at]->dim[1].mul % 3 == 1 &&
 	       is_rows(c->in[at + 1], 2, symbol(TXDA_SYM_S), fixed(2)) &&
 	       is_rows(c->in[at + 2], 1, symbol(TXDA_SYM_S), fixed(0));
 }
@@ -401,29 +402,34 @@ static bool check_delta_conv(const struct op_check *c)
 	const struct txda_tensor *x = c->in[0], *w = c->in[1];
 
 	return matrix(x) && matrix(w) && same_dim(w->dim[0], x->dim[1]) && w->dim[1].mul >= 2 &&
-	       w->dim[1].mul <= TXDA_DELTA_MAX_KERNEL && !p->reserved && is_batch(c, 2) &&
+	       w->dim[1].mul <= TXDA_DELTA_MAX_KERNEL && !p->reserved && is_states(c, 2) &&
 	       is_rows(c->out[0], 2, x->dim[0], x->dim[1]) &&
-	       state_fits(c->out[1], p->block_size, p->layer_offset,
-			  txda_conv_state_bytes(x->dim[1].mul, w->dim[1].mul));
+	       state_fits(c->out[1], p->layer_offset,
+			  txda_conv_state_bytes(x->dim[1].mul, w->dim[1].mul)) &&
+	       p->first < c->in[2]->dim[1].mul / 3;
 }
 
 static bool check_delta_rule(const struct op_check *c)
 {
 	const struct txda_op_delta_rule *p = &c->op->delta_rule;
 	struct txda_dim t = c->in[0]->dim[0];
-	uint32_t values;
+	uint32_t values, blocks;
 
 	if (!p->n_k_heads || p->n_v_heads > 65536 || p->n_v_heads < p->n_k_heads ||
 	    p->n_v_heads % p->n_k_heads || !p->k_dim || p->k_dim > TXDA_DELTA_MAX_DIM ||
-	    !p->v_dim || p->v_dim > TXDA_DELTA_MAX_DIM)
+	    !p->v_dim || p->v_dim > TXDA_DELTA_MAX_DIM || !p->per_block ||
+	    p->per_block > p->n_v_heads)
 		return false;
 	values = p->n_v_heads * p->v_dim;
+	blocks = (p->n_v_heads + p->per_block - 1) / p->per_block;
 	return is_rows(c->in[0], 2, t, fixed(2 * p->n_k_heads * p->k_dim + values)) &&
 	       is_rows(c->in[1], 2, t, fixed(2 * p->n_v_heads)) &&
-	       is_rows(c->in[2], 2, fixed(2), fixed(p->n_v_heads)) && is_batch(c, 3) &&
+	       is_rows(c->in[2], 2, fixed(2), fixed(p->n_v_heads)) && is_states(c, 3) &&
+	       p->first < c->in[3]->dim[1].mul / 3 &&
+	       blocks <= c->in[3]->dim[1].mul / 3 - p->first &&
 	       is_rows(c->out[0], 2, t, fixed(values)) &&
-	       state_fits(c->out[1], p->block_size, p->layer_offset,
-			  txda_delta_state_bytes(p->n_v_heads, p->k_dim, p->v_dim));
+	       state_fits(c->out[1], p->layer_offset,
+			  p->per_block * txda_delta_state_bytes(p->k_dim, p->v_dim));
 }
 
 static bool check_gate(const struct op_check *c)

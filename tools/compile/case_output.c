@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "io.h"
 
 #define MAX_NAME  200
 #define MAX_DEPTH 8
@@ -238,7 +239,7 @@ int case_write(struct case_output *out, const char *name, const void *data, size
 
 	if (fd < 0)
 		return fd;
-	r = tool_write_all(fd, data, bytes);
+	r = io_write_all(fd, data, bytes);
 	if (r) {
 		close(fd);
 		return tool_fail(error, r, "%s: %s: %s", out->path, name, strerror(-r));

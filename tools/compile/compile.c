@@ -13,6 +13,7 @@
 #include "floats.h"
 #include "graph.h"
 #include "info.h"
+#include "io.h"
 #include "owned.h"
 
 #define MAX_COPY_BYTES (256u << 20)
@@ -174,7 +175,7 @@ static int write_table(struct compile *c)
 
 			memcpy((char *)values + 2 * (size_t)k, &half, 2);
 		}
-		r = tool_write_all(fd, values, narrow ? row / 2 : row);
+		r = io_write_all(fd, values, narrow ? row / 2 : row);
 		if (!r && progress_interrupted(&c->progress))
 			r = -EINTR;
 	}
@@ -209,7 +210,7 @@ static int write_case(struct compile *c)
 	if (!r && job->model->source.checkpoint)
 		r = safetensors_unchanged(job->model->source.checkpoint, c->error);
 	if (!r && job->model->source.gguf)
-		r = gguf_unchanged(gguf_model_file(job->model->source.gguf), c->error);
+		r = gguf_model_unchanged(job->model->source.gguf, c->error);
 	if (r)
 		return r;
 	info = info_make(job->model, c->options, weights_name(c), c->info, &c->chip[0]);

@@ -11,10 +11,12 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "confine.h"
 #include "config.h"
+#include "gguf_name.h"
 #include "json_strict.h"
 #include "owned.h"
 #include "safetensors.h"
@@ -22,10 +24,11 @@
 /* Files of a checkpoint that are links: all shards and what lies beside them. */
 #define MAX_READABLE (SAFETENSORS_MAX_FILES + 64)
 #define MAX_WRITABLE 2
+#define MAX_LISTABLE 1
 
 struct places {
-	char *readable[MAX_READABLE + 1], *writable[MAX_WRITABLE + 1];
-	unsigned n_readable, n_writable;
+	char *readable[MAX_READABLE + 1], *writable[MAX_WRITABLE + 1], *listable[MAX_LISTABLE + 1];
+	unsigned n_readable, n_writable, n_listable;
 };
 
 static const char *const calls[] = {
@@ -43,57 +46,117 @@ static void add(char **list, unsigned *n, unsigned max, const char *path)
 		list[(*n)++] = real;
 }
 
-/* What links of a directory lead to, if that may be read on its owner's behalf. */
-static void add_links(struct places *p, const char *dir)
+/* Files of a directory, or with @links what its links lead to, that may be read on behalf of @owner. */
+static void add_files(struct places *p, const char *dir, uid_t owner, bool links)
 {
 	DIR *d = opendir(dir);
 	const struct dirent *entry;
-	struct stat own, st;
+	struct stat st;
 	char path[PATH_MAX], why[400];
 
-	if (!d || fstat(dirfd(d), &own)) {
-		if (d)
-			closedir(d);
-		return;
-	}
-	while ((entry = readdir(d))) {
-		if ((entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN) ||
-		    (size_t)snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >=
+	while (d && (entry = readdir(d))) {
+		if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >=
 			    sizeof(path) ||
-		    fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
-		    !S_ISLNK(st.st_mode) || fstatat(dirfd(d), entry->d_name, &st, 0) ||
-		    !S_ISREG(st.st_mode) || owned_check(&st, own.st_uid, path, why, sizeof(why)))
+		    (links && (fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+			       !S_ISLNK(st.st_mode))) ||
+		    fstatat(dirfd(d), entry->d_name, &st, 0) || !S_ISREG(st.st_mode) ||
+		    owned_check(&st, owner, path, why, sizeof(why)))
 			continue;
 		add(p->readable, &p->n_readable, MAX_READABLE, path);
 	}
-	closedir(d);
+	if (d)
+		closedir(d);
 }
 
-static void add_model_dir(struct places *p, const char *dir)
+/* In a process of its own: writes what config.json says that param_dir is. */
+static void tell_param_dir(const struct places *p, const char *config_path, int fd)
 {
-	add(p->readable, &p->n_readable, MAX_READABLE, dir);
-	add_links(p, dir);
-}
-
-/* Where config.json says that the weights are, if that is the model's owner's. */
-static void add_param_dir(struct places *p, const char *model)
-{
-	char path[PATH_MAX], why[400];
-	struct stat own, st;
-	const char *dir;
+	const struct confinement c = {.readable = (const char *const *)p->readable, .calls = calls};
+	const char *dir = NULL;
 	cJSON *config;
+	char err[400];
+
+	if (!confine_self(&c, err, sizeof(err)) &&
+	    !txda_json_load(config_path, CONFIG_MAX_BYTES, &config, err, sizeof(err)))
+		dir = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(config, "param_dir"));
+	_exit(dir && write(fd, dir, strlen(dir)) < 0);
+}
+
+/* What config.json is has to be known before the confinement, which cannot grow; to read it takes one. */
+static void read_param_dir(const struct places *p, const char *config_path, char *ret, size_t len)
+{
+	size_t used = 0;
+	ssize_t n = 1;
+	int fds[2];
+	pid_t pid;
+
+	*ret = '\0';
+	if (pipe2(fds, O_CLOEXEC))
+		return;
+	pid = fork();
+	if (!pid)
+		tell_param_dir(p, config_path, fds[1]);
+	close(fds[1]);
+	while (pid > 0 && n > 0 && used < len) {
+		n = read(fds[0], ret + used, len - used);
+		used += n > 0 ? (size_t)n : 0;
+	}
+	close(fds[0]);
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	ret[used < len ? used : 0] = '\0';
+}
+
+/* Where config.json says that the weights are, if that is the model's owner's: files of that very
+ * directory, which may be one of the system's. */
+static void add_param_dir(struct places *p, const char *model, uid_t owner)
+{
+	char path[PATH_MAX], dir[PATH_MAX], why[400];
+	struct stat st;
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/config.json", model) >= sizeof(path) ||
-	    txda_json_load(path, CONFIG_MAX_BYTES, &config, why, sizeof(why)))
+	    access(path, R_OK))
 		return;
-	dir = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(config, "param_dir"));
-	if (dir && *dir &&
+	read_param_dir(p, path, dir, sizeof(dir));
+	if (!*dir ||
 	    (size_t)snprintf(path, sizeof(path), "%s%s%s", *dir == '/' ? "" : model,
-			     *dir == '/' ? "" : "/", dir) < sizeof(path) &&
-	    !stat(model, &own) && !stat(path, &st) && S_ISDIR(st.st_mode) &&
-	    !owned_check(&st, own.st_uid, path, why, sizeof(why)))
-		add_model_dir(p, path);
-	cJSON_Delete(config);
+			     *dir == '/' ? "" : "/", dir) >= sizeof(path) ||
+	    stat(path, &st) || !S_ISDIR(st.st_mode) ||
+	    owned_check(&st, owner, path, why, sizeof(why)))
+		return;
+	add(p->listable, &p->n_listable, MAX_LISTABLE, path);
+	add_files(p, path, owner, false);
+}
+
+/* Of a GGUF model, those that belong to whoever the one that is named belongs to. */
+static void add_parts(struct places *p, const char *path, uid_t owner)
+{
+	unsigned n = gguf_name_parts(path);
+	char part[PATH_MAX];
+	struct stat st;
+
+	if (!n || (size_t)snprintf(part, sizeof(part), "%s", path) >= sizeof(part))
+		return;
+	for (unsigned i = 1; i <= n; i++) {
+		gguf_name_set_part(part, i);
+		if (!stat(part, &st) && S_ISREG(st.st_mode) && st.st_uid == owner)
+			add(p->readable, &p->n_readable, MAX_READABLE, part);
+	}
+}
+
+static void add_model(struct places *p, const char *path)
+{
+	struct stat own;
+
+	add(p->readable, &p->n_readable, MAX_READABLE, path);
+	if (stat(path, &own))
+		return;
+	if (S_ISREG(own.st_mode)) {
+		add_parts(p, path, own.st_uid);
+		return;
+	}
+	add_files(p, path, own.st_uid, true);
+	add_param_dir(p, path, own.st_uid);
 }
 
 /* A case dir appears beside others of its directory, under a name of its own until it is whole. */
@@ -134,6 +197,7 @@ int compile_confine(const struct compile_paths *paths, struct tool_error *error)
 	static struct places p;
 	const struct confinement c = {
 		.readable = (const char *const *)p.readable,
+		.listable = (const char *const *)p.listable,
 		.writable = (const char *const *)p.writable,
 		.calls = calls,
 	};
@@ -142,10 +206,8 @@ int compile_confine(const struct compile_paths *paths, struct tool_error *error)
 
 	/* Of the cache's key. */
 	add(p.readable, &p.n_readable, MAX_READABLE, "/proc/self/exe");
-	if (paths->model) {
-		add_model_dir(&p, paths->model);
-		add_param_dir(&p, paths->model);
-	}
+	if (paths->model)
+		add_model(&p, paths->model);
 	if (paths->output)
 		add_output(&p, paths->output);
 	if (paths->share)

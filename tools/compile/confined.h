@@ -4,7 +4,8 @@
  * dir, and use the CPU. Whoever takes it over through a checkpoint has no more than that: no other
  * model, no device, no network, no program to run (confine.h).
  *
- * Before that it lists the model's directory and reads the param_dir of its config.json.
+ * Before that it lists the model's directory. Which param_dir its config.json names is read by a
+ * process of its own, which may read the model and no more.
  */
 #ifndef TXDA_COMPILE_CONFINED_H
 #define TXDA_COMPILE_CONFINED_H

@@ -3,9 +3,8 @@
  * The element types of GGUF files: rows of blocks, each with its scales. What lies in a block is
  * only ever read as numbers, so any bytes will do.
  *
- * Q8_0, Q5_0 and Q4_0 have an integer and a half-precision scale, as the chip's tiles W8 and W4
- * have: those are repacked. The others have minimums or scales of more than 11 bits and are read as
- * float32, which is what their definition computes.
+ * Each has tiles that hold its integers and scales as they are. Those of the chip's W4M, W5M and W6S
+ * have two levels: what a whole block has, and small integers for each 32 or 16 elements.
  */
 #ifndef TXDA_COMPILE_GGML_H
 #define TXDA_COMPILE_GGML_H
@@ -33,7 +32,9 @@ enum ggml_type {
 struct ggml_format {
 	const char *name;	  /* NULL: not supported */
 	uint16_t elements, bytes; /* of a block */
-	uint8_t bits;		  /* of codes that tiles hold; 0: none do */
+	uint8_t tiles;		  /* enum txda_dtype */
+	uint8_t bits;		  /* of codes; 0: plain */
+	uint8_t group;		  /* elements that share all scales */
 };
 
 /* NULL: no type of that number is supported. */
@@ -48,6 +49,12 @@ struct source_tensor ggml_tensor(uint32_t type, uint64_t rows, uint64_t cols, co
 void ggml_codes(const struct source_tensor *t, uint64_t row, uint64_t col, uint64_t n,
 		uint8_t *codes);
 float ggml_scale(const struct source_tensor *t, uint64_t row, uint32_t group);
+/* The scales of a group with two levels, as txda_layouts.h has them. */
+struct ggml_levels {
+	uint16_t d, dmin;
+	uint8_t s, m;
+};
+struct ggml_levels ggml_levels(const struct source_tensor *t, uint64_t row, uint32_t group);
 void ggml_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint64_t n, float *dst);
 
 #endif /* TXDA_COMPILE_GGML_H */

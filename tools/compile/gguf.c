@@ -23,6 +23,7 @@ struct entry {
 };
 
 struct gguf {
+	char *name;
 	struct entry *entries; /* by key */
 	size_t n_entries;
 	struct gguf_tensor *tensors;
@@ -519,12 +520,16 @@ int gguf_open(int dirfd, const char *name, struct gguf **ret, struct tool_error 
 	struct stat s;
 	int r;
 
-	if (!g)
+	if (g)
+		g->name = strdup(name);
+	if (!g || !g->name) {
+		free(g);
 		return tool_fail(error, -ENOMEM, "no memory");
+	}
 	g->fd = tool_open_file(dirfd, name, &s, error);
 	if (g->fd < 0) {
 		r = g->fd;
-		free(g);
+		gguf_close(g);
 		return r;
 	}
 	g->bytes = (uint64_t)s.st_size;
@@ -564,6 +569,7 @@ void gguf_close(struct gguf *g)
 		free(g->entries[i].key);
 	for (size_t i = 0; i < g->n_tensors; i++)
 		free(g->tensors[i].name);
+	free(g->name);
 	free(g->entries);
 	free(g->tensors);
 	free(g->header);
@@ -577,6 +583,11 @@ void gguf_close(struct gguf *g)
 const struct gguf_tensor *gguf_at(const struct gguf *g, size_t index)
 {
 	return index < g->n_tensors ? &g->tensors[index] : NULL;
+}
+
+const char *gguf_name(const struct gguf *g)
+{
+	return g->name ? g->name : "";
 }
 
 const struct file_identity *gguf_identity(const struct gguf *g)

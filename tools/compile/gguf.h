@@ -89,6 +89,8 @@ int gguf_string(const struct gguf *g, const char *key, char **ret, struct tool_e
 /* Whether all of it is UTF-8 without NUL: what can stand in JSON. */
 bool gguf_is_text(struct gguf_text text);
 
+/* As gguf_open() had it; "" of memory. */
+const char *gguf_name(const struct gguf *g);
 /* What the file was when it was opened, and its header. */
 const struct file_identity *gguf_identity(const struct gguf *g);
 const void *gguf_header(const struct gguf *g, size_t *ret_bytes);

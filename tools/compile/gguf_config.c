@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The metadata of a GGUF file in the words of a config.json, which config.c then reads and checks. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +9,27 @@
 
 #include "gguf_model.h"
 
-static const struct architecture {
-	const char *name, *model_type;
-	bool neighbours; /* rows of queries and keys are permuted so that they rotate */
-	bool experts;
-} architectures[] = {
-	{"llama", "llama", true, false},	{"qwen2", "qwen2", false, false},
-	{"qwen3", "qwen3", false, false},	{"qwen2moe", "qwen2_moe", false, true},
-	{"qwen3moe", "qwen3_moe", false, true},
+static const struct gguf_architecture architectures[] = {
+	{.name = "llama", .model_type = "llama", .neighbours = true, .rotating = 1},
+	{.name = "qwen2", .model_type = "qwen2", .biased = true, .rotating = 1},
+	{.name = "qwen3", .model_type = "qwen3", .rotating = 1},
+	{.name = "qwen2moe",
+	 .model_type = "qwen2_moe",
+	 .experts = true,
+	 .biased = true,
+	 .rotating = 1},
+	{.name = "qwen3moe", .model_type = "qwen3_moe", .experts = true, .rotating = 1},
+	{.name = "gemma2",
+	 .model_type = "gemma2",
+	 .whole_norms = true,
+	 .naming = "gemma",
+	 .rotating = 1},
+	{.name = "gemma3",
+	 .model_type = "gemma3_text",
+	 .whole_norms = true,
+	 .naming = "gemma",
+	 .rotating = 1},
+	{.name = "glm4", .model_type = "glm4", .biased = true, .naming = "glm4", .rotating = 0.5},
 };
 #define N_ARCHITECTURES (sizeof(architectures) / sizeof(architectures[0]))
 
@@ -37,17 +51,24 @@ static const struct key keys[] =
 		{"attention.key_length", "head_dim", false},
 		{"rope.freq_base", "rope_theta", false},
 },
-			expert_keys[] = {
-				{"expert_count", "num_experts", true},
-				{"expert_used_count", "num_experts_per_tok", true},
-				{"expert_feed_forward_length", "moe_intermediate_size", true},
-				{"expert_shared_feed_forward_length",
-				 "shared_expert_intermediate_size", false},
+			expert_keys[] =
+				{
+					{"expert_count", "num_experts", true},
+					{"expert_used_count", "num_experts_per_tok", true},
+					{"expert_feed_forward_length", "moe_intermediate_size",
+					 true},
+					{"expert_shared_feed_forward_length",
+					 "shared_expert_intermediate_size", false},
+},
+			gemma_keys[] = {
+				{"attn_logit_softcapping", "attn_logit_softcapping", false},
+				{"final_logit_softcapping", "final_logit_softcapping", false},
+				{"attention.sliding_window", "sliding_window", true},
 };
 
 struct reader {
 	const struct gguf *g;
-	const struct architecture *a;
+	const struct gguf_architecture *a;
 	cJSON *to;
 	struct tool_error *error;
 };
@@ -123,6 +144,16 @@ static int expect(const struct reader *r, const char *name, double value)
 	return e;
 }
 
+/* Files of models that see have queries and keys in another order; layers beyond the last one predict. */
+static int expect_plain(const struct reader *r)
+{
+	char key[128];
+
+	if (gguf_get(r->g, full(r, "rope.dimension_sections", key, sizeof(key))))
+		return tool_fail(r->error, -ENOTSUP, "%s: not supported", key);
+	return expect(r, "nextn_predict_layers", 0);
+}
+
 static int add_scaling(const struct reader *r)
 {
 	double factor = 1, original = 0;
@@ -159,17 +190,14 @@ static void add_token(const struct reader *r, const char *key, const char *ours)
 		cJSON_AddNumberToObject(r->to, ours, gguf_number(v, 0));
 }
 
-static int add_vocab(const struct reader *r)
+static int add_vocab(const struct reader *r, const struct gguf_model *m)
 {
-	const struct gguf_tensor *t;
+	const struct gguf_tensor *t = gguf_model_tensor(m, "model.embed_tokens.weight");
 
-	for (size_t i = 0; (t = gguf_at(r->g, i)); i++) {
-		if (strcmp(t->name, "token_embd.weight"))
-			continue;
-		cJSON_AddNumberToObject(r->to, "vocab_size", (double)t->dim[1]);
-		return 0;
-	}
-	return tool_fail(r->error, -EINVAL, "tensor \"token_embd.weight\" is missing");
+	if (!t)
+		return tool_fail(r->error, -EINVAL, "tensor \"token_embd.weight\" is missing");
+	cJSON_AddNumberToObject(r->to, "vocab_size", (double)t->dim[1]);
+	return 0;
 }
 
 /* What tensors say that are there or not. */
@@ -182,11 +210,35 @@ static int add_choices(const struct reader *r, const struct gguf_model *m)
 	cJSON_AddBoolToObject(r->to, "attention_bias", bias);
 	cJSON_AddBoolToObject(r->to, "mlp_bias",
 			      gguf_model_has(m, "model.layers.0.mlp.down_proj.bias"));
-	if (strncmp(r->a->name, "qwen2", 5) && bias != o_bias)
+	if (!r->a->biased && bias != o_bias)
 		return tool_fail(r->error, -ENOTSUP, "biases of %s alone are not supported for %s",
 				 bias ? "queries, keys and values" : "the attention's output",
 				 r->a->name);
 	return 0;
+}
+
+/*
+ * Files do not say by which root scores are divided: by that of a head's size, except for the models of
+ * 27 billion parameters, which are known by their layers. Nor do they say which layers have a window,
+ * or at which speed those rotate, unless it is another than that of all such models.
+ */
+static int add_gemma(const struct reader *r)
+{
+	const bool three = !strcmp(r->a->name, "gemma3");
+	const bool large = number_of(r, "num_hidden_layers", 0) == (three ? 62 : 46);
+	const double heads = number_of(r, "num_attention_heads", 1);
+	double speed = 0;
+	bool there = false;
+	int e = add_keys(r, gemma_keys, sizeof(gemma_keys) / sizeof(gemma_keys[0]));
+
+	cJSON_AddNumberToObject(r->to, "query_pre_attn_scalar",
+				large ? number_of(r, "hidden_size", 0) / heads
+				      : number_of(r, "head_dim", 0));
+	if (!e && three)
+		e = find_number(r, "rope.freq_base_swa", &there, &speed);
+	if (!e && there)
+		cJSON_AddNumberToObject(r->to, "rope_local_base_freq", speed);
+	return e ? e : expect(r, "attention.sliding_window_pattern", three ? 6 : 2);
 }
 
 static int add_all(const struct reader *r, const struct gguf_model *m)
@@ -211,17 +263,21 @@ static int add_all(const struct reader *r, const struct gguf_model *m)
 	if (!e)
 		e = expect(r, "attention.value_length", head_dim);
 	if (!e)
-		e = expect(r, "rope.dimension_count", head_dim);
+		e = expect(r, "rope.dimension_count", floor(head_dim * r->a->rotating));
+	if (!e)
+		e = expect_plain(r);
 	if (!e)
 		e = expect(r, "attention.causal", 1);
 	if (!e)
 		e = expect(r, "expert_weights_scale", 1);
+	if (!e && r->a->whole_norms)
+		e = add_gemma(r);
 	if (!e && r->a->experts)
 		cJSON_AddBoolToObject(r->to, "norm_topk_prob", !strcmp(r->a->name, "qwen3moe"));
 	if (!e)
 		e = add_scaling(r);
 	if (!e)
-		e = add_vocab(r);
+		e = add_vocab(r, m);
 	if (!e)
 		e = add_choices(r, m);
 	add_token(r, "tokenizer.ggml.bos_token_id", "bos_token_id");
@@ -229,11 +285,11 @@ static int add_all(const struct reader *r, const struct gguf_model *m)
 	return e;
 }
 
-static const struct architecture *find_architecture(const struct gguf *g, struct tool_error *error)
+const struct gguf_architecture *gguf_architecture(const struct gguf *g, struct tool_error *error)
 {
-	char known[128] = "", *name = NULL;
+	char known[256] = "", *name = NULL;
 	size_t at = 0;
-	const struct architecture *found = NULL;
+	const struct gguf_architecture *found = NULL;
 	int r = gguf_string(g, "general.architecture", &name, error);
 
 	if (r)
@@ -252,35 +308,21 @@ static const struct architecture *find_architecture(const struct gguf *g, struct
 	return found;
 }
 
-bool gguf_rope_interleaved(const struct gguf_model *m)
+void gguf_adapt(const struct gguf_model *m, struct model_config *c)
 {
-	const struct architecture *a = find_architecture(gguf_model_file(m), NULL);
+	const struct gguf_architecture *a = gguf_architecture(gguf_model_file(m, 0), NULL);
 
-	return a && a->neighbours;
-}
-
-/* A model in several files has its tensors in all of them. */
-static int check_split(const struct gguf *g, struct tool_error *error)
-{
-	const struct gguf_value *v = gguf_get(g, "split.count");
-
-	if (v && v->type != GGUF_STRING && v->n && gguf_number(v, 0) > 1)
-		return tool_fail(error, -ENOTSUP,
-				 "split.count: the model is in %.0f files, only one is supported; "
-				 "gguf-split --merge joins them",
-				 gguf_number(v, 0));
-	return 0;
+	c->rope_interleaved |= a->neighbours;
+	c->norm_plus_one &= !a->whole_norms;
 }
 
 int gguf_config(const struct gguf_model *m, char **ret, struct tool_error *error)
 {
-	const struct gguf *g = gguf_model_file(m);
+	const struct gguf *g = gguf_model_file(m, 0);
 	struct reader r = {.g = g, .error = error};
-	int e = check_split(g, error);
+	int e;
 
-	if (e)
-		return e;
-	r.a = find_architecture(g, error);
+	r.a = gguf_architecture(g, error);
 	if (!r.a)
 		return -ENOTSUP;
 	r.to = cJSON_CreateObject();

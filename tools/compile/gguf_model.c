@@ -3,11 +3,13 @@
 #include "gguf_model.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ggml.h"
+#include "gguf_name.h"
 #include "safetensors.h"
 
 #define NAME_BYTES 128
@@ -15,81 +17,92 @@
 struct named {
 	char name[NAME_BYTES];
 	const struct gguf_tensor *tensor;
+	const struct gguf *file;
 };
 
 struct gguf_model {
-	struct gguf *file;
+	struct gguf **files;
+	unsigned n_files;
 	struct named *list; /* by name */
 	size_t n;
 };
 
-/* Names without ".weight" and ".bias"; those of a layer follow "blk.%u." and "model.layers.%u.". */
-static const struct {
-	const char *theirs, *ours;
-} of_model[] =
-	{
-		{"token_embd", "model.embed_tokens"},
-		{"output_norm", "model.norm"},
-		{"output", "lm_head"},
-		{"rope_freqs", "rope_freqs"},
-},
-  of_layer[] = {
-	  {"attn_norm", "input_layernorm"},
-	  {"attn_q", "self_attn.q_proj"},
-	  {"attn_k", "self_attn.k_proj"},
-	  {"attn_v", "self_attn.v_proj"},
-	  {"attn_output", "self_attn.o_proj"},
-	  {"attn_q_norm", "self_attn.q_norm"},
-	  {"attn_k_norm", "self_attn.k_norm"},
-	  {"ffn_norm", "post_attention_layernorm"},
-	  {"ffn_gate", "mlp.gate_proj"},
-	  {"ffn_up", "mlp.up_proj"},
-	  {"ffn_down", "mlp.down_proj"},
-	  {"ffn_gate_inp", "mlp.gate"},
-	  {"ffn_gate_exps", "mlp.experts.*.gate_proj"},
-	  {"ffn_up_exps", "mlp.experts.*.up_proj"},
-	  {"ffn_down_exps", "mlp.experts.*.down_proj"},
-	  {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
-	  {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
-	  {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
-	  {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+/* Names without ".weight" and ".bias"; those of a layer follow "blk.%u." and "model.layers.%u.". With
+ * @naming they mean that for architectures of that kin alone, which come first. */
+struct name_pair {
+	const char *theirs, *ours, *naming;
 };
 
-static bool is_stem(const char *name, const char *suffix, const char *stem)
-{
-	size_t n = strlen(stem);
+static const struct name_pair of_model[] =
+	{
+		{"token_embd", "model.embed_tokens", NULL},
+		{"output_norm", "model.norm", NULL},
+		{"output", "lm_head", NULL},
+		{"rope_freqs", "rope_freqs", NULL},
+},
+			      of_layer[] = {
+				      {"ffn_norm", "pre_feedforward_layernorm", "gemma"},
+				      {"post_attention_norm", "post_attention_layernorm", "gemma"},
+				      {"post_ffw_norm", "post_feedforward_layernorm", "gemma"},
+				      {"post_attention_norm", "post_self_attn_layernorm", "glm4"},
+				      {"post_ffw_norm", "post_mlp_layernorm", "glm4"},
+				      {"ffn_up", "mlp.gate_up_proj", "glm4"},
+				      {"attn_norm", "input_layernorm", NULL},
+				      {"attn_q", "self_attn.q_proj", NULL},
+				      {"attn_k", "self_attn.k_proj", NULL},
+				      {"attn_v", "self_attn.v_proj", NULL},
+				      {"attn_output", "self_attn.o_proj", NULL},
+				      {"attn_q_norm", "self_attn.q_norm", NULL},
+				      {"attn_k_norm", "self_attn.k_norm", NULL},
+				      {"ffn_norm", "post_attention_layernorm", NULL},
+				      {"ffn_gate", "mlp.gate_proj", NULL},
+				      {"ffn_up", "mlp.up_proj", NULL},
+				      {"ffn_down", "mlp.down_proj", NULL},
+				      {"ffn_gate_inp", "mlp.gate", NULL},
+				      {"ffn_gate_exps", "mlp.experts.*.gate_proj", NULL},
+				      {"ffn_up_exps", "mlp.experts.*.up_proj", NULL},
+				      {"ffn_down_exps", "mlp.experts.*.down_proj", NULL},
+				      {"ffn_gate_shexp", "mlp.shared_expert.gate_proj", NULL},
+				      {"ffn_up_shexp", "mlp.shared_expert.up_proj", NULL},
+				      {"ffn_down_shexp", "mlp.shared_expert.down_proj", NULL},
+				      {"ffn_gate_inp_shexp", "mlp.shared_expert_gate", NULL},
+};
 
-	return (size_t)(suffix - name) == n && !memcmp(name, stem, n);
+static const char *find_pair(const struct name_pair *list, size_t n, const char *name,
+			     const char *suffix, const char *naming)
+{
+	for (size_t i = 0; i < n; i++) {
+		const char *theirs = list[i].theirs, *of = list[i].naming;
+
+		if ((!of || (naming && !strcmp(of, naming))) &&
+		    (size_t)(suffix - name) == strlen(theirs) &&
+		    !memcmp(name, theirs, strlen(theirs)))
+			return list[i].ours;
+	}
+	return NULL;
 }
 
 /* "blk.3.attn_q.bias" -> "model.layers.3.self_attn.q_proj.bias" */
-static bool translate(const char *name, char *to)
+static bool translate(const char *name, const char *naming, char *to)
 {
-	const char *suffix = strrchr(name, '.'), *rest = name;
+	const char *suffix = strrchr(name, '.'), *ours;
 	unsigned layer;
 	int used = 0;
-	size_t i;
 
 	if (!suffix || (strcmp(suffix, ".weight") && strcmp(suffix, ".bias")))
 		return false;
 	if (sscanf(name, "blk.%5u.%n", &layer, &used) == 1 && used) {
-		rest = name + used;
-		for (i = 0; i < sizeof(of_layer) / sizeof(of_layer[0]); i++) {
-			if (is_stem(rest, suffix, of_layer[i].theirs)) {
-				snprintf(to, NAME_BYTES, "model.layers.%u.%s%s", layer,
-					 of_layer[i].ours, suffix);
-				return true;
-			}
-		}
-		return false;
+		ours = find_pair(of_layer, sizeof(of_layer) / sizeof(of_layer[0]), name + used,
+				 suffix, naming);
+		if (ours)
+			snprintf(to, NAME_BYTES, "model.layers.%u.%s%s", layer, ours, suffix);
+	} else {
+		ours = find_pair(of_model, sizeof(of_model) / sizeof(of_model[0]), name, suffix,
+				 naming);
+		if (ours)
+			snprintf(to, NAME_BYTES, "%s%s", ours, suffix);
 	}
-	for (i = 0; i < sizeof(of_model) / sizeof(of_model[0]); i++) {
-		if (is_stem(rest, suffix, of_model[i].theirs)) {
-			snprintf(to, NAME_BYTES, "%s%s", of_model[i].ours, suffix);
-			return true;
-		}
-	}
-	return false;
+	return ours != NULL;
 }
 
 static int by_name(const void *a, const void *b)
@@ -97,38 +110,104 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
 }
 
-static int name_tensors(struct gguf_model *m, struct tool_error *error)
+static int name_tensors(struct gguf_model *m, size_t n, struct tool_error *error)
 {
+	const struct gguf_architecture *a = gguf_architecture(m->files[0], error);
 	const struct gguf_tensor *t;
-	size_t n = 0;
 
-	while (gguf_at(m->file, n))
-		n++;
+	if (!a)
+		return -ENOTSUP;
 	m->list = calloc(n + 1, sizeof(*m->list));
 	if (!m->list)
 		return tool_fail(error, -ENOMEM, "no memory for %zu tensors", n);
-	for (; (t = gguf_at(m->file, m->n)); m->n++) {
-		if (!translate(t->name, m->list[m->n].name))
-			return tool_fail(error, -ENOTSUP,
-					 "tensor \"%.128s\" is none that is known of any family",
-					 t->name);
-		m->list[m->n].tensor = t;
+	for (unsigned f = 0; f < m->n_files; f++) {
+		for (size_t i = 0; (t = gguf_at(m->files[f], i)); i++) {
+			struct named *to = &m->list[m->n];
+
+			if (!translate(t->name, a->naming, to->name))
+				return tool_fail(error, -ENOTSUP,
+						 "tensor \"%.128s\" is none that is known of %s",
+						 t->name, a->name);
+			to->tensor = t;
+			to->file = m->files[f];
+			m->n++;
+		}
 	}
 	qsort(m->list, m->n, sizeof(*m->list), by_name);
+	for (size_t i = 1; i < m->n; i++) {
+		if (!by_name(&m->list[i - 1], &m->list[i]))
+			return tool_fail(error, -EINVAL, "tensor \"%.128s\" is in %s, too",
+					 m->list[i].tensor->name, gguf_name(m->list[i].file));
+	}
 	return 0;
 }
 
-int gguf_model_new(struct gguf *g, struct gguf_model **ret, struct tool_error *error)
+/* A key of a part that has to be @value; files that are alone need not have it. */
+static int check_key(const struct gguf_model *m, const struct gguf *g, const char *key,
+		     size_t value, struct tool_error *error)
+{
+	const struct gguf_value *v = gguf_get(g, key);
+	double found = v && !v->array && v->type != GGUF_STRING ? gguf_number(v, 0) : -1;
+
+	if (!v ? m->n_files == 1 : found >= 0 && found == (double)value)
+		return 0;
+	/* Programs that join parts write a count of 0. */
+	if (m->n_files == 1 && found == 0)
+		return 0;
+	if (!v)
+		return tool_fail(error, -EINVAL, "%s: missing in a file of %u", key, m->n_files);
+	if (m->n_files == 1 && found > 1)
+		return tool_fail(error, -EINVAL,
+				 "%s: %g, but its name does not end as those of parts do, "
+				 "-00001-of-%05.0f.gguf",
+				 key, found, found);
+	return tool_fail(error, -EINVAL, "%s: %g, expected %zu", key, found, value);
+}
+
+static int check_parts(const struct gguf_model *m, size_t n_tensors, struct tool_error *error)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < m->n_files && !r; i++) {
+		const struct gguf *g = m->files[i];
+
+		r = check_key(m, g, "split.count", m->n_files, error);
+		if (!r)
+			r = check_key(m, g, "split.no", i, error);
+		if (!r)
+			r = check_key(m, g, "split.tensors.count", n_tensors, error);
+		if (r && *gguf_name(g))
+			tool_fail_within(error, r, "%s", gguf_name(g));
+	}
+	return r;
+}
+
+int gguf_model_new(struct gguf *const *files, unsigned n, struct gguf_model **ret,
+		   struct tool_error *error)
 {
 	struct gguf_model *m = calloc(1, sizeof(*m));
+	size_t n_tensors = 0;
 	int r;
 
-	if (!m) {
-		gguf_close(g);
+	if (m)
+		m->files = calloc(n, sizeof(*m->files));
+	if (!m || !m->files) {
+		for (unsigned i = 0; i < n; i++)
+			gguf_close(files[i]);
+		free(m);
 		return tool_fail(error, -ENOMEM, "no memory");
 	}
-	m->file = g;
-	r = name_tensors(m, error);
+	for (; m->n_files < n; m->n_files++) {
+		m->files[m->n_files] = files[m->n_files];
+		for (size_t i = 0; gguf_at(files[m->n_files], i); i++)
+			n_tensors++;
+	}
+	r = check_parts(m, n_tensors, error);
+	if (!r) {
+		r = name_tensors(m, n_tensors, error);
+		if (r && *gguf_name(files[0]))
+			tool_fail_within(error, r, "%s", gguf_name(files[0]));
+	}
 	if (r)
 		gguf_model_free(m);
 	else
@@ -136,18 +215,65 @@ int gguf_model_new(struct gguf *g, struct gguf_model **ret, struct tool_error *e
 	return r;
 }
 
+/* Whoever put a file beside others must not have it read with their owner's. */
+static int check_owner(const struct gguf *first, const struct gguf *g, struct tool_error *error)
+{
+	unsigned owner = (unsigned)gguf_identity(first)->owner;
+	unsigned found = (unsigned)gguf_identity(g)->owner;
+
+	if (found == owner)
+		return 0;
+	return tool_fail(error, -EPERM, "%s belongs to user %u, %s to user %u", gguf_name(g), found,
+			 gguf_name(first), owner);
+}
+
+int gguf_model_open(int dirfd, const char *name, struct gguf_model **ret, struct tool_error *error)
+{
+	unsigned parts = gguf_name_parts(name), n = parts ? parts : 1, i;
+	struct gguf **files = calloc(n, sizeof(*files));
+	char *part = strdup(name);
+	int r = files && part ? 0 : tool_fail(error, -ENOMEM, "no memory");
+
+	for (i = 0; i < n && !r; i++) {
+		if (parts)
+			gguf_name_set_part(part, i + 1);
+		r = gguf_open(dirfd, part, &files[i], error);
+		if (!r && dirfd == AT_FDCWD)
+			r = check_owner(files[0], files[i], error);
+	}
+	if (!r)
+		r = gguf_model_new(files, n, ret, error);
+	else
+		for (i = 0; files && i < n; i++)
+			gguf_close(files[i]);
+	free(files);
+	free(part);
+	return r;
+}
+
 void gguf_model_free(struct gguf_model *m)
 {
 	if (!m)
 		return;
-	gguf_close(m->file);
+	for (unsigned i = 0; i < m->n_files; i++)
+		gguf_close(m->files[i]);
+	free(m->files);
 	free(m->list);
 	free(m);
 }
 
-struct gguf *gguf_model_file(const struct gguf_model *m)
+struct gguf *gguf_model_file(const struct gguf_model *m, unsigned index)
 {
-	return m->file;
+	return index < m->n_files ? m->files[index] : NULL;
+}
+
+int gguf_model_unchanged(const struct gguf_model *m, struct tool_error *error)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < m->n_files && !r; i++)
+		r = gguf_unchanged(m->files[i], error);
+	return r;
 }
 
 /* The tensor, and which matrix of it when @name is of one expert. */
@@ -177,11 +303,16 @@ static const struct gguf_tensor *look_up(const struct gguf_model *m, const char 
 	return found ? found->tensor : NULL;
 }
 
-bool gguf_model_has(const struct gguf_model *m, const char *name)
+const struct gguf_tensor *gguf_model_tensor(const struct gguf_model *m, const char *name)
 {
 	uint64_t index;
 
-	return look_up(m, name, &index) != NULL;
+	return look_up(m, name, &index);
+}
+
+bool gguf_model_has(const struct gguf_model *m, const char *name)
+{
+	return gguf_model_tensor(m, name) != NULL;
 }
 
 int gguf_model_find(const struct gguf_model *m, const char *name, uint64_t rows, uint64_t cols,

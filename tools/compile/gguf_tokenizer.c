@@ -31,6 +31,8 @@ static const struct splitter {
 } splitters[] = {
 	{" llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 ",
 	 CONTRACTIONS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" REST, false, true, false, true},
+	{" glm4 chatglm-bpe ", CONTRACTIONS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" REST,
+	 false, false, false, false},
 	{" qwen2 deepseek-r1-qwen kormo f2llmv2 megrez ",
 	 CONTRACTIONS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" REST, true, false, false, false},
 	{" tekken ",

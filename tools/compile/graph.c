@@ -9,10 +9,97 @@
 
 #include "floats.h"
 
-/* Of a KV block, all layers. */
+/* Which of the layers of its kind, with a window or without, a layer is. */
+static uint32_t layer_number(const struct graph *g, uint32_t layer)
+{
+	const bool *window = g->config->layer_window;
+	uint32_t n = 0, i;
+
+	for (i = g->first_layer; i < layer; i++)
+		n += window[i] == window[layer];
+	return n;
+}
+
+uint32_t graph_layer_group(const struct graph *g, uint32_t layer)
+{
+	if (g->n_groups == 1 || !g->config->layer_window[layer])
+		return 0;
+	return 1 + layer_number(g, layer) / g->group_layers;
+}
+
+uint64_t graph_layer_offset(const struct graph *g, uint32_t layer)
+{
+	uint64_t at = 0;
+	uint32_t i;
+
+	if (g->n_groups > 1)
+		return layer_number(g, layer) % g->group_layers * g->kv_layer_bytes;
+	for (i = g->first_layer; i < layer; i++)
+		at += g->config->delta.layer[i] ? 0 : g->kv_layer_bytes;
+	return at;
+}
+
+/* Of a block, which has the layers of a group. */
 static uint64_t block_bytes(const struct graph *g)
 {
-	return graph_layer_offset(g, g->first_layer + g->n_layers);
+	uint64_t bytes;
+
+	if (g->n_groups > 1)
+		return g->group_layers * g->kv_layer_bytes;
+	bytes = graph_layer_offset(g, g->first_layer + g->n_layers);
+	bytes = bytes > g->conv_bytes ? bytes : g->conv_bytes;
+	return bytes > g->head_bytes ? bytes : g->head_bytes;
+}
+
+/* Where the states of the layers are in the blocks of a sequence's state. */
+static void place_states(struct graph *g)
+{
+	const uint64_t block = block_bytes(g);
+	uint64_t at = 0; /* within the last of state_blocks */
+
+	for (uint32_t i = g->first_layer; i < g->first_layer + g->n_layers; i++) {
+		struct state_place *p = &g->state[i];
+		uint32_t heads = g->shard.v_heads_most;
+
+		if (!g->config->delta.layer[i])
+			continue;
+		if (!g->state_blocks || at + g->conv_bytes > block) {
+			g->state_blocks++;
+			at = 0;
+		}
+		p->conv_block = g->state_blocks - 1;
+		p->conv_offset = at;
+		at += g->conv_bytes;
+		p->per_block = heads;
+		if (at + heads * g->head_bytes > block) {
+			p->per_block = (uint32_t)(block / g->head_bytes);
+			p->per_block = p->per_block < heads ? p->per_block : heads;
+			g->state_blocks += (heads + p->per_block - 1) / p->per_block;
+			at = 0;
+		}
+		p->rule_block = g->state_blocks - (heads + p->per_block - 1) / p->per_block;
+		p->rule_offset = at;
+		at += ((heads - 1) % p->per_block + 1) * g->head_bytes;
+	}
+}
+
+/* Without context behind the window, or without layers that see all, one group is as good. */
+static void make_groups(struct graph *g)
+{
+	const struct model_config *c = g->config;
+	uint32_t with = 0, all, i;
+
+	for (i = g->first_layer; i < g->first_layer + g->n_layers; i++)
+		with += c->layer_window[i];
+	all = g->n_layers - with;
+	g->n_groups = 1;
+	g->group_layers = g->n_layers;
+	if (!with || !all || c->delta.n_k_heads || g->options->max_context <= c->sliding_window)
+		return;
+	g->group_layers = (with + TXDA_KV_MAX_GROUPS - 2) / (TXDA_KV_MAX_GROUPS - 1);
+	if (g->group_layers < all)
+		g->group_layers = all;
+	g->n_groups = 1 + (with + g->group_layers - 1) / g->group_layers;
 }
 
 /* Positions of tokens have three coordinates: time, row, column. */
@@ -51,7 +138,7 @@ static void merge_images(struct graph *g, const char *label, uint32_t source, ui
 static void add_slots(struct graph *g)
 {
 	struct program *p = g->p;
-	uint32_t v = g->config->vocab_size, k = g->options->topk;
+	uint32_t v = g->config->vocab_size, k = g->options->topk, i;
 	const struct txda_dim none = {0};
 
 	g->slot_weights = program_add_slot(p, "weights", TXDA_SLOT_WEIGHTS, 0);
@@ -66,13 +153,21 @@ static void add_slots(struct graph *g)
 	g->positions = program_add_io(p, "positions", TXDA_SLOT_INPUT, TXDA_I32,
 				      has_axes(g->config) ? 2 : 1, PROGRAM_SYM(T),
 				      has_axes(g->config) ? PROGRAM_DIM(3) : none);
-	g->slots = program_add_io(p, "slots", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
 	g->spans = program_add_io(p, "spans", TXDA_SLOT_INPUT, TXDA_I32, 2, PROGRAM_SYM(S),
 				  PROGRAM_DIM(2));
 	g->context =
 		program_add_io(p, "context", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(S), none);
-	g->block_table = program_add_io(p, "block_table", TXDA_SLOT_INPUT, TXDA_I32, 2,
-					PROGRAM_SYM(S), PROGRAM_SYM(B));
+	for (i = 0; i < g->n_groups; i++) {
+		g->slots[i] = program_add_io(p, i ? program_label(p, "slots_%u", i) : "slots",
+					     TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(T), none);
+		g->block_table[i] = program_add_io(
+			p, i ? program_label(p, "block_table_%u", i) : "block_table",
+			TXDA_SLOT_INPUT, TXDA_I32, 2, PROGRAM_SYM(S), PROGRAM_SYM(B));
+	}
+	if (g->state_blocks)
+		g->state_table =
+			program_add_io(p, "state_table", TXDA_SLOT_INPUT, TXDA_I32, 2,
+				       PROGRAM_SYM(S), PROGRAM_DIM(1 + 3 * g->state_blocks));
 	g->rows = program_add_io(p, "rows", TXDA_SLOT_INPUT, TXDA_I32, 1, PROGRAM_SYM(R), none);
 	if (g->config->vision.family)
 		add_image_inputs(g);
@@ -411,6 +506,7 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 	else
 		g->kv_layer_bytes =
 			txda_kv_layer_bytes(g->shard.kv_heads_most, c->head_dim, o->block_size);
+	make_groups(g);
 	g->keys = TXDA_NONE;
 	if (o->keys && (!c->mla.index_keys || o->role != PROGRAM_STEP))
 		return tool_fail(g->error, -EINVAL, "no indexer chooses keys in this program");
@@ -423,9 +519,8 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 			txda_conv_state_bytes(2 * g->shard.k_heads_most * c->delta.k_dim +
 						      g->shard.v_heads_most * c->delta.v_dim,
 					      c->delta.kernel);
-		g->state_bytes =
-			g->conv_bytes + txda_delta_state_bytes(g->shard.v_heads_most,
-							       c->delta.k_dim, c->delta.v_dim);
+		g->head_bytes = txda_delta_state_bytes(c->delta.k_dim, c->delta.v_dim);
+		place_states(g);
 	}
 	if (block_bytes(g) > UINT32_MAX)
 		return tool_fail(g->error, -E2BIG, "a KV block of %llu bytes, the limit is %u",
@@ -433,6 +528,28 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 	sym_max[TXDA_SYM_N] = max_blocks(o->block_size, block_bytes(g));
 	g->p = program_new(o->mtp ? "mtp" : program_role_name(o->role), o->tp, rank, sym_max);
 	return g->p ? 0 : tool_fail(g->error, -ENOMEM, "no memory");
+}
+
+static struct compiled_cache cache_kinds(const struct graph *g)
+{
+	const uint32_t size = g->options->block_size;
+	struct compiled_cache kinds = {
+		.groups = g->n_groups,
+		.token_bytes = g->kv_layer_bytes / size,
+		.index_bytes = g->index_offset ? (g->kv_layer_bytes - g->index_offset) / size : 0,
+		.state_bytes = g->conv_bytes + g->shard.v_heads_most * g->head_bytes,
+		.state_blocks = g->state_blocks,
+	};
+
+	for (uint32_t i = g->first_layer; i < g->first_layer + g->n_layers; i++) {
+		if (g->config->delta.layer[i])
+			kinds.state_layers++;
+		else if (g->config->layer_window[i])
+			kinds.window_layers++;
+		else
+			kinds.layers++;
+	}
+	return kinds;
 }
 
 int graph_build(const struct model_config *config, const struct source *source,
@@ -449,8 +566,7 @@ int graph_build(const struct model_config *config, const struct source *source,
 	build(&g);
 	r = g.failed;
 	if (!r && config->vision.family)
-		r = graph_build_vision(config, source, options, rank, &g.params, &chip.vision,
-				       error);
+		r = graph_build_vision(config, source, options, &g.params, &chip.vision, error);
 	if (!r && g.params.failed)
 		r = tool_fail(error, g.params.failed, "no memory for the weight list");
 	if (!r)
@@ -463,6 +579,7 @@ int graph_build(const struct model_config *config, const struct source *source,
 		chip.scratch_bytes = program_slot_bytes(g.p, g.slot_scratch);
 		chip.io_bytes = program_io_bytes(g.p);
 		chip.kv_block_bytes = program_slot_bytes(g.p, g.slot_kv);
+		chip.cache = cache_kinds(&g);
 		chip.weights = g.weights;
 		chip.expanded = g.expanded;
 		*ret = chip;

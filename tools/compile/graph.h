@@ -33,9 +33,16 @@ struct compiled_chip {
 	struct param_list params;
 	uint64_t scratch_bytes, io_bytes;
 	struct compiled_program vision;
-	uint64_t kv_block_bytes; /* all layers */
-	const char *weights;	 /* "bf16", "w4a16": what the layers' weights are */
-	bool expanded;		 /* weights of a format that no tiles hold became F32 */
+	uint64_t kv_block_bytes; /* of the layers of a group */
+	struct compiled_cache {
+		uint32_t groups, layers, window_layers, state_layers;
+		uint64_t token_bytes;  /* keys and values of a layer, with an indexer's keys */
+		uint64_t index_bytes;  /* these alone */
+		uint64_t state_bytes;  /* of a layer and sequence */
+		uint32_t state_blocks; /* that a sequence's states of all layers take */
+	} cache;
+	const char *weights; /* "bf16", "w4a16": what the layers' weights are */
+	bool expanded;	     /* weights of a format that no tiles hold became F32 */
 };
 
 /* @options has no zeroes left (max_context, tp). Free with compiled_chip_free(). */

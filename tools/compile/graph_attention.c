@@ -147,7 +147,7 @@ static uint32_t add_rope_kv(struct graph *g, uint32_t layer, uint32_t qkv)
 			    program_label(g->p, "layers.%u.attn.rope", layer));
 	op->in[0] = qkv;
 	op->in[1] = c->two_ropes && c->layer_window[layer] ? g->rope_window : g->rope;
-	op->in[2] = g->slots;
+	op->in[2] = g->slots[graph_layer_group(g, layer)];
 	op->in[3] = q_norm;
 	op->in[4] = k_norm;
 	op->out[0] = q;
@@ -179,7 +179,7 @@ static uint32_t add_attention_op(struct graph *g, uint32_t layer, uint32_t q)
 	op = program_add_op(g->p, TXDA_OP_ATTENTION, program_label(g->p, "layers.%u.attn", layer));
 	op->in[0] = q;
 	op->in[1] = g->kv;
-	op->in[2] = g->block_table;
+	op->in[2] = g->block_table[graph_layer_group(g, layer)];
 	op->in[3] = g->spans;
 	op->in[4] = g->context;
 	op->in[5] = sinks;

@@ -95,32 +95,25 @@ static uint32_t add_input(struct graph *g, const struct delta *a, const char *na
 	uint32_t out;
 
 	snprintf(label, sizeof(label), "layers.%u.delta.%s", a->layer, name);
-	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T),
-			    columns);
 	pieces = calloc((size_t)n * (g->shard.k_heads.n + g->shard.v_heads.n), sizeof(*pieces));
-	if (!pieces) {
-		graph_fail(g, -ENOMEM);
-		return out;
-	}
-	for (i = 0; i < n; i++) {
+	for (i = 0; pieces && i < n; i++) {
 		const bool key = what[i] == QUERY || what[i] == KEY;
 		const struct range heads = key ? g->shard.k_heads : g->shard.v_heads;
 
 		for (h = 0; h < heads.n; h++)
 			pieces[count++] = piece_of(g, a->layer, what[i], heads.first + h);
 	}
-	graph_linear(g, &(struct linear){
-				.label = label,
-				.role = what[0] == BETA ? WEIGHT_EXACT : WEIGHT_LAYER,
-				.pieces = pieces,
-				.n_pieces = count,
-				.weight = TXDA_NONE,
-				.x = g->x,
-				.norm = a->norm,
-				.residual = TXDA_NONE,
-				.out = out,
-				.flags = TXDA_LINEAR_F32_INPUT,
-			});
+	out = graph_product(g,
+			    &(struct linear){
+				    .label = label,
+				    .role = what[0] == BETA ? WEIGHT_EXACT : WEIGHT_LAYER,
+				    .pieces = pieces,
+				    .n_pieces = count,
+				    .x = g->x,
+				    .norm = a->norm,
+				    .flags = TXDA_LINEAR_F32_INPUT,
+			    },
+			    columns);
 	free(pieces);
 	return out;
 }
@@ -165,14 +158,14 @@ static uint32_t add_conv(struct graph *g, const struct delta *a, uint32_t x)
 
 	op->in[0] = x;
 	op->in[1] = kernel;
-	op->in[2] = g->block_table;
+	op->in[2] = g->state_table;
 	op->in[3] = g->spans;
 	op->in[4] = g->context;
 	op->out[0] = out;
 	op->out[1] = g->kv;
 	op->delta_conv = (struct txda_op_delta_conv){
-		.block_size = g->options->block_size,
-		.layer_offset = graph_layer_offset(g, a->layer),
+		.first = g->state[a->layer].conv_block,
+		.layer_offset = g->state[a->layer].conv_offset,
 	};
 	return out;
 }
@@ -201,6 +194,8 @@ static uint32_t add_decays(struct graph *g, const struct delta *a)
 static uint32_t add_rule(struct graph *g, const struct delta *a, uint32_t x, uint32_t ba)
 {
 	const struct delta_config *d = config(g);
+	/* Another chip may have more heads. */
+	const uint32_t heads = g->shard.v_heads.n, per_block = g->state[a->layer].per_block;
 	uint32_t out = graph_scratch(g, program_label(g->p, "layers.%u.delta.heads", a->layer),
 				     TXDA_F32, PROGRAM_SYM(T), g->shard.v_heads.n * d->v_dim),
 		 decays = add_decays(g, a);
@@ -210,7 +205,7 @@ static uint32_t add_rule(struct graph *g, const struct delta *a, uint32_t x, uin
 	op->in[0] = x;
 	op->in[1] = ba;
 	op->in[2] = decays;
-	op->in[3] = g->block_table;
+	op->in[3] = g->state_table;
 	op->in[4] = g->spans;
 	op->in[5] = g->context;
 	op->out[0] = out;
@@ -220,8 +215,9 @@ static uint32_t add_rule(struct graph *g, const struct delta *a, uint32_t x, uin
 		.n_v_heads = g->shard.v_heads.n,
 		.k_dim = d->k_dim,
 		.v_dim = d->v_dim,
-		.layer_offset = graph_layer_offset(g, a->layer) + g->conv_bytes,
-		.block_size = g->options->block_size,
+		.layer_offset = g->state[a->layer].rule_offset,
+		.first = g->state[a->layer].rule_block,
+		.per_block = per_block < heads ? per_block : heads,
 	};
 	return out;
 }

@@ -21,7 +21,8 @@ struct graph {
 
 	uint32_t slot_weights, slot_kv, slot_scratch;
 	/* Tensor indices. */
-	uint32_t tokens, positions, slots, spans, context, block_table, rows;
+	uint32_t tokens, positions, spans, context, rows;
+	uint32_t slots[TXDA_KV_MAX_GROUPS], block_table[TXDA_KV_MAX_GROUPS]; /* of each group */
 	uint32_t logits, topk_ids, topk_logits, lse, hidden, states;
 	/* How the checkpoint begins its names: of the text, or if not NULL of the tower. */
 	const struct spelling *spelling;
@@ -33,8 +34,19 @@ struct graph {
 	uint32_t stream;		/* and written: another tensor only while x is an input */
 	uint32_t before;		/* mtp: the hidden states that it starts from */
 	uint32_t first_layer, n_layers; /* of this program */
+	/*
+	 * Layers whose keys fall out of a window have blocks of their own: they are in groups of as
+	 * many layers as those have that see everything, which are group 0.
+	 */
+	uint32_t n_groups, group_layers; /* n_groups 1: all are in one */
 	uint64_t kv_layer_bytes;
-	uint64_t conv_bytes, state_bytes; /* of a delta net: of the first part, of both */
+	uint64_t conv_bytes, head_bytes; /* of a delta net's state: of a layer, of a head */
+	/* Layers' states one behind the other in blocks, nothing across a border but between heads. */
+	struct state_place {
+		uint32_t conv_block, rule_block, per_block; /* heads in a block */
+		uint64_t conv_offset, rule_offset;
+	} state[CONFIG_ALL_LAYERS];
+	uint32_t state_blocks, state_table;
 	uint64_t index_offset; /* of the indexer's keys within a layer's part of a KV block */
 	uint32_t keys;	       /* the output of what indexers chose, or TXDA_NONE */
 	const char *weights;   /* what the layers' weights are, for model_info.json */
@@ -48,9 +60,8 @@ struct spelling {
 const struct spelling *graph_spelling(const struct source *source);
 /* The program `vision`, whose weights join those of @params. */
 int graph_build_vision(const struct model_config *config, const struct source *source,
-		       const struct compile_options *options, uint32_t rank,
-		       struct param_list *params, struct compiled_program *ret,
-		       struct tool_error *error);
+		       const struct compile_options *options, struct param_list *params,
+		       struct compiled_program *ret, struct tool_error *error);
 
 /* Remembers the first failure. */
 void graph_fail(struct graph *g, int code);
@@ -106,6 +117,11 @@ struct linear {
 	struct txda_dim rows; /* of its output */
 };
 void graph_linear(struct graph *g, const struct linear *l);
+/*
+ * The same into a new tensor, F32 [T, @columns], which is returned; weight, residual and out of @l
+ * are set here. Pieces that are NULL are a failure for lack of memory.
+ */
+uint32_t graph_product(struct graph *g, const struct linear *l, uint32_t columns);
 
 /*
  * x += post_norm(in W^T + bias), W being one piece. With several chips the product is partial and
@@ -118,16 +134,9 @@ void graph_to_residual(struct graph *g, uint32_t layer, const char *what, uint32
 void graph_sum_to_residual(struct graph *g, uint32_t layer, const char *what, uint32_t partial,
 			   const char *post_norm);
 
-/* Where a layer's part of a KV block begins: keys and values, or a state. */
-static inline uint64_t graph_layer_offset(const struct graph *g, uint32_t layer)
-{
-	uint64_t at = 0;
-	uint32_t i;
-
-	for (i = g->first_layer; i < layer; i++)
-		at += g->config->delta.layer[i] ? g->state_bytes : g->kv_layer_bytes;
-	return at;
-}
+/* Where the cache of a layer is: its group, and where its part of the group's blocks begins. */
+uint32_t graph_layer_group(const struct graph *g, uint32_t layer);
+uint64_t graph_layer_offset(const struct graph *g, uint32_t layer);
 
 /* The blocks of a layer. */
 void graph_attention(struct graph *g, uint32_t layer);

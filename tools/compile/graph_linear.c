@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ggml.h"
 #include "k_order.h"
 
 /* What the weights of some pieces become; of several matrices one after another. */
@@ -18,6 +19,7 @@ struct plan {
 	struct k_order *order;	      /* [matrices][n] */
 	uint8_t dtype;
 	bool keep;	/* codes and scales as they are */
+	bool mixed;	/* pieces that have tiles of their own, and none for all */
 	uint32_t flags; /* TXDA_LINEAR_FLOAT_INPUT */
 };
 
@@ -28,7 +30,7 @@ static uint8_t own_dtype(const struct source_tensor *t)
 	case SOURCE_PLAIN: return t->dtype;
 	case SOURCE_F8: return TXDA_F8;
 	case SOURCE_MX4: return TXDA_MX4;
-	case SOURCE_GGML: return t->bits == 4 ? TXDA_W4 : t->bits == 8 ? TXDA_W8 : TXDA_F32;
+	case SOURCE_GGML: return ggml_format(t->block_type)->tiles;
 	default:
 		if (quant_symmetric(t))
 			return t->bits == 4 ? TXDA_W4 : TXDA_W8;
@@ -57,6 +59,9 @@ static const char *dtype_label(uint8_t dtype, bool keep)
 	case TXDA_W8Z: return keep ? "w8a16" : "w8";
 	case TXDA_W4:
 	case TXDA_W4Z: return keep ? "w4a16" : "w4";
+	case TXDA_W4M: return "w4a16";
+	case TXDA_W5M: return "w5a16";
+	case TXDA_W6S: return "w6a16";
 	case TXDA_F8: return "fp8";
 	case TXDA_MX4: return "mxfp4";
 	default: return "bf16";
@@ -68,7 +73,7 @@ static void choose_dtype(struct graph *g, enum weight_role role, struct plan *p)
 	bool formats = false;
 	uint32_t i;
 
-	p->keep = false;
+	p->keep = p->mixed = false;
 	switch (role == WEIGHT_EXACT ? WEIGHTS_KEEP : g->options->weights) {
 	case WEIGHTS_BF16: p->dtype = TXDA_BF16; return;
 	case WEIGHTS_F16: p->dtype = TXDA_F16; return;
@@ -86,7 +91,8 @@ static void choose_dtype(struct graph *g, enum weight_role role, struct plan *p)
 			p->dtype = TXDA_F32;
 	}
 	p->keep = txda_is_grouped(p->dtype);
-	g->expanded |= formats && !p->keep;
+	p->mixed = formats && !p->keep && p->n > 1;
+	g->expanded |= formats && !p->keep && !p->mixed;
 }
 
 static void free_orders(struct plan *p)
@@ -425,11 +431,11 @@ static void add_fused(struct graph *g, const struct linear *l, struct plan *p)
 	       p->flags, l->out_col);
 }
 
-/* An op a piece, each into its columns of the output. */
-static void add_apart(struct graph *g, const struct linear *l, struct plan *p)
+/* An op a piece, each with tiles of its own into its columns of the output. */
+static void add_apart(struct graph *g, const struct linear *l)
 {
 	struct linear one = *l;
-	uint32_t at = 0;
+	uint32_t at = l->gated ? 0 : l->out_col;
 	unsigned i;
 
 	if (l->gated)
@@ -438,13 +444,17 @@ static void add_apart(struct graph *g, const struct linear *l, struct plan *p)
 	for (i = 0; i < l->n_pieces; i++) {
 		uint32_t weight, columns;
 		char label[128], name[160];
+		struct plan p;
 
+		if (make_plan(g, l->role, &l->pieces[i], 1, l->matrices ? l->matrices : 1, &p))
+			return;
 		snprintf(label, sizeof(label), "%s.%u", l->label, i);
 		snprintf(name, sizeof(name), "%s.weight", label);
-		weight = add_tiles(g, name, p, l->pieces, i, 1, TXDA_TILE32, l->pieces[i].row.n,
-				   l->matrices > 0, &columns);
-		add_op(g, &one, label, weight, bias_of(g, l, label, i, 1), columns, false, p->flags,
+		weight = add_tiles(g, name, &p, &l->pieces[i], 0, 1, TXDA_TILE32,
+				   l->pieces[i].row.n, l->matrices > 0, &columns);
+		add_op(g, &one, label, weight, bias_of(g, l, label, i, 1), columns, false, p.flags,
 		       at);
+		free_plan(&p);
 		at += l->pieces[i].row.n;
 	}
 	if (l->gated) {
@@ -467,9 +477,25 @@ void graph_linear(struct graph *g, const struct linear *l)
 	}
 	if (make_plan(g, l->role, l->pieces, l->n_pieces, l->matrices ? l->matrices : 1, &p))
 		return;
-	if (same_orders(&p))
+	if (same_orders(&p) && !p.mixed) {
 		add_fused(g, l, &p);
+		free_plan(&p);
+	} else {
+		free_plan(&p);
+		add_apart(g, l);
+	}
+}
+
+uint32_t graph_product(struct graph *g, const struct linear *l, uint32_t columns)
+{
+	struct linear product = *l;
+
+	product.weight = product.residual = TXDA_NONE;
+	product.out = graph_scratch(g, program_label(g->p, "%s.out", l->label), TXDA_F32,
+				    PROGRAM_SYM(T), columns);
+	if (l->pieces)
+		graph_linear(g, &product);
 	else
-		add_apart(g, l, &p);
-	free_plan(&p);
+		graph_fail(g, -ENOMEM);
+	return product.out;
 }

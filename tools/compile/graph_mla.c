@@ -38,25 +38,20 @@ static uint32_t add_down(struct graph *g, const struct latent *a, const char *wh
 		{0, rows}, {0, g->config->hidden_size},
 	};
 	char label[64];
-	uint32_t out;
 
 	snprintf(label, sizeof(label), "layers.%u.%s", a->layer, what);
-	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T),
-			    rows);
-	graph_linear(g, &(struct linear){
-				.label = label,
-				.role = role,
-				.pieces = &piece,
-				.n_pieces = 1,
-				.bias = bias,
-				.weight = TXDA_NONE,
-				.x = g->x,
-				.norm = a->norm,
-				.residual = TXDA_NONE,
-				.out = out,
-				.flags = TXDA_LINEAR_F32_INPUT,
-			});
-	return out;
+	return graph_product(g,
+			     &(struct linear){
+				     .label = label,
+				     .role = role,
+				     .pieces = &piece,
+				     .n_pieces = 1,
+				     .bias = bias,
+				     .x = g->x,
+				     .norm = a->norm,
+				     .flags = TXDA_LINEAR_F32_INPUT,
+			     },
+			     rows);
 }
 
 /* The rows [first, first + n) of each of this chip's heads of the query matrix: F32 [T, Hq n]. */
@@ -71,13 +66,7 @@ static uint32_t add_queries(struct graph *g, const struct latent *a, const char 
 	char label[64];
 
 	snprintf(label, sizeof(label), "layers.%u.attn.%s", a->layer, what);
-	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T),
-			    heads.n * n);
-	if (!pieces) {
-		graph_fail(g, -ENOMEM);
-		return out;
-	}
-	for (h = 0; h < heads.n; h++)
+	for (h = 0; pieces && h < heads.n; h++)
 		pieces[h] = (struct weight_piece){
 			m->q_lora ? g->names->q_b : g->names->q,
 			a->layer,
@@ -86,18 +75,17 @@ static uint32_t add_queries(struct graph *g, const struct latent *a, const char 
 			{(heads.first + h) * head + first, n},
 			{0, a->q_cols},
 		};
-	graph_linear(g, &(struct linear){
-				.label = label,
-				.pieces = pieces,
-				.n_pieces = heads.n,
-				.weight = TXDA_NONE,
-				.x = a->q,
-				.norm = a->q_norm,
-				.eps = a->q_eps,
-				.residual = TXDA_NONE,
-				.out = out,
-				.flags = TXDA_LINEAR_F32_INPUT,
-			});
+	out = graph_product(g,
+			    &(struct linear){
+				    .label = label,
+				    .pieces = pieces,
+				    .n_pieces = heads.n,
+				    .x = a->q,
+				    .norm = a->q_norm,
+				    .eps = a->q_eps,
+				    .flags = TXDA_LINEAR_F32_INPUT,
+			    },
+			    heads.n * n);
 	free(pieces);
 	return out;
 }
@@ -107,26 +95,21 @@ static uint32_t add_heads(struct graph *g, const struct latent *a, const char *w
 			  const struct weight_piece *piece, uint32_t n)
 {
 	char label[64];
-	uint32_t out;
 
 	snprintf(label, sizeof(label), "layers.%u.attn.%s", a->layer, what);
-	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T),
-			    g->shard.q_heads.n * n);
-	graph_linear(g, &(struct linear){
-				.label = label,
-				.pieces = piece,
-				.n_pieces = 1,
-				.weight = TXDA_NONE,
-				.x = x,
-				.norm = TXDA_NONE,
-				.residual = TXDA_NONE,
-				.out = out,
-				.flags = TXDA_LINEAR_F32_INPUT,
-				.matrices = g->shard.q_heads.n,
-				.experts = TXDA_NONE,
-				.rows = PROGRAM_SYM(T),
-			});
-	return out;
+	return graph_product(g,
+			     &(struct linear){
+				     .label = label,
+				     .pieces = piece,
+				     .n_pieces = 1,
+				     .x = x,
+				     .norm = TXDA_NONE,
+				     .flags = TXDA_LINEAR_F32_INPUT,
+				     .matrices = g->shard.q_heads.n,
+				     .experts = TXDA_NONE,
+				     .rows = PROGRAM_SYM(T),
+			     },
+			     g->shard.q_heads.n * n);
 }
 
 /* Queries against latent vectors: the key half of kv_b, transposed. */
@@ -175,24 +158,19 @@ static uint32_t add_index_queries(struct graph *g, const struct latent *a)
 		g->names->index_q, a->layer, rows, a->q_cols, {0, rows}, {0, a->q_cols},
 	};
 	char label[64];
-	uint32_t out;
 
 	snprintf(label, sizeof(label), "layers.%u.index.q", a->layer);
-	out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, PROGRAM_SYM(T),
-			    rows);
-	graph_linear(g, &(struct linear){
-				.label = label,
-				.pieces = &piece,
-				.n_pieces = 1,
-				.weight = TXDA_NONE,
-				.x = a->q,
-				.norm = a->q_norm,
-				.eps = a->q_eps,
-				.residual = TXDA_NONE,
-				.out = out,
-				.flags = TXDA_LINEAR_F32_INPUT,
-			});
-	return out;
+	return graph_product(g,
+			     &(struct linear){
+				     .label = label,
+				     .pieces = &piece,
+				     .n_pieces = 1,
+				     .x = a->q,
+				     .norm = a->q_norm,
+				     .eps = a->q_eps,
+				     .flags = TXDA_LINEAR_F32_INPUT,
+			     },
+			     rows);
 }
 
 /* Stores the tokens' keys; returns the rotated queries. */
@@ -214,7 +192,7 @@ static uint32_t add_index_store(struct graph *g, const struct latent *a)
 			    program_label(g->p, "layers.%u.index.store", a->layer));
 	op->in[0] = q;
 	op->in[1] = g->rope;
-	op->in[2] = g->slots;
+	op->in[2] = g->slots[0];
 	op->in[3] = k;
 	op->in[4] = norm;
 	op->in[5] = bias;
@@ -253,7 +231,7 @@ static uint32_t add_index(struct graph *g, const struct latent *a)
 	op->in[0] = q;
 	op->in[1] = weights;
 	op->in[2] = g->kv;
-	op->in[3] = g->block_table;
+	op->in[3] = g->block_table[0];
 	op->in[4] = g->spans;
 	op->in[5] = g->context;
 	op->out[0] = slots;
@@ -284,7 +262,7 @@ static uint32_t add_store(struct graph *g, const struct latent *a, uint32_t q_ro
 			    program_label(g->p, "layers.%u.attn.store", a->layer));
 	op->in[0] = q_rope;
 	op->in[1] = g->rope;
-	op->in[2] = g->slots;
+	op->in[2] = g->slots[0];
 	op->in[3] = kv;
 	op->in[4] = norm;
 	op->out[0] = out;
@@ -319,7 +297,7 @@ static uint32_t add_latent_attention(struct graph *g, const struct latent *a, ui
 	op->in[2] = g->kv;
 	op->in[3] = slots;
 	if (slots == TXDA_NONE) {
-		op->in[3] = g->block_table;
+		op->in[3] = g->block_table[0];
 		op->in[4] = g->spans;
 		op->in[5] = g->context;
 	}

@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_POSITION 65536 /* rows or columns of patches of an image */
+#define MAX_POSITION  65536	 /* rows or columns of patches of an image */
+#define MAX_TILES     (1u << 20) /* as image_tower_parse() takes them */
+#define MAX_TILE_ROWS (1u << 24)
 
 struct tower {
 	struct graph g;
@@ -579,36 +581,44 @@ static void build(struct tower *t)
 }
 
 /* The most units, spans and rows of a launch. */
-static void set_limits(const struct vision_config *v, const struct compile_options *o,
-		       uint32_t sym_max[TXDA_SYM_COUNT])
+static int set_limits(const struct vision_config *v, const struct compile_options *o,
+		      uint32_t sym_max[TXDA_SYM_COUNT], struct tool_error *error)
 {
-	uint32_t units = o->max_image_tokens, i;
+	uint64_t units = o->max_image_tokens, rows;
+	uint32_t i;
 
-	sym_max[TXDA_SYM_T] = sym_max[TXDA_SYM_S] = sym_max[TXDA_SYM_B] = units;
-	sym_max[TXDA_SYM_R] = units;
+	sym_max[TXDA_SYM_T] = sym_max[TXDA_SYM_S] = sym_max[TXDA_SYM_B] = (uint32_t)units;
+	sym_max[TXDA_SYM_R] = (uint32_t)units;
 	sym_max[TXDA_SYM_N] = 1;
 	if (v->family->slices) /* 4 windows of 4 patches each */
-		sym_max[TXDA_SYM_B] = 4 * units;
+		sym_max[TXDA_SYM_B] = 4 * (uint32_t)units;
 	if (!v->family->tiles)
-		return;
+		return 0;
 	/* As many tiles as an image can have, a row between lines for each line of patches. */
 	units = (units + v->rows - 2) / (v->rows - 1);
 	for (i = 0; i < v->n_pinpoints; i++) {
-		uint32_t size = v->tile, h = v->pinpoints[i][0] / size,
-			 w = v->pinpoints[i][1] / size;
+		uint64_t h = v->pinpoints[i][0] / v->tile, w = v->pinpoints[i][1] / v->tile;
 
 		if (h && w && h * w + 1 > units)
 			units = h * w + 1;
 	}
-	sym_max[TXDA_SYM_T] = sym_max[TXDA_SYM_S] = units;
+	rows = units * (v->rows - 1 + v->side);
+	if (units > MAX_TILES || rows > MAX_TILE_ROWS)
+		return tool_fail(
+			error, -EINVAL,
+			"image_grid_pinpoints: an image of %llu tiles has %llu tokens; the "
+			"limits are %u and %u",
+			(unsigned long long)units, (unsigned long long)rows, MAX_TILES,
+			MAX_TILE_ROWS);
+	sym_max[TXDA_SYM_T] = sym_max[TXDA_SYM_S] = (uint32_t)units;
 	sym_max[TXDA_SYM_B] = 1;
-	sym_max[TXDA_SYM_R] = units * (v->rows - 1 + v->side);
+	sym_max[TXDA_SYM_R] = (uint32_t)rows;
+	return 0;
 }
 
 int graph_build_vision(const struct model_config *config, const struct source *source,
-		       const struct compile_options *options, uint32_t rank,
-		       struct param_list *params, struct compiled_program *ret,
-		       struct tool_error *error)
+		       const struct compile_options *options, struct param_list *params,
+		       struct compiled_program *ret, struct tool_error *error)
 {
 	struct tower t = {
 		.g = {.config = config, .source = source, .options = options, .error = error},
@@ -621,10 +631,13 @@ int graph_build_vision(const struct model_config *config, const struct source *s
 	char name[128];
 	int r;
 
-	set_limits(t.v, options, sym_max);
+	r = set_limits(t.v, options, sym_max, error);
+	if (r)
+		return r;
 	snprintf(name, sizeof(name), "model.%s.weight", t.names->patch);
 	t.g.tower = source->checkpoint && source_has(source, name) ? "model." : "";
-	t.g.p = program_new("vision", options->tp, rank, sym_max);
+	/* Each chip has the whole tower: nothing crosses the links. */
+	t.g.p = program_new("vision", 1, 0, sym_max);
 	if (!t.g.p)
 		return tool_fail(error, -ENOMEM, "no memory");
 	t.g.params = *params;

@@ -144,6 +144,37 @@ static void add_vision(cJSON *root, const struct model *m, const struct compile_
 	add_tensors(vision, "outputs", &view, TXDA_SLOT_OUTPUT);
 }
 
+/* A kind of cache: bytes of all its layers for a token, or a state. */
+static void add_kind(cJSON *kinds, const char *name, uint32_t layers, const char *unit,
+		     uint64_t bytes)
+{
+	cJSON *kind;
+
+	if (!layers || !bytes)
+		return;
+	kind = cJSON_CreateObject();
+	cJSON_AddStringToObject(kind, "kind", name);
+	add_u64(kind, "layers", layers);
+	add_u64(kind, unit, layers * bytes);
+	cJSON_AddItemToArray(kinds, kind);
+}
+
+static void add_kinds(cJSON *kv, const struct model *m, const struct compiled_cache *c)
+{
+	cJSON *kinds = cJSON_AddArrayToObject(kv, "kinds"), *window;
+
+	add_kind(kinds, "keys", c->layers, "token_bytes", c->token_bytes - c->index_bytes);
+	add_kind(kinds, "index", c->layers, "token_bytes", c->index_bytes);
+	add_kind(kinds, "window", c->window_layers, "token_bytes", c->token_bytes);
+	window = cJSON_GetArrayItem(kinds, cJSON_GetArraySize(kinds) - 1);
+	if (c->window_layers)
+		add_u64(window, "window", m->config.sliding_window);
+	add_kind(kinds, "state", c->state_layers, "state_bytes", c->state_bytes);
+	if (c->state_layers)
+		add_u64(cJSON_GetArrayItem(kinds, cJSON_GetArraySize(kinds) - 1), "blocks",
+			c->state_blocks);
+}
+
 char *info_make(const struct model *m, const struct compile_options *o, const char *weights,
 		const struct chip_info *chips, const struct compiled_chip *first)
 {
@@ -173,12 +204,14 @@ char *info_make(const struct model *m, const struct compile_options *o, const ch
 	kv = cJSON_AddObjectToObject(root, "kv");
 	add_u64(kv, "block_size", o->block_size);
 	add_u64(kv, "block_bytes", chips[0].kv_block_bytes);
-	add_u64(kv, "token_bytes", chips[0].kv_block_bytes / o->block_size);
+	add_u64(kv, "token_bytes", chips[0].kv_block_bytes * first->cache.groups / o->block_size);
 	if (m->config.mla.latent) /* what each head's keys and values would take */
 		add_u64(kv, "token_bytes_expanded",
 			(uint64_t)(o->mtp ? 1 : m->config.n_layers) * m->config.n_heads *
 				(m->config.mla.nope + m->config.mla.rope + m->config.mla.v) * 2);
 	cJSON_AddStringToObject(kv, "dtype", o->kv_int8 ? "int8" : "bf16");
+	add_u64(kv, "groups", first->cache.groups);
+	add_kinds(kv, m, &first->cache);
 	add_chips(root, o, chips);
 	programs = cJSON_AddArrayToObject(root, "programs");
 	cJSON_AddItemToArray(programs,

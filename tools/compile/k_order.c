@@ -7,15 +7,23 @@
 
 #include "quant.h"
 
-/* Whether each run of @size columns from the range's start is of one group. */
+/* Whether each run of @size columns from the range's start is of one group: of one block, where groups
+ * of two levels fit their places in the tiles' ones. */
 static bool runs_fit(const struct source_tensor *t, struct range col, uint32_t size)
 {
 	uint32_t i;
 
 	for (i = 1; i < col.n; i++) {
-		if (i % size && quant_group(t, (uint64_t)col.first + i) !=
-					quant_group(t, (uint64_t)col.first + i - 1))
+		uint64_t k = (uint64_t)col.first + i;
+		bool differ = quant_group(t, k) != quant_group(t, k - 1);
+
+		if (t->outer) {
+			if ((i % t->group && differ) ||
+			    (i % size && k / t->outer != (k - 1) / t->outer))
+				return false;
+		} else if (i % size && differ) {
 			return false;
+		}
 	}
 	return true;
 }

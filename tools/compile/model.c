@@ -11,15 +11,17 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "gguf_name.h"
 #include "json.h"
 #include "owned.h"
 #include "param_dir.h"
 #include "sha256.h"
 
 const char *const model_copied_files[MODEL_COPIED] = {
-	"config.json",		 "generation_config.json",   "tokenizer.json",
-	"tokenizer_config.json", "tokenizer.model",	     "chat_template.jinja",
-	"chat_template.json",	 "preprocessor_config.json", "processor_config.json",
+	"config.json",		 "generation_config.json", "tokenizer.json",
+	"tokenizer_config.json", "tokenizer.model",	   "tiktoken.model",
+	"chat_template.jinja",	 "chat_template.json",	   "preprocessor_config.json",
+	"processor_config.json",
 };
 
 /* Two models whose files look the same are two all the same: what one user's is compiled to must not be
@@ -48,17 +50,19 @@ static void hash_place(struct model *m, int dirfd, struct sha256 *h)
 
 static void hash_gguf(const struct model *m, struct sha256 *h)
 {
-	const struct gguf *g = gguf_model_file(m->source.gguf);
 	char *real = realpath(m->path, NULL);
+	const struct gguf *g;
 	const void *header;
 	size_t bytes;
 
 	sha256_string(h, real ? real : m->path);
 	free(real);
-	sha256_update(h, gguf_identity(g), sizeof(struct file_identity));
-	header = gguf_header(g, &bytes);
-	sha256_u64(h, bytes);
-	sha256_update(h, header, bytes);
+	for (unsigned i = 0; (g = gguf_model_file(m->source.gguf, i)); i++) {
+		sha256_update(h, gguf_identity(g), sizeof(struct file_identity));
+		header = gguf_header(g, &bytes);
+		sha256_u64(h, bytes);
+		sha256_update(h, header, bytes);
+	}
 }
 
 /* @dirfd: the model's directory; -1: it is a GGUF file, or made up. */
@@ -239,7 +243,7 @@ static bool is_gguf(const char *name)
 	return n > 5 && !strcmp(name + n - 5, ".gguf");
 }
 
-/* The one GGUF file of a directory. */
+/* The one GGUF file of a directory, or one of the parts of a model. */
 static int find_gguf(int dirfd, char *name, size_t len, struct tool_error *error)
 {
 	int copy = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
@@ -256,7 +260,7 @@ static int find_gguf(int dirfd, char *name, size_t len, struct tool_error *error
 	while (!r && (entry = readdir(d))) {
 		if (!is_gguf(entry->d_name))
 			continue;
-		if (*name)
+		if (*name && !gguf_name_same(name, entry->d_name))
 			r = tool_fail(error, -EINVAL,
 				      "neither a config.json nor one GGUF file, but %.200s and "
 				      "%.200s",
@@ -272,35 +276,29 @@ static int open_gguf(const char *path, int dirfd, const char *name, struct model
 		     struct tool_error *error)
 {
 	struct model m = {.path = strdup(path)};
-	struct gguf *file;
-	size_t n;
 	int r;
 
 	if (!m.path)
 		return tool_fail(error, -ENOMEM, "no memory");
-	r = gguf_open(dirfd, name, &file, error);
+	r = gguf_model_open(dirfd, name, &m.source.gguf, error);
 	if (r) {
 		model_close(&m);
 		return dirfd == AT_FDCWD ? r : tool_fail_within(error, r, "%s", path);
 	}
-	r = gguf_model_new(file, &m.source.gguf, error);
-	if (!r)
-		r = gguf_config(m.source.gguf, &m.config_text, error);
+	r = gguf_config(m.source.gguf, &m.config_text, error);
 	if (!r) {
 		m.config_bytes = strlen(m.config_text);
 		r = config_parse(m.config_text, m.config_bytes, &m.config, error);
 	}
 	if (!r)
-		r = gguf_tokenizer(gguf_model_file(m.source.gguf), m.made, error);
+		r = gguf_tokenizer(gguf_model_file(m.source.gguf, 0), m.made, error);
 	if (r) {
 		model_close(&m);
 		return tool_fail_within(error, r, "%s", path);
 	}
-	m.config.rope_interleaved |= gguf_rope_interleaved(m.source.gguf);
+	gguf_adapt(m.source.gguf, &m.config);
 	name_from_path(path, m.name, sizeof(m.name));
-	n = strlen(m.name);
-	if (is_gguf(m.name))
-		m.name[n - 5] = '\0';
+	gguf_name_cut(m.name);
 	hash_source(&m, -1);
 	*ret = m;
 	return 0;
@@ -385,6 +383,7 @@ static const struct shape {
 	bool tied;
 	double eps, theta;
 	const char *rope_scaling;
+	const char *vision; /* keys of a model that sees, or NULL */
 } synthetic[] = {
 	{"qwen3-0.6b", "qwen3", 1024, 28, 16, 8, 128, 3072, 151936, 40960, true, 1e-6, 1e6, "null"},
 	{"qwen3-4b", "qwen3", 2560, 36, 32, 8, 128, 9728, 151936, 40960, true, 1e-6, 1e6, "null"},
@@ -392,6 +391,12 @@ static const struct shape {
 	 "{\"rope_type\": \"llama3\", \"factor\": 32, \"low_freq_factor\": 1,"
 	 " \"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192}"},
 	{"llama2-7b", "llama", 4096, 32, 32, 32, 128, 11008, 32000, 4096, false, 1e-5, 1e4, "null"},
+	{"qwen2.5-vl-3b", "qwen2_5_vl", 2048, 36, 16, 2, 128, 11008, 151936, 128000, true, 1e-6,
+	 1e6, "{\"type\": \"mrope\", \"mrope_section\": [16, 24, 24]}",
+	 "\"image_token_id\": 151655, \"vision_config\": {\"depth\": 32, \"hidden_size\": 1280,"
+	 " \"intermediate_size\": 3420, \"num_heads\": 16, \"out_hidden_size\": 2048,"
+	 " \"patch_size\": 14, \"spatial_merge_size\": 2, \"temporal_patch_size\": 2,"
+	 " \"window_size\": 112, \"fullatt_block_indexes\": [7, 15, 23, 31]}"},
 };
 
 static char *synthetic_config(const struct shape *s)
@@ -399,15 +404,16 @@ static char *synthetic_config(const struct shape *s)
 	char *text;
 	int n;
 
-	n = asprintf(&text,
-		     "{\n\"model_type\": \"%s\", \"torch_dtype\": \"bfloat16\",\n"
-		     "\"hidden_size\": %u, \"num_hidden_layers\": %u, \"intermediate_size\": %u,\n"
-		     "\"num_attention_heads\": %u, \"num_key_value_heads\": %u, \"head_dim\": %u,\n"
-		     "\"vocab_size\": %u, \"max_position_embeddings\": %u, \"rms_norm_eps\": %g,\n"
-		     "\"tie_word_embeddings\": %s, \"rope_theta\": %g, \"rope_scaling\": %s\n}\n",
-		     s->model_type, s->hidden, s->layers, s->inner, s->heads, s->kv_heads,
-		     s->head_dim, s->vocab, s->positions, s->eps, s->tied ? "true" : "false",
-		     s->theta, s->rope_scaling);
+	n = asprintf(
+		&text,
+		"{\n\"model_type\": \"%s\", \"torch_dtype\": \"bfloat16\",\n"
+		"\"hidden_size\": %u, \"num_hidden_layers\": %u, \"intermediate_size\": %u,\n"
+		"\"num_attention_heads\": %u, \"num_key_value_heads\": %u, \"head_dim\": %u,\n"
+		"\"vocab_size\": %u, \"max_position_embeddings\": %u, \"rms_norm_eps\": %g,\n"
+		"\"tie_word_embeddings\": %s, \"rope_theta\": %g, \"rope_scaling\": %s%s%s\n}\n",
+		s->model_type, s->hidden, s->layers, s->inner, s->heads, s->kv_heads, s->head_dim,
+		s->vocab, s->positions, s->eps, s->tied ? "true" : "false", s->theta,
+		s->rope_scaling, s->vision ? ",\n" : "", s->vision ? s->vision : "");
 	return n < 0 ? NULL : text;
 }
 
@@ -469,24 +475,22 @@ static int check_limit(const char *option, uint32_t value, uint32_t min, uint32_
 	return 0;
 }
 
-/*
- * 32, or where layers have states, one of which is in each block, so many that states take no more
- * than four times the room of keys and values.
- */
+/* 32, or more, until the keys of a block take as much memory as the largest piece of a state. */
 static uint32_t default_block_size(const struct model_config *c)
 {
 	const struct delta_config *d = &c->delta;
-	uint64_t state, kv = 0, states = 0;
+	uint64_t piece, head, kv = 0;
 	uint32_t size = 32, i;
 
-	state = txda_conv_state_bytes(2 * d->n_k_heads * d->k_dim + d->n_v_heads * d->v_dim,
-				      d->kernel ? d->kernel : 1) +
-		txda_delta_state_bytes(d->n_v_heads, d->k_dim, d->v_dim);
-	for (i = 0; i < c->n_layers; i++) {
-		states += d->layer[i] ? state : 0;
+	if (!d->n_k_heads)
+		return size;
+	piece = txda_conv_state_bytes(2 * d->n_k_heads * d->k_dim + d->n_v_heads * d->v_dim,
+				      d->kernel);
+	head = txda_delta_state_bytes(d->k_dim, d->v_dim);
+	piece = head > piece ? head : piece;
+	for (i = 0; i < c->n_layers; i++)
 		kv += d->layer[i] ? 0 : txda_kv_layer_bytes(c->n_kv_heads, c->head_dim, 1);
-	}
-	while (size < 1024 && states > 4 * kv * size)
+	while (size < 1024 && piece > kv * size)
 		size *= 2;
 	return size;
 }

@@ -11,7 +11,7 @@
 #include "options.h"
 #include "source.h"
 
-#define MODEL_COPIED 9
+#define MODEL_COPIED 10
 
 struct model {
 	char *path; /* NULL: made up */

@@ -295,6 +295,51 @@ uint8_t *pack_codes(uint8_t dtype, unsigned group, const uint8_t (*codes)[256],
 	return out + bytes;
 }
 
+/* Lane @c of 32 elements. */
+static void put_block(uint8_t dtype, unsigned c, const uint8_t *codes, uint8_t *q)
+{
+	uint8_t *high = q + 512;
+	unsigned k;
+
+	for (k = 0; k < 32; k++) {
+		unsigned at = c * 4 + k % 4, more = codes[k] >> 4;
+
+		q[k / 8 * 128 + at] |= (uint8_t)((codes[k] & 15) << (k & 4));
+		if (dtype == TXDA_W5M)
+			high[at] |= (uint8_t)(more << k / 4);
+		else if (dtype == TXDA_W6S)
+			high[k / 16 * 128 + at] |= (uint8_t)(more << k % 16 / 4 * 2);
+	}
+}
+
+uint8_t *pack_levels(uint8_t dtype, unsigned group, const uint8_t (*codes)[256],
+		     const struct pack_levels *levels, uint8_t *out)
+{
+	uint64_t bytes = txda_tile_group_bytes(dtype, group);
+	unsigned c, k;
+
+	memset(out, 0, bytes);
+	for (c = 0; c < N; c++) {
+		const struct pack_levels *l = &levels[c];
+		uint8_t *block = out + txda_tile_group_header(dtype);
+
+		memcpy(out + 2 * c, &l->d, 2);
+		if (dtype != TXDA_W6S)
+			memcpy(out + 64 + 2 * c, &l->dmin, 2);
+		for (k = 0; k < group; k += 32, block += txda_tile_block_bytes(dtype)) {
+			if (dtype == TXDA_W6S) {
+				block[c] = l->part[k / 16].s;
+				block[32 + c] = l->part[k / 16 + 1].s;
+			} else {
+				block[c] = l->part[k / 32].s;
+				block[32 + c] = l->part[k / 32].m;
+			}
+			put_block(dtype, c, codes[c] + k, block + 64);
+		}
+	}
+	return out + bytes;
+}
+
 bool pack_quantisable(const float (*x)[N], unsigned k)
 {
 	unsigned bad = 0, i, c;

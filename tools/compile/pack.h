@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From rows of float32 to the chip's weight tiles (txda_isa.h).
+ * From rows of float32 to the chip's weight tiles (txda_layouts.h).
  *
  * A panel is packed in blocks of PACK_K elements of K: the caller has the 32 lanes side by side,
  * x[k][32], as the tiles have them, so that rounding and quantising run in lanes and give the same
@@ -38,6 +38,17 @@ struct pack_scale {
 };
 uint8_t *pack_codes(uint8_t dtype, unsigned group, const uint8_t (*codes)[256],
 		    const struct pack_scale *scale, uint8_t *out);
+
+/* The same of groups with two levels; @dtype: W4M, W5M or W6S. @part: by 32 elements, or by 16 (W6S,
+ * which has no minimums). */
+struct pack_levels {
+	uint16_t d, dmin;
+	struct {
+		uint8_t s, m;
+	} part[16];
+};
+uint8_t *pack_levels(uint8_t dtype, unsigned group, const uint8_t (*codes)[256],
+		     const struct pack_levels *levels, uint8_t *out);
 
 /* The code that means 0 when the zero point is 0. */
 static inline uint8_t pack_middle(uint8_t dtype)

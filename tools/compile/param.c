@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #include "crc32c.h"
-#include "files.h"
+#include "ggml.h"
+#include "io.h"
 #include "pack.h"
 #include "quant.h"
 
@@ -181,40 +182,82 @@ static void find_lanes(const struct param_tiles *t, uint64_t panel, struct lanes
 	l->columns = t->columns ? t->columns + matrix * t->k : NULL;
 }
 
-/* The codes and the scale of one lane in a group of @n elements (and padding) from @k on. */
-static void keep_lane(const struct param_tiles *t, const struct lanes *l, unsigned c, uint64_t k,
-		      unsigned n, uint8_t *codes, struct pack_scale *scale)
+/* The codes of one lane in @n elements from @k on; returns their group, or TXDA_NONE. */
+static uint32_t keep_codes(const struct param_part *p, const struct lanes *l, unsigned c,
+			   uint64_t k, unsigned n, uint8_t *codes)
 {
-	const struct param_part *p = l->part[c];
 	const uint32_t *columns = l->columns ? l->columns + k : NULL;
 	uint32_t group = TXDA_NONE;
 	unsigned i;
 
-	memset(codes, pack_middle(t->dtype), t->group);
-	*scale = (struct pack_scale){0};
-	if (!p)
-		return;
 	if (!columns) {
 		quant_codes(&p->source, l->row[c], p->col + k, n, codes);
-		group = quant_group(&p->source, p->col + k);
+		return quant_group(&p->source, p->col + k);
 	}
-	for (i = 0; columns && i < n; i++) {
+	for (i = 0; i < n; i++) {
 		if (columns[i] == TXDA_NONE)
 			continue;
 		quant_codes(&p->source, l->row[c], p->col + columns[i], 1, codes + i);
 		group = quant_group(&p->source, p->col + columns[i]);
 	}
+	return group;
+}
+
+/* The codes and the scale of one lane in a group of @n elements (and padding) from @k on. */
+static void keep_lane(const struct param_tiles *t, const struct lanes *l, unsigned c, uint64_t k,
+		      unsigned n, uint8_t *codes, struct pack_scale *scale)
+{
+	const struct param_part *p = l->part[c];
+	uint32_t group;
+
+	memset(codes, pack_middle(t->dtype), t->group);
+	*scale = (struct pack_scale){0};
+	if (!p)
+		return;
+	group = keep_codes(p, l, c, k, n, codes);
 	if (group == TXDA_NONE)
 		return;
 	scale->scale = quant_scale(&p->source, l->row[c], group);
 	scale->zero = (int16_t)(quant_zero(&p->source, l->row[c], group) - pack_middle(t->dtype));
 }
 
+/* The same with two levels. */
+static void keep_levels(const struct param_tiles *t, const struct lanes *l, unsigned c, uint64_t k,
+			unsigned n, uint8_t *codes, struct pack_levels *levels)
+{
+	const struct param_part *p = l->part[c];
+	const unsigned size = t->dtype == TXDA_W6S ? 16 : 32;
+	unsigned i;
+
+	memset(codes, 0, t->group);
+	*levels = (struct pack_levels){0};
+	for (i = 0; p && i < n; i += size) {
+		uint32_t group = keep_codes(p, l, c, k + i, n - i < size ? n - i : size, codes + i);
+		struct ggml_levels found;
+
+		if (group == TXDA_NONE)
+			continue;
+		found = ggml_levels(&p->source, l->row[c], group);
+		levels->d = found.d;
+		levels->dmin = found.dmin;
+		levels->part[i / size].s = found.s;
+		levels->part[i / size].m = found.m;
+	}
+}
+
+static bool half_finite(uint16_t h)
+{
+	return (h & 0x7c00) != 0x7c00;
+}
+
 static int keep_panel(const struct param_tiles *t, const struct lanes *l, uint8_t *out,
 		      struct tool_error *error)
 {
+	const bool two_level = txda_is_two_level(t->dtype);
 	uint8_t codes[TXDA_TILE_N][256];
 	struct pack_scale scale[TXDA_TILE_N];
+	struct pack_levels levels[TXDA_TILE_N];
+	bool finite;
 	uint64_t k;
 	unsigned c;
 
@@ -222,16 +265,23 @@ static int keep_panel(const struct param_tiles *t, const struct lanes *l, uint8_
 		unsigned n = t->k - k < t->group ? (unsigned)(t->k - k) : t->group;
 
 		for (c = 0; c < TXDA_TILE_N; c++) {
-			keep_lane(t, l, c, k, n, codes[c], &scale[c]);
+			if (two_level) {
+				keep_levels(t, l, c, k, n, codes[c], &levels[c]);
+				finite = half_finite(levels[c].d) && half_finite(levels[c].dmin);
+			} else {
+				keep_lane(t, l, c, k, n, codes[c], &scale[c]);
+				finite = isfinite(scale[c].scale);
+			}
 			/* Formats with scales among the codes are not checked before. */
-			if (!isfinite(scale[c].scale))
+			if (!finite)
 				return tool_fail(
 					error, -ERANGE,
 					"%s: the scale of row %llu, column %llu is not finite",
 					t->name, (unsigned long long)l->row[c],
 					(unsigned long long)k);
 		}
-		out = pack_codes(t->dtype, t->group, codes, scale, out);
+		out = two_level ? pack_levels(t->dtype, t->group, codes, levels, out)
+				: pack_codes(t->dtype, t->group, codes, scale, out);
 	}
 	return 0;
 }
@@ -373,7 +423,7 @@ static void *worker(void *arg)
 
 static int put(struct writer *w, int fd, const void *data, uint64_t bytes, struct tool_error *error)
 {
-	int r = tool_write_all(fd, data, bytes);
+	int r = io_write_all(fd, data, bytes);
 
 	if (r)
 		return tool_fail(error, r, "writing weights at byte %llu: %s",

@@ -54,6 +54,7 @@ struct source_tensor {
 	uint32_t first_row;
 	const uint8_t *scales, *zeros, *g_idx; /* zeros, g_idx: may be NULL */
 	uint32_t group, n_groups, block_rows;  /* columns and rows that share a scale */
+	uint32_t outer; /* SOURCE_GGML: columns of a block, which may have more scales than one */
 };
 
 /*

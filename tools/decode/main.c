@@ -10,6 +10,7 @@
 #include "decode_apart.h"
 #include "confine.h"
 #include "decode.h"
+#include "io.h"
 
 static const char usage[] =
 	"usage: txda-decode\n"
@@ -20,42 +21,13 @@ static const char usage[] =
 	"  -h, --help\n"
 	"      --version\n";
 
-static bool read_all(void *to, size_t n)
-{
-	while (n) {
-		ssize_t got = read(0, to, n);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return false;
-		to = (char *)to + got;
-		n -= (size_t)got;
-	}
-	return true;
-}
-
-static bool write_all(const void *from, size_t n)
-{
-	while (n) {
-		ssize_t put = write(1, from, n);
-
-		if (put < 0 && errno == EINTR)
-			continue;
-		if (put <= 0)
-			return false;
-		from = (const char *)from + put;
-		n -= (size_t)put;
-	}
-	return true;
-}
-
 static int answer(const struct image_answer *a, const struct image_picture *p)
 {
-	bool sent = write_all(a, sizeof(*a));
+	bool sent = !io_write_all(STDOUT_FILENO, a, sizeof(*a));
 
 	if (sent && !a->code)
-		sent = write_all(p->rgb, image_picture_bytes(p->width, p->height));
+		sent = !io_write_all(STDOUT_FILENO, p->rgb,
+				     image_picture_bytes(p->width, p->height));
 	return sent ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
@@ -80,7 +52,7 @@ int main(int argc, char **argv)
 	a.code = confine_self(&nothing, a.text, sizeof(a.text));
 	if (a.code)
 		return answer(&a, NULL);
-	if (!read_all(&r, sizeof(r)) || r.bytes > IMAGE_MAX_BYTES)
+	if (io_read_all(STDIN_FILENO, &r, sizeof(r)) || r.bytes > IMAGE_MAX_BYTES)
 		return EXIT_FAILURE;
 	data = malloc(r.bytes + 1);
 	if (!data) {
@@ -89,7 +61,7 @@ int main(int argc, char **argv)
 			 (unsigned long long)r.bytes);
 		return answer(&a, NULL);
 	}
-	if (!read_all(data, r.bytes))
+	if (io_read_all(STDIN_FILENO, data, r.bytes))
 		return EXIT_FAILURE;
 	a.code = image_decode(data, r.bytes, r.max_pixels, &p, a.text, sizeof(a.text));
 	a.width = p.width;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "conversation.h"
+#include "drop.h"
 #include "interrupt.h"
 #include "line.h"
 #include "nearest.h"
@@ -153,6 +154,8 @@ static void help_command(struct chat *c, const char *rest)
 				commands[i].what);
 	fputs("A backslash at the end of a line continues it; \"\"\" begins and ends a message of "
 	      "many lines.\n"
+	      "The path of a picture before a message, as a terminal pastes it, shows the "
+	      "picture.\n"
 	      "Ctrl-C stops an answer, what was said of it stays; at the prompt it clears the "
 	      "line.\n"
 	      "Tab completes commands, Ctrl-R searches what was typed before.\n",
@@ -186,8 +189,11 @@ static void run_command(struct chat *c, const char *line)
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-/* One turn; what failed is forgotten, what was stopped is kept as far as it came. */
-static void take_turn(struct chat *c, const char *line)
+/*
+ * One turn, with pictures or NULL, which it takes; what failed is forgotten, what was stopped is kept
+ * as far as it came.
+ */
+static void take_turn(struct chat *c, const char *line, cJSON *pictures)
 {
 	char *answer = NULL;
 	int r;
@@ -199,6 +205,8 @@ static void take_turn(struct chat *c, const char *line)
 		cJSON_Delete(prompt);
 	} else {
 		conversation_add(c->messages, "user", line);
+		if (pictures)
+			conversation_show(c->messages, pictures);
 		r = ask(&c->options, c->messages, &answer);
 		if ((r && r != 130) || !answer)
 			conversation_drop_last(c->messages);
@@ -208,6 +216,19 @@ static void take_turn(struct chat *c, const char *line)
 	}
 	c->failed = r == ASK_LOST && private_failed(c->daemon);
 	c->ended = c->failed;
+}
+
+static void take_line(struct chat *c, const char *line)
+{
+	cJSON *pictures = NULL;
+
+	/* A path begins as a command does. */
+	if (!c->options.raw && !drop_take(line, &pictures, &line))
+		return;
+	if (!pictures && *line == '/')
+		run_command(c, line);
+	else if (pictures || line[strspn(line, " \t\n")])
+		take_turn(c, line, pictures);
 }
 
 int chat(const struct ask_options *o, const char *system, const char *title,
@@ -230,10 +251,7 @@ int chat(const struct ask_options *o, const char *system, const char *title,
 	fputs("/help lists the commands, Ctrl-D ends.\n", stderr);
 	while (!c.ended && (line = line_read())) {
 		interrupt_stop = 0;
-		if (*line == '/')
-			run_command(&c, line);
-		else if (line[strspn(line, " \t\n")])
-			take_turn(&c, line);
+		take_line(&c, line);
 		free(line);
 		interrupt_stop = 0;
 	}

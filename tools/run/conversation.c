@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "show.h"
 
 #define MAX_FILE ((size_t)16 << 20)
 
@@ -63,6 +66,20 @@ void conversation_set_system(cJSON *messages, const char *system)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* Names of files come from other people's directories; @rest is ours. */
+static void __attribute__((format(printf, 3, 4)))
+complain(const char *what, const char *path, const char *format, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "txda-run: %s", what);
+	show_text(stderr, path);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
 bool conversation_save(const cJSON *messages, const char *path)
 {
 	char *text = cJSON_Print(messages);
@@ -73,8 +90,7 @@ bool conversation_save(const cJSON *messages, const char *path)
 	if (file && fclose(file))
 		ok = false;
 	if (!ok)
-		fprintf(stderr, "txda-run: cannot write %s: %s\n", path,
-			text ? strerror(errno) : "out of memory");
+		complain("cannot write ", path, ": %s", text ? strerror(errno) : "out of memory");
 	cJSON_free(text);
 	return ok;
 }
@@ -88,9 +104,9 @@ static char *read_file(const char *path, size_t *ret_len)
 	size_t n;
 
 	if (!file || fstat(fd, &st)) {
-		fprintf(stderr, "txda-run: cannot read %s: %s\n", path, strerror(errno));
+		complain("cannot read ", path, ": %s", strerror(errno));
 	} else if (!S_ISREG(st.st_mode) || (size_t)st.st_size > MAX_FILE) {
-		fprintf(stderr, "txda-run: %s is no file of at most %zu bytes\n", path, MAX_FILE);
+		complain("", path, " is no file of at most %zu bytes", MAX_FILE);
 	} else if ((text = malloc((size_t)st.st_size + 1))) {
 		n = fread(text, 1, (size_t)st.st_size, file);
 		text[n] = 0;
@@ -101,12 +117,31 @@ static char *read_file(const char *path, size_t *ret_len)
 	return text;
 }
 
+/* Whether the content is of texts and pictures. */
+static bool has_parts(const cJSON *message)
+{
+	const cJSON *content = cJSON_GetObjectItemCaseSensitive(message, "content"), *part;
+
+	cJSON_ArrayForEach(part, content) {
+		const char *type = text_of(part, "type");
+
+		if (!type ||
+		    !(strcmp(type, "text")
+			      ? !strcmp(type, "image_url") &&
+					text_of(cJSON_GetObjectItemCaseSensitive(part, "image_url"),
+						"url")
+			      : text_of(part, "text") != NULL))
+			return false;
+	}
+	return cJSON_GetArraySize(content) > 0;
+}
+
 /* What is wrong with a message; NULL: nothing. */
 static const char *check(const cJSON *message, int index)
 {
 	const char *role = text_of(message, "role");
 
-	if (!role || !text_of(message, "content"))
+	if (!role || (!text_of(message, "content") && !has_parts(message)))
 		return "has no text \"role\" and \"content\"";
 	if (!strcmp(role, "system"))
 		return index ? "is from the system, which may only come first" : NULL;
@@ -124,7 +159,7 @@ cJSON *conversation_load(const char *path)
 	int index = 0;
 
 	if (text && !cJSON_IsArray(messages)) {
-		fprintf(stderr, "txda-run: %s is no JSON array of messages\n", path);
+		complain("", path, " is no JSON array of messages");
 		cJSON_Delete(messages);
 		messages = NULL;
 	}
@@ -133,7 +168,7 @@ cJSON *conversation_load(const char *path)
 		const char *wrong = check(message, index++);
 
 		if (wrong) {
-			fprintf(stderr, "txda-run: %s: message %d %s\n", path, index, wrong);
+			complain("", path, ": message %d %s", index, wrong);
 			cJSON_Delete(messages);
 			return NULL;
 		}
@@ -193,10 +228,14 @@ cJSON *conversation_picture(const char *path)
 void conversation_show(cJSON *messages, cJSON *parts)
 {
 	cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
-	cJSON *part = cJSON_CreateObject();
+	const char *text = text_of(last, "content");
 
-	cJSON_AddStringToObject(part, "type", "text");
-	cJSON_AddStringToObject(part, "text", text_of(last, "content"));
-	cJSON_AddItemToArray(parts, part);
+	if (text && *text) {
+		cJSON *part = cJSON_CreateObject();
+
+		cJSON_AddStringToObject(part, "type", "text");
+		cJSON_AddStringToObject(part, "text", text);
+		cJSON_AddItemToArray(parts, part);
+	}
 	cJSON_ReplaceItemInObjectCaseSensitive(last, "content", parts);
 }

@@ -11,7 +11,7 @@ cJSON *conversation_new(const char *system);
 void conversation_add(cJSON *messages, const char *role, const char *content);
 /* A part of a message's content: the picture in a file. NULL after an error, which was said. */
 cJSON *conversation_picture(const char *path);
-/* The content of the last message becomes @parts, with its text behind them. */
+/* The content of the last message becomes @parts, with its text, if any, behind them. */
 void conversation_show(cJSON *messages, cJSON *parts);
 void conversation_drop_last(cJSON *messages);
 /* The instructions; NULL: none. */

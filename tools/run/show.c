@@ -9,19 +9,10 @@
 #include <unistd.h>
 
 #include "interrupt.h"
+#include "utf8.h"
 
 #define BAR_WIDTH 30
 #define MAX_NAME  30 /* bytes of a model's name beside the bar */
-
-/* Of the character at @s that a terminal takes for a command, C0 or C1 in UTF-8: its bytes, else 0. */
-static size_t control(const char *s)
-{
-	const unsigned char *u = (const unsigned char *)s;
-
-	if (*u < 0x20 || *u == 0x7f)
-		return 1;
-	return u[0] == 0xc2 && u[1] >= 0x80 && u[1] < 0xa0 ? 2 : 0;
-}
 
 /* Writes without being stuck in it: POLLOUT of a pipe promises PIPE_BUF bytes. */
 static int write_out(const char *data, size_t len)
@@ -54,7 +45,7 @@ int show_answer(const char *text)
 		size_t n = 0, skip = 0;
 
 		while (text[n] && (!terminal || text[n] == '\n' || text[n] == '\t' ||
-				   !(skip = control(text + n))))
+				   !(skip = utf8_control(text + n))))
 			n++;
 		r = write_out(text, n);
 		text += n + (text[n] ? skip : 0);
@@ -67,7 +58,7 @@ int show_answer(const char *text)
 void show_text(FILE *file, const char *text)
 {
 	while (*text) {
-		size_t skip = control(text);
+		size_t skip = utf8_control(text);
 
 		fputc(skip ? ' ' : *text, file);
 		text += skip ? skip : 1;
@@ -105,7 +96,7 @@ void show_progress(const char *name, const char *phase, double part)
 	bar[BAR_WIDTH] = 0;
 	show_progress_end();
 	for (size_t i = 0; i < n; i++)
-		fputc(control(name + i) ? ' ' : name[i], stderr);
+		fputc(utf8_control(name + i) ? ' ' : name[i], stderr);
 	if (part > 0)
 		fprintf(stderr, ": %s [%s] %3d%%", phase, bar, (int)(part * 100));
 	else

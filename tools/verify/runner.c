@@ -159,12 +159,26 @@ static unsigned row_width(struct runner *r, const char *name)
 	return (unsigned)info.dim[1];
 }
 
+/* Puts the free blocks in an order in which neighbours lie apart. */
+static void scatter(struct kv *kv)
+{
+	unsigned n = kv_blocks(kv), step = n / 3 | 1;
+	uint32_t block;
+
+	while (kv_alloc(kv, 0, &block))
+		;
+	for (block = 0; block < step; block++)
+		for (uint32_t b = block; b < n; b += step)
+			kv_release(kv, &b, 1, false);
+}
+
 static int load_model(struct runner *r, const char *path, const struct runner_options *o,
 		      struct tool_error *error)
 {
 	struct txda_model_options m = TXDA_INIT(struct txda_model_options);
 	struct txda_group_options g = TXDA_INIT(struct txda_group_options);
 	struct txda_model_plan plan = TXDA_INIT(struct txda_model_plan);
+	struct kv_layout layout = {0};
 	unsigned n = o->slots;
 	int ret;
 
@@ -189,7 +203,8 @@ static int load_model(struct runner *r, const char *path, const struct runner_op
 	m.precise = o->precise;
 	m.verify_weights = true;
 	/* Blocks hold 16 tokens or more. */
-	m.kv_blocks = n * (o->context / 16 + 1);
+	m.kv_blocks = n * ((o->context / 16 + 1) * (plan.kv_groups ? plan.kv_groups : 1) +
+			   3 * plan.state_blocks);
 	ret = txda_model_load(r->group, &m, &r->model);
 	if (ret < 0)
 		return fail_library(r, ret, path, error);
@@ -200,24 +215,39 @@ static int load_model(struct runner *r, const char *path, const struct runner_op
 	r->states = row_width(r, "states");
 	r->before = row_width(r, "hidden_before");
 	r->slots = n;
-	r->blocks_per_slot = (o->context + r->info.block_size - 1) / r->info.block_size;
+	layout.block_size = layout.key_words = r->info.block_size;
+	layout.max_blocks = (o->context + r->info.block_size - 1) / r->info.block_size;
+	layout.n_groups = r->info.kv_groups;
+	layout.ahead = r->info.max_tokens;
+	layout.state_blocks = r->info.state_blocks;
+	memcpy(layout.reach, r->info.kv_reach, sizeof(layout.reach));
+	ret = kv_new(r->info.kv_blocks, &layout, &r->kv);
+	if (ret)
+		return tool_fail(error, ret, "no memory for block tables");
+	scatter(r->kv);
 	return 0;
 }
 
 static int alloc_inputs(struct runner *r)
 {
 	const struct txda_model_info *i = &r->info;
+	const unsigned groups = kv_layout(r->kv)->n_groups;
 
 	r->tokens = calloc(i->max_tokens, sizeof(*r->tokens));
 	r->positions = calloc(i->max_tokens, r->axes * sizeof(*r->positions));
-	r->kv_slots = calloc(i->max_tokens, sizeof(*r->kv_slots));
+	r->kv_slots = calloc((size_t)i->max_tokens * groups, sizeof(*r->kv_slots));
+	r->seqs = calloc(r->slots, sizeof(*r->seqs));
+	r->entries = calloc(r->slots, kv_seq_entries(r->kv) * sizeof(*r->entries));
 	r->rows = calloc(i->max_rows, sizeof(*r->rows));
 	r->spans = calloc(i->max_seqs, 2 * sizeof(*r->spans));
 	r->contexts = calloc(i->max_seqs, sizeof(*r->contexts));
-	r->block_table = calloc((size_t)i->max_seqs * r->blocks_per_slot, sizeof(*r->block_table));
+	r->block_table = calloc((size_t)i->max_seqs * groups * kv_layout(r->kv)->max_blocks,
+				sizeof(*r->block_table));
+	r->state_table = calloc(i->max_seqs, (1 + 3ul * i->state_blocks) * sizeof(*r->state_table));
 	r->hidden_before = calloc((size_t)i->max_tokens * r->before + 1, sizeof(float));
 	return r->hidden_before && r->tokens && r->positions && r->kv_slots && r->rows &&
-			       r->spans && r->contexts && r->block_table
+			       r->spans && r->contexts && r->block_table && r->state_table &&
+			       r->seqs && r->entries
 		       ? 0
 		       : -ENOMEM;
 }
@@ -317,17 +347,15 @@ void runner_close(struct runner *r)
 	free(r->spans);
 	free(r->contexts);
 	free(r->block_table);
+	free(r->state_table);
+	free(r->seqs);
+	free(r->entries);
+	kv_free(r->kv);
 	free(r->hidden_before);
 	free(r->image_rows);
 	free(r->image_embeds);
 	free(r->image_deepstack);
 	free(r);
-}
-
-/* Neighbouring blocks of a sequence lie apart. */
-static int32_t block_of(const struct runner *r, unsigned slot, unsigned index)
-{
-	return (int32_t)(index * r->slots + slot);
 }
 
 /* Position and image row of token @t of the step, which is at @position of its sequence. */
@@ -359,15 +387,18 @@ static void place_token(struct runner *r, unsigned t, unsigned position)
 static void fill_part(struct runner *r, const struct runner_part *p, unsigned seq, unsigned at,
 		      unsigned row)
 {
-	unsigned bs = r->info.block_size, i;
+	const struct kv_layout *l = kv_layout(r->kv);
+	const struct kv_seq *cache = &r->seqs[p->slot];
+	unsigned bs = r->info.block_size, i, g;
 
 	for (i = 0; i < p->n; i++) {
 		unsigned position = p->position + i;
 
 		r->tokens[at + i] = p->tokens[i];
 		place_token(r, at + i, position);
-		r->kv_slots[at + i] = block_of(r, p->slot, position / bs) * (int32_t)bs +
-				      (int32_t)(position % bs);
+		for (g = 0; g < l->n_groups; g++)
+			r->kv_slots[g * r->info.max_tokens + at + i] =
+				(int32_t)(cache->blocks[g][position / bs] * bs + position % bs);
 	}
 	if (r->before && p->before)
 		memcpy(r->hidden_before + (size_t)at * r->before, p->before,
@@ -377,8 +408,36 @@ static void fill_part(struct runner *r, const struct runner_part *p, unsigned se
 	r->spans[2 * seq] = (int32_t)at;
 	r->spans[2 * seq + 1] = (int32_t)p->n;
 	r->contexts[seq] = (int32_t)(p->position + p->n);
-	for (i = 0; i < r->blocks_per_slot; i++)
-		r->block_table[seq * r->blocks_per_slot + i] = block_of(r, p->slot, i);
+	kv_seq_states(r->kv, cache, r->state_table + seq * (1 + 3 * l->state_blocks));
+	for (g = 0; g < l->n_groups; g++)
+		memcpy(r->block_table + ((size_t)g * r->info.max_seqs + seq) * l->max_blocks,
+		       cache->blocks[g], l->max_blocks * sizeof(*r->block_table));
+}
+
+static int set_groups(struct runner *r, const struct txda_step *s)
+{
+	const struct kv_layout *l = kv_layout(r->kv);
+	char slots[24] = "slots", table[24] = "block_table";
+	int ret = 0;
+
+	for (unsigned g = 0; g < l->n_groups && ret >= 0; g++) {
+		if (g) {
+			snprintf(slots, sizeof(slots), "slots_%u", g);
+			snprintf(table, sizeof(table), "block_table_%u", g);
+		}
+		ret = txda_model_set_input(r->model, slots, r->kv_slots + g * r->info.max_tokens,
+					   s->tokens * sizeof(*r->kv_slots));
+		if (ret >= 0)
+			ret = txda_model_set_input(
+				r->model, table,
+				r->block_table + (size_t)g * r->info.max_seqs * l->max_blocks,
+				(size_t)s->seqs * s->blocks * sizeof(*r->block_table));
+	}
+	if (ret >= 0 && l->state_blocks)
+		ret = txda_model_set_input(r->model, "state_table", r->state_table,
+					   s->seqs * (1 + 3ul * l->state_blocks) *
+						   sizeof(*r->state_table));
+	return ret;
 }
 
 static int set_inputs(struct runner *r, const struct txda_step *s)
@@ -390,10 +449,8 @@ static int set_inputs(struct runner *r, const struct txda_step *s)
 	} inputs[] = {
 		{"tokens", r->tokens, s->tokens},
 		{"positions", r->positions, (size_t)s->tokens * r->axes},
-		{"slots", r->kv_slots, s->tokens},
 		{"spans", r->spans, 2 * (size_t)s->seqs},
 		{"context", r->contexts, s->seqs},
-		{"block_table", r->block_table, (size_t)s->seqs * s->blocks},
 		{"rows", r->rows, s->rows},
 		{"hidden_before", r->hidden_before, (size_t)s->tokens * r->before},
 		{"image_rows", r->image_rows, r->image_rows ? s->tokens : 0},
@@ -410,7 +467,7 @@ static int set_inputs(struct runner *r, const struct txda_step *s)
 		if (ret < 0)
 			return ret;
 	}
-	return 0;
+	return set_groups(r, s);
 }
 
 static int launch(struct runner *r, const struct txda_step *step, struct tool_error *error)
@@ -479,6 +536,32 @@ static int get_rows(struct runner *r, const char *name, unsigned width,
 	return ret < 0 ? fail_library(r, ret, name, error) : 0;
 }
 
+/* Makes room for a part, anew if it is a sequence's first; false: there is none. */
+static bool place_part(struct runner *r, const struct runner_part *p)
+{
+	struct kv_seq *seq = &r->seqs[p->slot];
+
+	if (!p->position) {
+		kv_seq_drop(r->kv, seq, false);
+		kv_seq_init(r->kv, seq, r->entries + p->slot * kv_seq_entries(r->kv));
+	}
+	if (!seq->blocks[0] || !kv_seq_grow(r->kv, seq, p->position + p->n))
+		return false;
+	kv_seq_plan(r->kv, seq, p->position, p->position + p->n, 0);
+	return true;
+}
+
+/* The part is in the cache. Nobody looks for it there: one name will do for all tokens. */
+static void pass_part(struct runner *r, const struct runner_part *p)
+{
+	static const int32_t tokens[1024];
+	struct kv_seq *seq = &r->seqs[p->slot];
+
+	while ((seq->n_committed + 1) * r->info.block_size <= p->position + p->n)
+		kv_seq_commit(r->kv, seq, p->slot, tokens, false);
+	kv_seq_moved(seq);
+}
+
 int runner_step(struct runner *r, const struct runner_part *parts, unsigned n,
 		struct tool_error *error)
 {
@@ -491,7 +574,8 @@ int runner_step(struct runner *r, const struct runner_part *parts, unsigned n,
 
 		if (i >= r->info.max_seqs || p->n > r->info.max_tokens - step.tokens ||
 		    p->n_rows > r->info.max_rows - step.rows || p->slot >= r->slots ||
-		    p->position + p->n > r->blocks_per_slot * r->info.block_size)
+		    p->position + p->n > kv_layout(r->kv)->max_blocks * r->info.block_size ||
+		    !place_part(r, p))
 			return tool_fail(
 				error, -E2BIG,
 				"a step of %u tokens and %u rows for sequence %u is too much", p->n,
@@ -501,9 +585,11 @@ int runner_step(struct runner *r, const struct runner_part *parts, unsigned n,
 		step.rows += p->n_rows;
 	}
 	step.seqs = n;
-	step.blocks = r->blocks_per_slot;
+	step.blocks = kv_layout(r->kv)->max_blocks;
 	step.flags = TXDA_SUBMIT_WAIT_SOON;
 	ret = launch(r, &step, error);
+	for (i = 0; i < n && !ret; i++)
+		pass_part(r, &parts[i]);
 	if (!ret && r->keys)
 		ret = get_rows(r, "keys", r->keys, parts, n, step.tokens, error);
 	if (!ret && r->states)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A model ready to be asked for logits: a case dir, or a Hugging Face directory that is compiled
- * into a temporary one, on one group of chips. Sequences are numbered slots, each with KV blocks of
- * its own, scattered over the cache on purpose.
+ * into a temporary one, on one group of chips. Sequences are numbered slots, each with cache blocks
+ * of its own, scattered over the cache on purpose. A part at position 0 begins a slot anew; others go
+ * on where the last one ended.
  *
  * Not to be used by several threads.
  */
@@ -13,6 +14,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "kv_seq.h"
 #include "options.h"
 #include "sha256.h"
 #include "processor.h"
@@ -46,9 +48,12 @@ struct runner {
 	unsigned keys; /* a token in the output of that name; 0: there is none */
 	/* Elements of a row of the output states and of the input hidden_before; 0: there is none. */
 	unsigned states, before;
-	unsigned slots, blocks_per_slot;
-	int32_t *tokens, *positions, *kv_slots, *rows, *spans, *contexts,
-		*block_table; /* inputs being put together */
+	unsigned slots;
+	struct kv *kv;
+	struct kv_seq *seqs; /* [slots], with entries of tables for each */
+	uint32_t *entries;
+	int32_t *tokens, *positions, *kv_slots, *rows, *spans, *contexts, *block_table,
+		*state_table; /* inputs being put together */
 	float *hidden_before;
 	/* Models that see: coordinates of a position (else 1), rows that go with the tokens. */
 	unsigned axes, hidden, deep;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The forms that requests ask for as grammars: a JSON schema, a regular expression, ... */
+/* Grammars for requested output formats: a JSON schema, a regular expression, ... */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static uint32_t form_rule(struct grammar_builder *b, const struct api_format *f)
 	}
 }
 
-/* Any text of characters, which holds no control token. */
+/* Any text, without control tokens. */
 static struct grammar_piece any_text(struct grammar_builder *b)
 {
 	struct grammar_set set;
@@ -80,8 +80,8 @@ static struct grammar_piece any_text(struct grammar_builder *b)
 }
 
 /*
- * A message on the channel "analysis", if the model likes; then a call's message, or the form on the
- * channel "final".
+ * An optional message on the channel "analysis"; then a call's message, or the required format on
+ * the channel "final".
  */
 static uint32_t after_channels(struct grammar_builder *b, const struct txda_tokenizer *tokenizer,
 			       bool form, uint32_t rule)

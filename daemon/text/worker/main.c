@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
  * txdad-text: reads a model's tokeniser and templates in confinement and does the text work of its
- * requests, in lanes: children that do one job at a time. See text_message.h for who says what.
+ * requests in lanes: child processes that do one job at a time. text_message.h describes the
+ * protocol.
  *
- * The process that txdad starts reads the model and then does nothing but begin lanes and end them.
- * It can open the model's files while it reads them; a lane can open nothing.
+ * The process that txdad starts reads the model and then only starts and ends lanes. It can open
+ * the model's files while it reads them; a lane cannot open anything.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,65 +24,36 @@
 #include <unistd.h>
 
 #include "confine.h"
+#include "io.h"
 #include "text_confine.h"
 #include "work.h"
 
 #define CONTROL	     0 /* the socket that txdad passes */
 #define EXIT_USAGE   64
-#define KEEP_BYTES   ((size_t)1 << 20) /* of memory for messages, between two of them */
+#define KEEP_BYTES   ((size_t)1 << 20) /* message buffer size that is kept between messages */
 #define DESCRIPTORS  64
-#define PROCESSES    4096 /* of the user, so that one that goes wrong does not multiply without end */
-#define SIGNAL_BY_FD 424 /* pidfd_send_signal(2), on every machine */
+#define PROCESSES    4096 /* RLIMIT_NPROC: limits how far a faulty one can multiply */
+#define SIGNAL_BY_FD 424  /* pidfd_send_signal(2), the same number on every architecture */
 
 struct lane {
-	pid_t pid; /* 0: it never began */
+	pid_t pid; /* 0: never started */
 	int pidfd;
 };
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static bool read_all(int fd, void *to, size_t n)
-{
-	while (n) {
-		ssize_t got = read(fd, to, n);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return false;
-		to = (char *)to + got;
-		n -= (size_t)got;
-	}
-	return true;
-}
-
-static bool write_all(int fd, const void *from, size_t n)
-{
-	while (n) {
-		ssize_t put = write(fd, from, n);
-
-		if (put < 0 && errno == EINTR)
-			continue;
-		if (put <= 0)
-			return false;
-		from = (const char *)from + put;
-		n -= (size_t)put;
-	}
-	return true;
-}
-
 /* ---- a lane ---------------------------------------------------------------------------------- */
 
-/* A message: its size comes first. False: there is none any more, or no memory for it. */
+/* Reads a message, preceded by its size. False: end of file, or out of memory. */
 static bool read_job(int fd, struct text_buf *in)
 {
 	uint32_t size;
 
 	in->len = 0;
-	if (!read_all(fd, &size, sizeof(size)) || size < sizeof(struct text_job) ||
+	if (io_read_all(fd, &size, sizeof(size)) || size < sizeof(struct text_job) ||
 	    size > TEXT_MESSAGE_MAX || !text_buf_add(in, &size, sizeof(size)) ||
 	    !text_buf_reserve(in, size - sizeof(size)) ||
-	    !read_all(fd, in->data + in->len, size - sizeof(size)))
+	    io_read_all(fd, in->data + in->len, size - sizeof(size)))
 		return false;
 	in->len = size;
 	return true;
@@ -101,7 +73,7 @@ static void work(const struct text_model *m, int fd)
 	struct text_buf in = {0}, out = {0};
 
 	while (read_job(fd, &in) && !text_work(m, in.data, in.len, &out) &&
-	       write_all(fd, out.data, out.len)) {
+	       !io_write_all(fd, out.data, out.len)) {
 		drop_if_large(&in);
 		drop_if_large(&out);
 	}
@@ -132,15 +104,14 @@ static void end_lane(struct lane *lane)
 	lane->pid = 0;
 }
 
-/* Without memory for a process there is none: txdad sees its socket's end. */
+/* If fork fails there is no lane: txdad sees the end of its socket. */
 static void begin_lane(struct lane *lane, const struct text_model *m, int fd, pid_t self)
 {
 	int pidfd = -1;
 	long pid;
 
 	end_lane(lane);
-	/* By the system call: its descriptor is the only thing that this process can send a signal
-	 * to. */
+	/* By system call: the descriptor is the only way for this process to send a signal. */
 	pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, &pidfd, NULL, 0);
 	if (!pid)
 		run_lane(m, fd, self);
@@ -148,7 +119,7 @@ static void begin_lane(struct lane *lane, const struct text_model *m, int fd, pi
 		*lane = (struct lane){(pid_t)pid, pidfd};
 }
 
-/* The next lane that is wanted, and its socket. False: txdad has ended, or talks nonsense. */
+/* The next requested lane, and its socket. False: txdad has ended, or sent an invalid message. */
 static bool next_lane(struct text_lane *ret, int *ret_fd)
 {
 	union {
@@ -197,12 +168,12 @@ static int fail(const char *why)
 	struct text_loaded l = {.size = sizeof(l), .error = -EIO};
 
 	snprintf(l.message, sizeof(l.message), "txdad-text: %s", why);
-	return write_all(CONTROL, &l, sizeof(l)) ? 1 : 2;
+	return io_write_all(CONTROL, &l, sizeof(l)) ? 2 : 1;
 }
 
 static int run(const char *dir, uint64_t memory, unsigned seconds)
 {
-	/* Sanitizers need address space without end. */
+	/* Sanitizers need unlimited address space. */
 	const struct confine_limits limits = {
 		.memory = confine_works() ? memory : 0,
 		.file_size = 1,
@@ -214,12 +185,15 @@ static int run(const char *dir, uint64_t memory, unsigned seconds)
 	char err[400];
 	int r;
 
-	/* It ends with txdad, by its socket's end, and not before the requests that txdad ends with. */
+	/*
+	 * It ends when txdad closes its socket, and not before the requests that txdad still
+	 * finishes.
+	 */
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	confine_limit(&limits);
-	/* Read now, and, as it has a name, not again. */
+	/* Loads the time zone now: files cannot be opened later. */
 	setenv("TZ", ":/etc/localtime", 0);
 	tzset();
 	alarm(seconds);
@@ -231,7 +205,7 @@ static int run(const char *dir, uint64_t memory, unsigned seconds)
 	alarm(0);
 	if (text_confine_server(err, sizeof(err)))
 		return fail(err);
-	if (!write_all(CONTROL, loaded.data, loaded.len))
+	if (io_write_all(CONTROL, loaded.data, loaded.len))
 		return 1;
 	free(loaded.data);
 	malloc_trim(0);
@@ -245,7 +219,8 @@ static int usage(FILE *to)
 	fprintf(to,
 		"usage: txdad-text DIRECTORY BYTES SECONDS\n\n"
 		"Does the text work of the model in DIRECTORY for txdad, which starts it with a\n"
-		"socket as standard input. BYTES bound its memory, SECONDS how long it reads.\n\n"
+		"socket as standard input. BYTES limits its memory, SECONDS its time for "
+		"reading.\n\n"
 		"  --help     this\n"
 		"  --version  what this is\n");
 	return to == stdout ? 0 : EXIT_USAGE;

@@ -4,58 +4,67 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "confine.h"
+#include "owned.h"
 
 #define MAX_FILES 64
 
-/* The files that the model may be read from: links may lead out of its directory. */
+/* Files that may be read for the model: links may point outside its directory. */
 struct files {
 	char *paths[MAX_FILES + 1];
 	unsigned n;
 };
 
-static void add_file(struct files *f, const char *dir, const char *name)
+static void add_path(struct files *f, const char *path)
 {
-	char path[4096];
-
-	if (f->n < MAX_FILES &&
-	    snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path))
+	if (f->n < MAX_FILES)
 		f->paths[f->n] = realpath(path, NULL);
 	f->n += f->n < MAX_FILES && f->paths[f->n];
+}
+
+/* A file, if it may be read on behalf of who owns the model. */
+static void add_file(struct files *f, const char *dir, const char *name, uid_t owner)
+{
+	char path[4096], why[400];
+	struct stat st;
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
+	    !stat(path, &st) && S_ISREG(st.st_mode) &&
+	    !owned_check(&st, owner, path, why, sizeof(why)))
+		add_path(f, path);
 }
 
 static void find_files(struct files *f, const char *dir)
 {
 	static const char *const names[] = {
-		".",
-		"tokenizer.json",
-		"tokenizer_config.json",
-		"tokenizer.model",
-		"special_tokens_map.json",
-		"generation_config.json",
-		"config.json",
-		"chat_template.jinja",
-		"chat_template.json",
+		"tokenizer.json", "tokenizer_config.json",   "tokenizer.model",
+		"tiktoken.model", "special_tokens_map.json", "generation_config.json",
+		"config.json",	  "chat_template.jinja",     "chat_template.json",
 	};
 	char more[4096];
 	const struct dirent *e;
+	struct stat own;
 	DIR *d = NULL;
 
+	add_path(f, dir);
+	if (stat(dir, &own))
+		return;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		add_file(f, dir, names[i]);
+		add_file(f, dir, names[i], own.st_uid);
 	if (snprintf(more, sizeof(more), "%s/additional_chat_templates", dir) < (int)sizeof(more))
 		d = opendir(more);
 	while (d && (e = readdir(d)))
 		if (e->d_name[0] != '.')
-			add_file(f, more, e->d_name);
+			add_file(f, more, e->d_name, own.st_uid);
 	if (d)
 		closedir(d);
 }
 
-/* To read the model, in time. */
+/* Confinement while reading the model, with a time limit. */
 #define READING_CALLS "openat", "openat2", "newfstatat", "statx", "getdents64", "alarm", "setitimer"
-/* To have lanes, and for lanes to confine themselves. */
+/* Confinement for starting lanes, and for lanes to confine themselves. */
 #define LANE_CALLS                                                                                 \
 	"recvmsg", "clone", "wait4", "pidfd_send_signal", "getppid", "dup2", "dup3",               \
 		"close_range", "prctl", "seccomp", "landlock_create_ruleset",                      \

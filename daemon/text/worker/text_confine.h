@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How txdad-text shuts itself in, further each time: while it reads the model it can open the files
- * of its directory; then it can begin lanes and end them; a lane can read and write what is open and
- * get memory. 0, or -errno and @err: then the process must end.
+ * Confinement of txdad-text, in three steps: while it reads the model it can open the files of its
+ * directory; after that it can start and end lanes; a lane can only use open descriptors and
+ * allocate memory. 0, or -errno and @err: then the process must exit.
  */
 #ifndef TXDA_DAEMON_TEXT_CONFINE_H
 #define TXDA_DAEMON_TEXT_CONFINE_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Tool calls as grammars, each in the format that the model was trained on. */
+/* Tool calls as grammars, in the format that the model was trained on. */
 #include <errno.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "utf8.h"
 #include "work.h"
 
-#define MAX_CALLS      32 /* of one answer */
+#define MAX_CALLS      32 /* in one answer */
 #define MAX_MARK_CHARS 64
 
 struct writer {
@@ -61,8 +61,9 @@ static struct grammar_piece marked(struct writer *w, const char *text)
 }
 
 /*
- * Any text in which @mark does not stand. Its first character, <, comes once in it: so a mark that
- * breaks off may begin anew only there, and one node for each character that has come is enough.
+ * Any text that does not contain @mark. The mark's first character, <, occurs in it only once, so
+ * after a partial match the mark can start again only there, and one node per matched character is
+ * enough.
  */
 static struct grammar_piece text_without(struct grammar_builder *b, const char *mark)
 {
@@ -104,14 +105,7 @@ static struct grammar_piece text_without(struct grammar_builder *b, const char *
 
 /* ---- arguments between marks ----------------------------------------------------------------- */
 
-static bool is_string(const cJSON *schema)
-{
-	const cJSON *type = api_member(schema, "type");
-
-	return cJSON_IsString(type) && !strcmp(type->valuestring, "string");
-}
-
-/* A string as it is, without quotes: one of an enum, or any. */
+/* A string without quotes: one of an enum, or any. */
 static struct grammar_piece plain_string(struct writer *w, const cJSON *schema)
 {
 	const cJSON *values = api_member(schema, "enum"), *value;
@@ -129,7 +123,7 @@ static struct grammar_piece plain_string(struct writer *w, const cJSON *schema)
 static struct grammar_piece argument(struct writer *w, const cJSON *parameters, const cJSON *schema)
 {
 	const struct reply_format *f = w->format;
-	bool string = is_string(schema), lines = !f->value;
+	bool string = reply_is_text(schema), lines = !f->value;
 	struct grammar_piece value =
 		string ? plain_string(w, schema)
 		       : grammar_call(w->b, grammar_json_schema(w->json, parameters, schema));
@@ -160,13 +154,13 @@ static bool is_required(const cJSON *parameters, const char *name)
 	return false;
 }
 
-/* The properties in the order of the schema, those that are not required as the model likes. */
+/* The properties in schema order; the model may leave out those that are not required. */
 static struct grammar_piece arguments_in_tags(struct writer *w, const cJSON *parameters)
 {
 	struct grammar_piece piece = grammar_empty(w->b), one;
 	const cJSON *schema;
 
-	/* The line that ends a name may be the mark of its end already. */
+	/* The line break that ends a name may be part of its end mark. */
 	if (w->format->name_end[0] != '\n')
 		piece = grammar_text(w->b, "\n");
 	cJSON_ArrayForEach(schema, api_member(parameters, "properties")) {
@@ -205,11 +199,11 @@ static struct grammar_piece call_of(struct writer *w, const cJSON *function)
 									    parameters)
 						      : grammar_json_object(w->json)));
 	piece = grammar_seq(w->b, piece, marked(w, f->after));
-	/* What ends a message ends the answer. */
+	/* The end of a message ends the answer. */
 	return f->syntax == SYNTAX_HARMONY ? piece : grammar_seq(w->b, piece, marked(w, f->end));
 }
 
-/* Whether a function's arguments must be valid in every point. */
+/* Whether a function's arguments must always be valid against the schema. */
 static bool is_strict(const cJSON *tools)
 {
 	const cJSON *tool;
@@ -224,7 +218,7 @@ static bool is_strict(const cJSON *tools)
 void tool_grammar(struct grammar_builder *b, const struct api_params *p, enum reply_tools tools,
 		  const struct txda_tokenizer *tokenizer, uint32_t *ret_root)
 {
-	/* As templates print calls, and so models were trained: on one line. */
+	/* On one line, as templates print calls and models were trained. */
 	const struct grammar_json_options options = {
 		.strict = is_strict(p->tools),
 		.whitespace = " ?",

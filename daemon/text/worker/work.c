@@ -89,7 +89,7 @@ int text_model_read(struct text_model *m, const char *dir, struct text_buf *out)
 	l.error = txda_tokenizer_load(dir, &m->tokenizer, l.message, sizeof(l.message));
 	if (!l.error)
 		l.error = load_configs(&l, dir);
-	/* Many models have no template, and their completions work all the same. */
+	/* Many models have no template; completions work without one. */
 	if (!l.error && txda_chat_template_load(dir, &m->chat, l.chat_error, sizeof(l.chat_error)))
 		m->chat = NULL;
 	owned_watch(NULL);
@@ -138,8 +138,10 @@ static int encode(const struct text_model *m, const struct text_job *job, const 
 	return r;
 }
 
-/* Where @word last begins in the text, or SIZE_MAX; linear in both (Knuth, Morris and Pratt,
- * backwards). */
+/*
+ * The last occurrence of @word in the text, or SIZE_MAX; linear in both (Knuth-Morris-Pratt,
+ * backwards).
+ */
 static size_t find_last(const char *text, size_t len, const char *word, size_t n)
 {
 	uint32_t *border = malloc((n + 1) * sizeof(*border));
@@ -166,15 +168,17 @@ static size_t find_last(const char *text, size_t len, const char *word, size_t n
 	return found;
 }
 
-/* Where the last message's text ends in the prompt, so that the model goes on with it instead of a
- * new turn. */
+/*
+ * The end of the last message's text in the prompt, so that the model continues it instead of
+ * starting a new turn.
+ */
 static size_t cut_after_final_message(const cJSON *messages, const char *text, size_t len)
 {
 	const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
 	const cJSON *content = api_member(last, "content");
 	size_t n = cJSON_IsString(content) ? strlen(content->valuestring) : 0, at;
 
-	/* Templates trim what they print. */
+	/* Templates may trim the text. */
 	while (n && strchr(" \t\r\n", content->valuestring[n - 1]))
 		n--;
 	at = n && n <= len ? find_last(text, len, content->valuestring, n) : SIZE_MAX;
@@ -190,7 +194,7 @@ static bool ends_with(const char *text, size_t len, const char *mark)
 	return len >= n && !memcmp(text + len - n, mark, n);
 }
 
-/* trees: messages, tools, variables */
+/* parts 0 to 2: trees of messages, tools, variables */
 static int chat(const struct text_model *m, const struct text_job *job, cJSON *const trees[3],
 		struct text_done *done, struct text_buf *out)
 {
@@ -272,7 +276,7 @@ static int grammar(const struct text_model *m, const struct text_job *job, const
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-/* A part as a string: a NUL stands behind it, which does not count. */
+/* A part as a string: the NUL after it is not counted. */
 static const char *part_text(const struct text_job *job, unsigned i, const char *data)
 {
 	const struct text_part *p = &job->parts[i];

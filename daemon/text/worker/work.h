@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The work of a model's text process: reads the model's files, then does jobs (text_message.h) with
- * what it read. No sockets and no confinement here; main.c has them.
+ * The work of a model's text process: reads the model's files, then does jobs (text_message.h).
+ * Sockets and confinement are in main.c.
  *
  * One thread.
  */
@@ -19,29 +19,30 @@ struct txda_tokenizer;
 
 struct text_model {
 	struct txda_tokenizer *tokenizer;
-	struct txda_chat_template *chat; /* NULL: it has none */
+	struct txda_chat_template *chat; /* NULL: there is none */
 };
 
-/* Reads the model in @dir. *out is the message for the daemon, an error's, too. 0, -ENOMEM. */
+/* Reads the model in @dir. *out is the message for the daemon, also on errors. 0, -ENOMEM. */
 int text_model_read(struct text_model *m, const char *dir, struct text_buf *out);
 void text_model_free(struct text_model *m);
 
 /*
- * Does one job: *out is the answer. -EINVAL: the message makes no sense. -ENOMEM: there was not even
+ * Does one job: *out is the answer. -EINVAL: the message is invalid. -ENOMEM: there was not even
  * memory for the answer.
  */
 int text_work(const struct text_model *m, const char *job, size_t size, struct text_buf *out);
 
-/* form_grammar.c: defines the form that @p asks for, or the calls of its tools, as a model that
- * reasons on a channel writes them, if it does; *ret_root is their rule. Errors are the builder's. */
+/*
+ * form_grammar.c: defines rules for the format that @p requests, or for calls of its tools, with
+ * channels if the model reasons on one; *ret_root is the root rule. Errors are the builder's.
+ */
 void form_grammar(struct grammar_builder *b, const struct api_params *p, enum reply_tools tools,
 		  enum reply_reasoning reasoning, const struct txda_tokenizer *tokenizer,
 		  uint32_t *ret_root);
-/* tool_grammar.c: the calls alone. */
+/* tool_grammar.c: only the calls. */
 void tool_grammar(struct grammar_builder *b, const struct api_params *p, enum reply_tools tools,
 		  const struct txda_tokenizer *tokenizer, uint32_t *ret_root);
-/* A text in which the marks of @format are the control tokens of that name where the vocabulary has
- * them. NULL: "". */
+/* A text in which the marks of @format are control tokens if the vocabulary has them. NULL: "". */
 struct grammar_piece marked_text(struct grammar_builder *b, const struct txda_tokenizer *tokenizer,
 				 const struct reply_format *format, const char *text);
 

@@ -177,12 +177,16 @@ static char *probe(const struct txda_chat_template *chat, const struct chat_name
 		.messages = message_tree, .tools = tool_tree, .now = &day, .limits = &probe_limits};
 	struct txda_template_error error;
 	char *text = NULL;
+	size_t length = 0;
 	int rc = -ENOMEM;
 
 	if (message_tree && (tool_tree || !with_tools))
-		rc = render_plain(chat, named->template, &request, &error, &text, NULL);
+		rc = render_plain(chat, named->template, &request, &error, &text, &length);
 	cJSON_Delete(message_tree);
 	cJSON_Delete(tool_tree);
+	/* It is looked through as a string. */
+	for (size_t i = 0; !rc && i < length; i++)
+		text[i] = text[i] ? text[i] : ' ';
 	if (!rc)
 		return text;
 	return rc == -ENOMEM ? NULL : strdup("");
@@ -316,6 +320,26 @@ static int add_template(struct loader *l, const char *file, const char *name, co
 	return 0;
 }
 
+/* The text of a JSON string, in which NUL may be (load_json()). */
+static int add_string(struct loader *l, const char *file, const char *name, const char *text)
+{
+	size_t len = strlen(text), n = 0;
+	char *copy = malloc(len + 1);
+	int rc;
+
+	if (!copy)
+		return fail(l, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < len; i++) {
+		bool nul = !strncmp(text + i, TXDA_JSON_NUL, 3);
+
+		copy[n++] = nul ? '\0' : text[i];
+		i += nul ? 2 : 0;
+	}
+	rc = add_template(l, file, name, copy, n);
+	free(copy);
+	return rc;
+}
+
 /* A string, or a list of {name, template}. */
 static int add_from_json(struct loader *l, const char *file, const cJSON *value)
 {
@@ -323,8 +347,7 @@ static int add_from_json(struct loader *l, const char *file, const cJSON *value)
 	int rc = 0;
 
 	if (cJSON_IsString(value))
-		return add_template(l, file, "default", value->valuestring,
-				    strlen(value->valuestring));
+		return add_string(l, file, "default", value->valuestring);
 	if (!cJSON_IsArray(value))
 		return fail(l, -EINVAL, "%s: chat_template must be a string or a list", file);
 	cJSON_ArrayForEach(item, value) {
@@ -333,8 +356,7 @@ static int add_from_json(struct loader *l, const char *file, const cJSON *value)
 
 		if (!cJSON_IsString(name) || !cJSON_IsString(text))
 			return fail(l, -EINVAL, "%s: a chat template lacks its name or text", file);
-		rc = add_template(l, file, name->valuestring, text->valuestring,
-				  strlen(text->valuestring));
+		rc = add_string(l, file, name->valuestring, text->valuestring);
 		if (rc)
 			return rc;
 	}
@@ -397,7 +419,7 @@ static int load_json(struct loader *l, const char *file, cJSON **ret)
 
 	if (snprintf(path, sizeof(path), "%s/%s", l->directory, file) >= (int)sizeof(path))
 		return fail(l, -ENAMETOOLONG, "%s: path too long", file);
-	return txda_json_load(path, MAX_CONFIG, ret, l->err, l->errlen);
+	return txda_json_load_nul(path, MAX_CONFIG, ret, l->err, l->errlen);
 }
 
 /* A token is a string or an object with its text in `content`. */

@@ -25,6 +25,7 @@ const cJSON *reply_function(const struct reply_parser *p, const char *name, size
 int reply_on_call(struct reply_parser *p, const struct reply_call *call)
 {
 	p->calls = call->index + 1;
+	p->space.len = 0;
 	return p->sink.call(p->sink.arg, call);
 }
 
@@ -52,12 +53,15 @@ int reply_no_call(struct reply_parser *p, bool cut_off)
 	int error = 0;
 
 	if (!cut_off || (!p->marked && !p->calls)) {
-		if (mark)
+		if (p->space.len)
+			error = p->sink.content(p->sink.arg, p->space.data, p->space.len);
+		if (!error && mark)
 			error = p->sink.content(p->sink.arg, mark, strlen(mark));
 		if (!error && p->held.len)
 			error = p->sink.content(p->sink.arg, p->held.data, p->held.len);
 	}
 	p->held.len = 0;
+	p->space.len = 0;
 	p->list = false;
 	p->part = p->format->whole ? PART_PLAIN : PART_CONTENT;
 	return error;
@@ -120,20 +124,31 @@ static int part_object(struct reply_parser *p, bool final)
 	}
 }
 
-/* Up to the mark at the end of a call that went wrong, or to the end of it all. */
+/* What does not belong to a call: up to the mark at its end, or of what comes behind that. */
 static int part_skip(struct reply_parser *p)
 {
-	const char *mark = p->format->end ? p->format->end : p->format->begin;
+	const struct reply_format *f = p->format;
+	const char *marks[] = {f->end, f->begin, f->section_end};
 	size_t n = p->pending.len;
-	bool found = false;
+	bool any = false;
 
-	if (mark)
-		n = reply_find(p, mark, &found);
-	reply_drop(p, n + (found && p->format->end ? strlen(mark) : 0));
+	for (unsigned i = 0; i < 3; i++) {
+		bool found;
+		size_t at = marks[i] ? reply_find(p, marks[i], &found) : n;
+
+		if (at < n) {
+			n = at;
+			any = found;
+		}
+	}
+	reply_drop(p, n);
 	p->list = false;
-	if (found)
-		p->part = PART_BETWEEN;
-	return found;
+	if (!any)
+		return 0;
+	if (f->end && reply_begins(p, f->end))
+		reply_drop(p, strlen(f->end));
+	p->part = PART_BETWEEN;
+	return 1;
 }
 
 static int part_end(struct reply_parser *p, bool final)
@@ -141,13 +156,14 @@ static int part_end(struct reply_parser *p, bool final)
 	const char *mark = p->list ? NULL : p->format->end;
 
 	reply_drop_space(p);
-	if (!final && reply_may_become(p, mark))
-		return 0;
-	if (mark && reply_begins(p, mark))
-		reply_drop(p, strlen(mark));
-	else if (reply_may_become(p, mark))
-		p->pending.len = 0; /* cut off */
-	p->part = PART_BETWEEN;
+	p->part = mark ? PART_SKIP : PART_BETWEEN;
+	if (reply_may_become(p, mark)) {
+		if (final)
+			p->pending.len = 0; /* cut off */
+		else
+			p->part = PART_END;
+		return final;
+	}
 	return 1;
 }
 

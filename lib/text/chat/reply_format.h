@@ -33,6 +33,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <cjson/cJSON.h>
 
 enum reply_tools {
 	REPLY_NO_TOOLS, /* text that looks like a call is content */
@@ -89,6 +90,10 @@ struct reply_format {
 };
 
 const struct reply_format *reply_format(enum reply_tools tools);
+
+/* Of SYNTAX_TAGS: whether a value of this JSON schema is written as it is, since it is a string in any
+ * case. */
+bool reply_is_text(const cJSON *schema);
 
 /* Marks around reasoning; NULL for none and for channels. */
 const char *reply_think(enum reply_reasoning reasoning);

@@ -46,6 +46,7 @@ struct reply_parser {
 	enum part part;
 	struct text_buf pending; /* not dealt with */
 	struct text_buf held;	 /* the text of what may be a call, should it be none */
+	struct text_buf space;	 /* what stands before that, in the same case content */
 	bool trim;		 /* line breaks at the beginning are no part */
 	bool list;		 /* mistral: within [ and ] */
 	bool marked;		 /* the call at hand stands behind a mark */

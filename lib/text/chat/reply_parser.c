@@ -49,6 +49,7 @@ void reply_parser_free(struct reply_parser *p)
 	call_python_free(&p->python);
 	free(p->pending.data);
 	free(p->held.data);
+	free(p->space.data);
 	free(p);
 }
 
@@ -175,13 +176,12 @@ static int part_reasoning(struct reply_parser *p, bool final)
 
 	trim_start(p);
 	n = reply_find(p, mark, &found);
-	if (final && !found)
-		n = p->pending.len;
 	shown = reply_trimmed(p->pending.data, n, true);
 	error = reply_give(p, true, shown);
 	if (error || (!found && !final))
 		return error;
-	reply_drop(p, n - shown + (found ? strlen(mark) : 0));
+	/* A mark that was cut off is no reasoning. */
+	reply_drop(p, found ? n - shown + strlen(mark) : p->pending.len);
 	p->part = found ? PART_SNIFF : p->part;
 	p->trim = true;
 	return found;
@@ -266,6 +266,9 @@ static int part_content(struct reply_parser *p, bool final)
 	error = reply_give(p, false, shown);
 	if (error || !found)
 		return error;
+	p->space.len = 0;
+	if (!text_buf_add(&p->space, p->pending.data, n - shown))
+		return -ENOMEM;
 	reply_drop(p, n - shown + strlen(mark));
 	if (p->format->section)
 		p->part = PART_BETWEEN;

@@ -9,8 +9,9 @@
  * Arguments are given out while they come, as the JSON text that was generated; those that are
  * written otherwise (Python, tags) are translated. What begins as a call and turns out to be none
  * before its name is known is content; later, arguments are what they are. Text that may still
- * become a mark is held back. A reply that ends behind a call's mark, or within the mark of a further
- * call, was cut off: that rest is no content.
+ * become a mark is held back. What stands between a call and the mark at its end is dropped. A reply
+ * that ends behind a call's mark, or within the mark of a further call or of the end of reasoning, was
+ * cut off: that rest is no content.
  *
  * Memory: what is held back is bounded by the text itself. One thread at a time.
  */

@@ -14,16 +14,25 @@
 
 #define MAX_KEY 1024
 
-static int type_of(const cJSON *schema)
+bool reply_is_text(const cJSON *schema)
 {
 	const cJSON *type = cJSON_GetObjectItemCaseSensitive(schema, "type");
-	const cJSON *values = cJSON_GetObjectItemCaseSensitive(schema, "enum");
+	const cJSON *values = cJSON_GetObjectItemCaseSensitive(schema, "enum"), *value;
 
 	if (cJSON_IsString(type))
-		return strcmp(type->valuestring, "string") ? TYPE_JSON : TYPE_TEXT;
-	if (cJSON_IsArray(values) && values->child && cJSON_IsString(values->child) && !type)
+		return !strcmp(type->valuestring, "string");
+	cJSON_ArrayForEach(value, values)
+		if (!cJSON_IsString(value))
+			return false;
+	return !type && cJSON_IsArray(values) && values->child;
+}
+
+static int type_of(const cJSON *schema)
+{
+	if (reply_is_text(schema))
 		return TYPE_TEXT;
-	return TYPE_ANY;
+	return cJSON_IsString(cJSON_GetObjectItemCaseSensitive(schema, "type")) ? TYPE_JSON
+										: TYPE_ANY;
 }
 
 /* Text as JSON has it within quotes. */

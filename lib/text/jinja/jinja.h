@@ -17,7 +17,7 @@
  * and nesting (struct txda_template_limits). At the default nesting a render needs less
  * than 512 KiB of stack.
  *
- * Numbers: integers are 64 bits wide (an overflow is an error). cJSON keeps numbers as doubles, so
+ * Numbers: integers have up to 4300 digits, as many as Python writes out. cJSON keeps numbers as doubles, so
  * `1.0` and `1` look alike; txda_template_mark_numbers() brings the difference back, see there.
  */
 #ifndef TXDA_TEXT_JINJA_H

@@ -18,6 +18,7 @@ enum jinja_token_type {
 	TOKEN_NAME,
 	TOKEN_STRING,
 	TOKEN_INTEGER,
+	TOKEN_BIGINT, /* its decimal digits */
 	TOKEN_FLOAT,
 	TOKEN_ADD,
 	TOKEN_SUB,
@@ -50,7 +51,7 @@ enum jinja_token_type {
 struct jinja_token {
 	uint8_t type; /* enum jinja_token_type */
 	unsigned int line;
-	const char *data; /* DATA, NAME, STRING (decoded): text; else the source */
+	const char *data; /* DATA, NAME, STRING (decoded), BIGINT: text; else the source */
 	size_t length;
 	union {
 		int64_t integer;

@@ -111,6 +111,16 @@ static struct jinja_node *parse_string(struct jinja_parser *p)
 	return new_constant(p, line, jinja_str_value(s));
 }
 
+static struct jinja_node *parse_bigint(struct jinja_parser *p, const struct jinja_token *token)
+{
+	struct jinja_str *s = jinja_parse_alloc(p, sizeof(*s));
+	struct jinja_value v = jinja_str_value(s);
+
+	*s = (struct jinja_str){token->data, token->length, token->length};
+	v.kind = JINJA_BIGINT;
+	return new_constant(p, token->line, v);
+}
+
 static struct jinja_node *parse_name(struct jinja_parser *p)
 {
 	const struct jinja_names *names = &p->template->names;
@@ -172,6 +182,7 @@ struct jinja_node *jinja_parse_primary(struct jinja_parser *p)
 	case TOKEN_INTEGER:
 		jinja_advance(p);
 		return new_constant(p, token.line, jinja_int(token.integer));
+	case TOKEN_BIGINT: jinja_advance(p); return parse_bigint(p, &token);
 	case TOKEN_FLOAT:
 		jinja_advance(p);
 		return new_constant(p, token.line, jinja_float(token.real));
@@ -355,6 +366,7 @@ static bool at_test_argument(const struct jinja_parser *p)
 		       !jinja_token_is(&p->token, "and");
 	case TOKEN_STRING:
 	case TOKEN_INTEGER:
+	case TOKEN_BIGINT:
 	case TOKEN_FLOAT:
 	case TOKEN_LBRACKET:
 	case TOKEN_LBRACE: return true;

@@ -13,12 +13,14 @@
 
 static struct jinja_value float_to_int(struct jinja_render *r, double f)
 {
+	char text[320]; /* the largest has 309 digits */
+
 	if (isnan(f) || isinf(f))
 		jinja_fail(r, "cannot convert float %s to integer", isnan(f) ? "NaN" : "infinity");
 	f = trunc(f);
-	if (f < -9223372036854775808.0 || f >= 9223372036854775808.0)
-		jinja_fail(r, "the number %g does not fit a 64-bit integer", f);
-	return jinja_int((int64_t)f);
+	if (f >= -9223372036854775808.0 && f < 9223372036854775808.0)
+		return jinja_int((int64_t)f);
+	return jinja_bigint(r, text, (size_t)snprintf(text, sizeof(text), "%.0f", f));
 }
 
 static struct jinja_value filter_int(struct jinja_call *c)
@@ -71,6 +73,8 @@ static struct jinja_value filter_abs(struct jinja_call *c)
 	double f = need_number(c);
 	int64_t i;
 
+	if (c->self.kind == JINJA_BIGINT)
+		return f < 0 ? jinja_negate(c->r, c->self) : c->self;
 	if (!jinja_as_int(c->self, &i))
 		return jinja_float(fabs(f));
 	return i < 0 ? jinja_negate(c->r, jinja_int(i)) : jinja_int(i);

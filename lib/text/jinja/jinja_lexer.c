@@ -373,8 +373,16 @@ static void lex_number(struct jinja_lexer *lx, struct jinja_token *token)
 	}
 	errno = 0;
 	token->integer = strtoll(d.text, NULL, (int)base);
-	if (errno)
+	if (errno && base != 10)
 		lex_fail(lx, "integer literal does not fit 64 bits");
+	if (errno) {
+		size_t zeros = strspn(d.text, "0");
+		char *text = jinja_arena_alloc(lx->run, d.used - zeros);
+
+		token->type = TOKEN_BIGINT;
+		token->length = d.used - zeros;
+		token->data = memcpy(text, d.text + zeros, token->length);
+	}
 }
 
 static bool is_name_char(char c)

@@ -5,7 +5,6 @@
  */
 #include "jinja_render.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -29,28 +28,18 @@ static _Noreturn void fail_types(struct jinja_render *r, uint8_t op, struct jinj
 		   jinja_type_name(a), jinja_type_name(b));
 }
 
-static _Noreturn void fail_overflow(struct jinja_render *r, uint8_t op)
+/* False: the result is none of 64 bits. */
+static bool int_power(int64_t base, int64_t exponent, int64_t *ret)
 {
-	jinja_fail(r, "the integer result of %s does not fit 64 bits", symbol(op));
-}
-
-static struct jinja_value int_power(struct jinja_render *r, int64_t base, int64_t exponent)
-{
-	int64_t result = 1;
-
-	if (exponent < 0) {
-		if (!base)
-			jinja_fail(r, "0 cannot be raised to a negative power");
-		return jinja_float(pow((double)base, (double)exponent));
-	}
+	*ret = 1;
 	while (exponent) {
-		if (exponent & 1 && __builtin_mul_overflow(result, base, &result))
-			fail_overflow(r, TOKEN_POW);
+		if (exponent & 1 && __builtin_mul_overflow(*ret, base, ret))
+			return false;
 		exponent >>= 1;
 		if (exponent && __builtin_mul_overflow(base, base, &base))
-			fail_overflow(r, TOKEN_POW);
+			return false;
 	}
-	return jinja_int(result);
+	return true;
 }
 
 static struct jinja_value int_binary(struct jinja_render *r, uint8_t op, int64_t a, int64_t b)
@@ -62,7 +51,7 @@ static struct jinja_value int_binary(struct jinja_render *r, uint8_t op, int64_t
 	case TOKEN_ADD: overflow = __builtin_add_overflow(a, b, &result); break;
 	case TOKEN_SUB: overflow = __builtin_sub_overflow(a, b, &result); break;
 	case TOKEN_MUL: overflow = __builtin_mul_overflow(a, b, &result); break;
-	case TOKEN_POW: return int_power(r, a, b);
+	case TOKEN_POW: overflow = b < 0 || !int_power(a, b, &result); break;
 	default:
 		if (!b)
 			jinja_fail(r, "division by zero");
@@ -76,9 +65,7 @@ static struct jinja_value int_binary(struct jinja_render *r, uint8_t op, int64_t
 		if (a % b && (a < 0) != (b < 0))
 			result += op == TOKEN_FLOORDIV ? -1 : b;
 	}
-	if (overflow)
-		fail_overflow(r, op);
-	return jinja_int(result);
+	return overflow ? jinja_big_binary(r, op, jinja_int(a), jinja_int(b)) : jinja_int(result);
 }
 
 static struct jinja_value float_binary(struct jinja_render *r, uint8_t op, double a, double b)
@@ -110,6 +97,11 @@ static struct jinja_value float_binary(struct jinja_render *r, uint8_t op, doubl
 	if (op == TOKEN_FLOORDIV)
 		return jinja_float(round((a - result) / b));
 	return jinja_float(result == 0 ? copysign(0.0, b) : result);
+}
+
+static bool is_integer(struct jinja_value v)
+{
+	return jinja_is_number(v) && v.kind != JINJA_FLOAT;
 }
 
 static bool is_joinable(struct jinja_value v)
@@ -192,6 +184,8 @@ struct jinja_value jinja_binary(struct jinja_render *r, uint8_t op, struct jinja
 
 	if (jinja_as_int(a, &x) && jinja_as_int(b, &y))
 		return int_binary(r, op, x, y);
+	if (is_integer(a) && is_integer(b))
+		return jinja_big_binary(r, op, a, b);
 	if (jinja_as_double(a, &f) && jinja_as_double(b, &g))
 		return float_binary(r, op, f, g);
 	if (op == TOKEN_ADD && a.kind == JINJA_STRING && b.kind == JINJA_STRING)
@@ -212,6 +206,8 @@ struct jinja_value jinja_negate(struct jinja_render *r, struct jinja_value v)
 
 	if (jinja_as_int(v, &i))
 		return int_binary(r, TOKEN_SUB, 0, i);
+	if (v.kind == JINJA_BIGINT)
+		return jinja_big_binary(r, TOKEN_SUB, jinja_int(0), v);
 	if (jinja_as_double(v, &f))
 		return jinja_float(-f);
 	jinja_need_defined(r, v);
@@ -219,12 +215,14 @@ struct jinja_value jinja_negate(struct jinja_render *r, struct jinja_value v)
 }
 
 /* -1, 0, 1, or 2 when one is not a number. long double holds every int64_t and every double. */
-static int number_order(struct jinja_value a, struct jinja_value b)
+static int number_order(struct jinja_render *r, struct jinja_value a, struct jinja_value b)
 {
 	double f = 0, g = 0;
 	long double p, q;
 	int64_t x, y;
 
+	if ((a.kind == JINJA_BIGINT && is_integer(b)) || (b.kind == JINJA_BIGINT && is_integer(a)))
+		return jinja_big_order(r, a, b);
 	jinja_as_double(a, &f);
 	jinja_as_double(b, &g);
 	p = jinja_as_int(a, &x) ? (long double)x : (long double)f;
@@ -272,15 +270,13 @@ bool jinja_equal(struct jinja_render *r, struct jinja_value a, struct jinja_valu
 {
 	bool equal;
 
-	if (jinja_is_number(a) && jinja_is_number(b) &&
-	    (a.kind != JINJA_BIGINT || a.kind != b.kind))
-		return number_order(a, b) == 0;
+	if (jinja_is_number(a) && jinja_is_number(b))
+		return number_order(r, a, b) == 0;
 	if (a.kind != b.kind)
 		return false;
 	switch (a.kind) {
 	case JINJA_UNDEFINED:
 	case JINJA_NONE: return true;
-	case JINJA_BIGINT:
 	case JINJA_STRING:
 		jinja_charge_bytes(r, a.string->length);
 		return jinja_str_equal(a.string, b.string);
@@ -322,7 +318,7 @@ static bool in_order(struct jinja_render *r, enum jinja_compare_op op, struct ji
 
 	jinja_charge(r, 1);
 	if (jinja_is_number(a) && jinja_is_number(b)) {
-		int order = number_order(a, b);
+		int order = number_order(r, a, b);
 
 		return order != 2 && order_fits(op, order);
 	}

@@ -219,6 +219,16 @@ struct jinja_value jinja_binary(struct jinja_render *r, uint8_t op, struct jinja
 				struct jinja_value b);
 struct jinja_value jinja_negate(struct jinja_render *r, struct jinja_value v);
 
+/* Integers beyond 64 bits: jinja_bigint.c. */
+
+/* Of decimal text, which is such a one. */
+struct jinja_value jinja_bigint(struct jinja_render *r, const char *text, size_t len);
+/* Operators of any two integers; what fits 64 bits is no BIGINT. */
+struct jinja_value jinja_big_binary(struct jinja_render *r, uint8_t op, struct jinja_value a,
+				    struct jinja_value b);
+/* -1, 0, 1 */
+int jinja_big_order(struct jinja_render *r, struct jinja_value a, struct jinja_value b);
+
 /* Parts of values */
 struct jinja_seq *jinja_iterate(struct jinja_render *r, struct jinja_value v);
 int64_t jinja_length(struct jinja_render *r, struct jinja_value v);

@@ -166,7 +166,9 @@ bool jinja_as_double(struct jinja_value v, double *ret)
 		int n = snprintf(digits, sizeof(digits), "%.*s", (int)v.string->length,
 				 v.string->data);
 
-		*ret = (size_t)n < sizeof(digits) ? strtod(digits, NULL) : HUGE_VAL;
+		*ret = (size_t)n < sizeof(digits) ? strtod(digits, NULL)
+		       : digits[0] == '-'	  ? -HUGE_VAL
+						  : HUGE_VAL;
 	} else if (jinja_as_int(v, &i)) {
 		*ret = (double)i;
 	} else {

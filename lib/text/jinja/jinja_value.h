@@ -57,7 +57,7 @@ enum jinja_kind {
 	JINJA_BOOL,
 	JINJA_INT,
 	JINJA_FLOAT,
-	JINJA_BIGINT, /* integer literal of the context beyond 64 bits, kept as text */
+	JINJA_BIGINT, /* integer beyond 64 bits, kept as decimal text */
 	JINJA_STRING,
 	JINJA_SEQ,
 	JINJA_DICT,

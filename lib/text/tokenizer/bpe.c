@@ -12,6 +12,9 @@
 #define SPACE_MARK     "\xE2\x96\x81" /* U+2581, SentencePiece's space */
 #define SPACE_MARK_LEN 3
 
+/* Of bpe_join_words(). */
+#define MAX_JOINS (16u << 20)
+
 static inline uint32_t merge_slot(const struct bpe *bpe, uint64_t pair)
 {
 	return (uint32_t)string_hash_mix(pair ^ bpe->merge_seed, 0x9E3779B97F4A7C15ull) &
@@ -56,15 +59,61 @@ int bpe_init(struct bpe *bpe, uint32_t n_merges)
 	return 0;
 }
 
-void bpe_add_merge(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t merged)
+static void set_merge(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t rank)
 {
 	uint64_t pair = pair_key(left, right);
 	uint32_t i = merge_slot(bpe, pair);
 
 	while (bpe->merges[i] != UINT64_MAX && bpe->merges[i] >> 22 != pair)
 		i = (i + 1) & bpe->merge_mask;
-	bpe->merges[i] = pair << 22 | bpe->n_merges;
+	bpe->merges[i] = pair << 22 | rank;
+}
+
+void bpe_add_merge(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t merged)
+{
+	set_merge(bpe, left, right, bpe->n_merges);
 	bpe->merged[bpe->n_merges++] = merged;
+}
+
+/* The pairs of words that together are a word; with @add they become merges. Returns how many. */
+static uint32_t join_words(struct bpe *bpe, bool add)
+{
+	const struct string_table *table = bpe->words.table;
+	uint32_t n = 0;
+
+	for (uint32_t id = 0; id < table->n && n <= MAX_JOINS; id++) {
+		uint32_t len = string_table_has(table, id) ? table->len[id] : 0, left, right;
+		const char *word = table->text.data + (len ? table->off[id] : 0);
+
+		for (uint32_t cut = 1; cut < len; cut++) {
+			left = string_index_find(&bpe->words, word, cut);
+			if (left == BPE_NONE)
+				continue;
+			right = string_index_find(&bpe->words, word + cut, len - cut);
+			if (right == BPE_NONE)
+				continue;
+			if (add)
+				set_merge(bpe, left, right, id);
+			n++;
+		}
+	}
+	return n;
+}
+
+int bpe_join_words(struct bpe *bpe)
+{
+	uint32_t n = join_words(bpe, false), words = bpe->words.table->n;
+	int ret;
+
+	if (n > MAX_JOINS)
+		return -E2BIG;
+	ret = bpe_init(bpe, n > words ? n : words);
+	if (ret)
+		return ret;
+	for (uint32_t id = 0; id < words; id++)
+		bpe->merged[id] = id;
+	join_words(bpe, true);
+	return 0;
 }
 
 /* Whether @word has a space mark behind anything but another one. */
@@ -94,11 +143,11 @@ int bpe_finish(struct bpe *bpe)
 		if (bpe->byte_level || i < 0x80)
 			bpe->symbol[i] = string_index_find(&bpe->words, &c, 1);
 	}
-	for (uint32_t i = 0; i < table->n; i++)
-		if (string_table_has(table, i) && table->len[i] > bpe->max_word)
+	for (uint32_t i = 0; i < table->n + table->n_aliases; i++)
+		if (table->len[i] > bpe->max_word)
 			bpe->max_word = table->len[i];
 	bpe->cut_at_space_mark =
-		!bpe->byte_level && !bpe->ignore_merges &&
+		!bpe->byte_level && !bpe->ignore_merges && !table->n_aliases &&
 		string_index_find(&bpe->words, SPACE_MARK, SPACE_MARK_LEN) != BPE_NONE;
 	for (uint32_t i = 0; bpe->cut_at_space_mark && i < bpe->n_merges; i++)
 		if (space_mark_inside(table->text.data + table->off[bpe->merged[i]],
@@ -401,7 +450,7 @@ static int encode_word(const struct bpe *bpe, struct bpe_scratch *scratch, const
 	if (whole == BPE_WHOLE_YES || bpe->ignore_merges)
 		return id_vec_push(out, id) ? 0 : -ENOMEM;
 	ret = encode_symbols(bpe, scratch, word, len, out);
-	if (!ret && whole == BPE_WHOLE_UNKNOWN) {
+	if (!ret && whole == BPE_WHOLE_UNKNOWN && !bpe->words.table->n_aliases) {
 		whole = out->len == before + 1 && out->data[before] == id ? BPE_WHOLE_YES
 									  : BPE_WHOLE_NO;
 		atomic_store_explicit(&bpe->whole[id], whole, memory_order_relaxed);

@@ -47,7 +47,8 @@ struct bpe {
 	_Atomic uint8_t *whole; /* [id]: enum bpe_whole */
 };
 
-/* Whether the word that spells a token is encoded as just that token. */
+/* Whether the word that spells a token is encoded as just that token; not kept where ids have several
+ * words. */
 enum bpe_whole { BPE_WHOLE_UNKNOWN, BPE_WHOLE_YES, BPE_WHOLE_NO };
 
 /* Room to work in, for one thread; zero-initialised is empty. */
@@ -62,6 +63,12 @@ struct bpe_scratch {
 int bpe_init(struct bpe *bpe, uint32_t n_merges);
 /* Adds the next merge in order of rank; of equal pairs the last counts. */
 void bpe_add_merge(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t merged);
+/*
+ * The other kind of model: each two tokens whose bytes together are a word become that, and the
+ * lowest id goes first, of equal ones the leftmost. Instead of bpe_init(); 0, -ENOMEM, or -E2BIG
+ * (too many).
+ */
+int bpe_join_words(struct bpe *bpe);
 /* After the last merge. Returns 0 or -ENOMEM. */
 int bpe_finish(struct bpe *bpe);
 void bpe_free(struct bpe *bpe);

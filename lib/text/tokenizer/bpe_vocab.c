@@ -23,18 +23,19 @@ bool id_vec_grow(struct id_vec *vec, size_t more)
 	return true;
 }
 
-int string_table_init(struct string_table *table, uint32_t n)
+int string_table_init(struct string_table *table, uint32_t n, uint32_t n_aliases)
 {
-	size_t count = n ? n : 1;
+	size_t count = (size_t)n + n_aliases + 1;
 
 	*table = (struct string_table){.n = n};
 	table->off = malloc(count * sizeof(*table->off));
 	table->len = calloc(count, sizeof(*table->len));
-	if (!table->off || !table->len) {
+	table->alias_of = calloc((size_t)n_aliases + 1, sizeof(*table->alias_of));
+	if (!table->off || !table->len || !table->alias_of) {
 		string_table_free(table);
 		return -ENOMEM;
 	}
-	memset(table->off, 0xFF, count * sizeof(*table->off));
+	memset(table->off, 0xFF, n * sizeof(*table->off));
 	return 0;
 }
 
@@ -43,10 +44,11 @@ void string_table_free(struct string_table *table)
 	free(table->text.data);
 	free(table->off);
 	free(table->len);
+	free(table->alias_of);
 	*table = (struct string_table){0};
 }
 
-int string_table_set(struct string_table *table, uint32_t id, const void *bytes, size_t len)
+int string_table_set(struct string_table *table, uint32_t entry, const void *bytes, size_t len)
 {
 	size_t at = table->text.len;
 
@@ -54,8 +56,8 @@ int string_table_set(struct string_table *table, uint32_t id, const void *bytes,
 		return -EFBIG;
 	if (!text_buf_add(&table->text, bytes, len) || !text_buf_add(&table->text, "", 1))
 		return -ENOMEM;
-	table->off[id] = (uint32_t)at;
-	table->len[id] = (uint32_t)len;
+	table->off[entry] = (uint32_t)at;
+	table->len[entry] = (uint32_t)len;
 	return 0;
 }
 
@@ -83,17 +85,17 @@ void string_index_free(struct string_index *index)
 	*index = (struct string_index){0};
 }
 
-bool string_index_add(struct string_index *index, uint32_t id)
+bool string_index_add(struct string_index *index, uint32_t entry)
 {
 	const struct string_table *table = index->table;
-	const char *bytes = table->text.data + table->off[id];
-	uint64_t hash = string_hash(bytes, table->len[id], index->seed);
-	uint32_t i = (uint32_t)hash & index->mask;
+	const char *bytes = table->text.data + table->off[entry];
+	struct string_slot *slot = string_index_slot(index, bytes, table->len[entry]);
 
-	if (string_index_find(index, bytes, table->len[id]) != UINT32_MAX)
+	if (slot->id != UINT32_MAX)
 		return false;
-	while (index->slots[i].id != UINT32_MAX)
-		i = (i + 1) & index->mask;
-	index->slots[i] = (struct string_slot){.tag = (uint32_t)(hash >> 32), .id = id};
+	*slot = (struct string_slot){
+		.tag = (uint32_t)(string_hash(bytes, table->len[entry], index->seed) >> 32),
+		.id = entry,
+	};
 	return true;
 }

@@ -13,18 +13,30 @@
 /* Ids fit 21 bits: a pair of them and a merge rank pack into 64 (bpe.c). */
 #define BPE_ID_LIMIT (1u << 21)
 
-/* One string an id: at text.data + off[id], NUL-terminated. Holes have off UINT32_MAX. */
+/*
+ * One string an id: at text.data + off[id], NUL-terminated. Holes have off UINT32_MAX. A vocabulary
+ * may give an id to several strings: further ones are entries behind the ids, of the id alias_of.
+ */
 struct string_table {
 	struct text_buf text;
 	uint32_t *off;
 	uint32_t *len;
-	uint32_t n; /* ids 0 .. n-1 */
+	uint32_t *alias_of; /* [entry - n] */
+	uint32_t n;	    /* ids 0 .. n-1 */
+	uint32_t n_aliases;
 };
 
-int string_table_init(struct string_table *table, uint32_t n);
+/* With room for @n_aliases, which the caller adds. */
+int string_table_init(struct string_table *table, uint32_t n, uint32_t n_aliases);
 void string_table_free(struct string_table *table);
-/* Sets the string of @id (not set before). Returns 0, -ENOMEM, or -EFBIG beyond 1 GiB of text. */
-int string_table_set(struct string_table *table, uint32_t id, const void *bytes, size_t len);
+/* Sets the string of an entry (not set before). Returns 0, -ENOMEM, or -EFBIG beyond 1 GiB of
+ * text. */
+int string_table_set(struct string_table *table, uint32_t entry, const void *bytes, size_t len);
+
+static inline uint32_t string_table_id(const struct string_table *table, uint32_t entry)
+{
+	return entry < table->n ? entry : table->alias_of[entry - table->n];
+}
 
 static inline bool string_table_has(const struct string_table *table, uint32_t id)
 {
@@ -33,7 +45,7 @@ static inline bool string_table_has(const struct string_table *table, uint32_t i
 
 struct string_slot {
 	uint32_t tag; /* upper half of the hash */
-	uint32_t id;  /* UINT32_MAX: empty */
+	uint32_t id;  /* an entry of the table; UINT32_MAX: empty */
 };
 
 /* Finds ids by string. Open addressing, at most half full. */
@@ -47,8 +59,8 @@ struct string_index {
 int string_index_init(struct string_index *index, const struct string_table *table,
 		      size_t max_entries);
 void string_index_free(struct string_index *index);
-/* Adds @id under its string in the table. False when that string is there already. */
-bool string_index_add(struct string_index *index, uint32_t id);
+/* Adds @entry under its string in the table. False when that string is there already. */
+bool string_index_add(struct string_index *index, uint32_t entry);
 
 static inline uint64_t string_hash_mix(uint64_t a, uint64_t b)
 {
@@ -85,23 +97,34 @@ static inline uint64_t string_hash(const void *bytes, size_t len, uint64_t seed)
 	return string_hash_mix(k1 ^ len, string_hash_mix(a ^ k0, b ^ seed));
 }
 
-/* Returns the id, or UINT32_MAX. */
-static inline uint32_t string_index_find(const struct string_index *index, const void *bytes,
-					 size_t len)
+/* The slot of the string; that of none is empty. */
+static inline struct string_slot *string_index_slot(const struct string_index *index,
+						    const void *bytes, size_t len)
 {
 	const struct string_table *table = index->table;
 	uint64_t hash = string_hash(bytes, len, index->seed);
 	uint32_t tag = (uint32_t)(hash >> 32);
 
 	for (uint32_t i = (uint32_t)hash & index->mask;; i = (i + 1) & index->mask) {
-		const struct string_slot *slot = &index->slots[i];
+		struct string_slot *slot = &index->slots[i];
 
 		if (slot->id == UINT32_MAX)
-			return UINT32_MAX;
+			return slot;
 		if (slot->tag == tag && table->len[slot->id] == len &&
 		    !memcmp(table->text.data + table->off[slot->id], bytes, len))
-			return slot->id;
+			return slot;
 	}
+}
+
+/* Returns the id, or UINT32_MAX. */
+static inline uint32_t string_index_find(const struct string_index *index, const void *bytes,
+					 size_t len)
+{
+	uint32_t entry = string_index_slot(index, bytes, len)->id;
+
+	return entry < index->table->n || entry == UINT32_MAX
+		       ? entry
+		       : string_table_id(index->table, entry);
 }
 
 #endif

@@ -89,6 +89,15 @@ static int find_literal(const struct pretok_step *step, const struct cut *cut, s
 	return 1;
 }
 
+static bool is_wanted(enum pretok_matcher matcher, uint32_t cp)
+{
+	switch (matcher) {
+	case PRETOK_SPACE: return unicode_is_space(cp);
+	case PRETOK_PUNCTUATION: return unicode_is_punctuation(cp);
+	default: return unicode_is_numeric(cp);
+	}
+}
+
 static int find_char(const struct pretok_step *step, const struct cut *cut, size_t from,
 		     size_t *ret_start, size_t *ret_end)
 {
@@ -97,7 +106,7 @@ static int find_char(const struct pretok_step *step, const struct cut *cut, size
 	for (size_t at = from; at < cut->len; at += size) {
 		uint32_t cp = utf8_decode((const uint8_t *)cut->text + at, &size);
 
-		if (step->matcher == PRETOK_SPACE ? unicode_is_space(cp) : unicode_is_numeric(cp)) {
+		if (is_wanted(step->matcher, cp)) {
 			*ret_start = at;
 			*ret_end = at + size;
 			return 1;
@@ -268,7 +277,7 @@ static struct pretok_step *add_step(struct pretok *pretok, const struct json_at 
 }
 
 static void add_split(struct pretok *pretok, const struct json_at *at, enum pretok_matcher matcher,
-		      enum pretok_behavior behavior, const char *text)
+		      enum pretok_behavior behavior, bool invert, const char *text)
 {
 	struct pretok_step *step = add_step(pretok, at, PRETOK_SPLIT, text);
 
@@ -276,6 +285,7 @@ static void add_split(struct pretok *pretok, const struct json_at *at, enum pret
 		return;
 	step->matcher = matcher;
 	step->behavior = behavior;
+	step->invert = invert;
 }
 
 static void add_regex(struct pretok *pretok, const struct json_at *at,
@@ -299,7 +309,7 @@ static void add_regex(struct pretok *pretok, const struct json_at *at,
 		pretok_fast_known(pattern, &step->fast);
 }
 
-static void load_split(struct pretok *pretok, const struct json_at *at)
+static enum pretok_behavior load_behavior(const struct json_at *at)
 {
 	static const char *const names[] = {
 		[PRETOK_ISOLATED] = "Isolated",
@@ -308,28 +318,25 @@ static void load_split(struct pretok *pretok, const struct json_at *at)
 		[PRETOK_MERGED_WITH_NEXT] = "MergedWithNext",
 		[PRETOK_CONTIGUOUS] = "Contiguous",
 	};
-	const char *behavior = json_get_string(at, "behavior"), *pattern;
-	bool invert = json_get_bool(at, "invert", false), is_regex;
-	struct pretok_step *step;
-	unsigned i = 0;
+	const char *behavior = json_get_string(at, "behavior");
 
-	pattern = json_get_pattern(at, &is_regex);
-	while (i < sizeof(names) / sizeof(names[0]) && strcmp(behavior, names[i]))
-		i++;
-	if (i == sizeof(names) / sizeof(names[0])) {
-		json_unsupported(at, "behavior", json_get(at->json, "behavior"));
-		return;
-	}
-	if (is_regex) {
-		add_regex(pretok, at, i, invert, pattern);
-		return;
-	}
-	step = add_step(pretok, at, PRETOK_SPLIT, pattern);
-	if (!step)
-		return;
-	step->matcher = PRETOK_LITERAL;
-	step->behavior = i;
-	step->invert = invert;
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(behavior, names[i]))
+			return i;
+	json_unsupported(at, "behavior", json_get(at->json, "behavior"));
+	return PRETOK_ISOLATED;
+}
+
+static void load_split(struct pretok *pretok, const struct json_at *at)
+{
+	enum pretok_behavior behavior = load_behavior(at);
+	bool invert = json_get_bool(at, "invert", false), is_regex;
+	const char *pattern = json_get_pattern(at, &is_regex);
+
+	if (is_regex)
+		add_regex(pretok, at, behavior, invert, pattern);
+	else
+		add_split(pretok, at, PRETOK_LITERAL, behavior, invert, pattern);
 }
 
 static void load_byte_level(struct pretok *pretok, const struct json_at *at)
@@ -366,7 +373,7 @@ static void load_metaspace(struct pretok *pretok, const struct json_at *at)
 		add_step(pretok, at, strcmp(when, "first") ? PRETOK_PREPEND : PRETOK_PREPEND_FIRST,
 			 replacement);
 	if (cut)
-		add_split(pretok, at, PRETOK_LITERAL, PRETOK_MERGED_WITH_NEXT, replacement);
+		add_split(pretok, at, PRETOK_LITERAL, PRETOK_MERGED_WITH_NEXT, false, replacement);
 }
 
 static void load_step(void *arg, const struct json_at *at, const char *type)
@@ -381,11 +388,15 @@ static void load_step(void *arg, const struct json_at *at, const char *type)
 		add_split(pretok, at, PRETOK_NUMERIC,
 			  json_get_bool(at, "individual_digits", false) ? PRETOK_ISOLATED
 									: PRETOK_CONTIGUOUS,
-			  NULL);
+			  false, NULL);
 	else if (!strcmp(type, "Metaspace"))
 		load_metaspace(pretok, at);
 	else if (!strcmp(type, "WhitespaceSplit"))
-		add_split(pretok, at, PRETOK_SPACE, PRETOK_REMOVED, NULL);
+		add_split(pretok, at, PRETOK_SPACE, PRETOK_REMOVED, false, NULL);
+	else if (!strcmp(type, "Punctuation"))
+		add_split(pretok, at, PRETOK_PUNCTUATION,
+			  json_get(at->json, "behavior") ? load_behavior(at) : PRETOK_ISOLATED,
+			  false, NULL);
 	else
 		json_unsupported(at, "type", json_get(at->json, "type"));
 }

@@ -28,9 +28,10 @@ enum pretok_kind {
 /* What a PRETOK_SPLIT step looks for. */
 enum pretok_matcher {
 	PRETOK_REGEX,
-	PRETOK_LITERAL, /* `text` */
-	PRETOK_NUMERIC, /* one character of the categories Nd, Nl, No */
-	PRETOK_SPACE,	/* one character of White_Space */
+	PRETOK_LITERAL,	    /* `text` */
+	PRETOK_NUMERIC,	    /* one character of the categories Nd, Nl, No */
+	PRETOK_SPACE,	    /* one character of White_Space */
+	PRETOK_PUNCTUATION, /* one of ASCII's, or of the categories Pc, Pd, Pe, Pf, Pi, Po, Ps */
 };
 
 /* What becomes of the matches ("delimiters") and of what lies between. */

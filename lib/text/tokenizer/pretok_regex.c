@@ -64,18 +64,63 @@ static int put_from(struct rewriter *rw, size_t len)
 	return 0;
 }
 
-/* \p{..}, \P{..}, \x{..} as they stand. */
+/* Unicode's general categories. */
+static const char categories[][3] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
+				     "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
+				     "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"};
+#define N_CATEGORIES (sizeof(categories) / sizeof(categories[0]))
+
+/* The categories that "\p{Lu}" or "\p{L}" at @here stands for, as bits; 0: it is something else. */
+static uint32_t categories_at(const char *here)
+{
+	uint32_t bits = 0;
+	size_t len;
+
+	if (strncmp(here, "\\p{", 3))
+		return 0;
+	len = strcspn(here + 3, "}");
+	for (size_t i = 0; (len == 1 || len == 2) && i < N_CATEGORIES; i++)
+		if (!memcmp(categories[i], here + 3, len))
+			bits |= 1u << i;
+	return bits;
+}
+
+static bool is_script(const char *name, size_t len)
+{
+	char pattern[64];
+	PCRE2_SIZE at;
+	pcre2_code *code;
+	int n, error;
+
+	if (len != strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"))
+		return false;
+	n = snprintf(pattern, sizeof(pattern), "\\p{sc:%.*s}", (int)len, name);
+	if (n >= (int)sizeof(pattern))
+		return false;
+	code = pcre2_compile((PCRE2_SPTR)pattern, (size_t)n, PCRE2_UTF, &error, &at, NULL);
+	pcre2_code_free(code);
+	return code != NULL;
+}
+
+/* \p{..}, \P{..}, \x{..} as they stand, but for scripts: to PCRE2 \p{Han} is also what other scripts
+ * share with it. */
 static int rewrite_braced(struct rewriter *rw)
 {
-	size_t len = 2;
+	const char *here = rw->in + rw->at;
+	size_t len = 2, sign;
 
-	if (rw->in[rw->at + 2] == '{') {
-		len = strcspn(rw->in + rw->at, "}");
-		if (!rw->in[rw->at + len])
-			return refuse(rw, rw->at, "a brace is not closed");
-		len++;
+	if (here[2] != '{')
+		return put_from(rw, len);
+	len = strcspn(here, "}");
+	if (!here[len])
+		return refuse(rw, rw->at, "a brace is not closed");
+	sign = 3 + (here[3] == '^');
+	if (here[1] != 'x' && len < 64 && is_script(here + sign, len - sign)) {
+		int ret = put_from(rw, sign);
+
+		return ret || put(rw, "sc:") ? -ENOMEM : put_from(rw, len + 1 - sign);
 	}
-	return put_from(rw, len);
+	return put_from(rw, len + 1);
 }
 
 static int rewrite_escape(struct rewriter *rw, bool in_class)
@@ -118,22 +163,71 @@ static int rewrite_escape(struct rewriter *rw, bool in_class)
 	return refuse(rw, start, "this escape is not supported");
 }
 
-static int rewrite_class(struct rewriter *rw)
+/* What stands between brackets, up to the one that closes them, or && where @ret_categories is given:
+ * those that stand before it, 0 if anything else does. */
+static int rewrite_members(struct rewriter *rw, size_t start, uint32_t *ret_categories)
 {
-	size_t start = rw->at;
-	int ret = put_from(rw, rw->in[start + 1] == '^' ? 2 : 1);
+	bool others = false;
+	uint32_t bits = 0;
+	int ret = 0;
 
-	if (!ret && rw->in[rw->at] == ']')
-		return refuse(rw, start, "an empty set is not supported");
 	while (!ret && rw->in[rw->at] != ']') {
 		const char *here = rw->in + rw->at;
+		uint32_t more = categories_at(here);
 
 		if (!*here)
 			return refuse(rw, start, "a bracket is not closed");
+		if (ret_categories && !strncmp(here, "&&", 2)) {
+			*ret_categories = others ? 0 : bits;
+			return 0;
+		}
 		if (!strncmp(here, "&&", 2) || *here == '[')
 			return refuse(rw, rw->at, "sets inside brackets are not supported");
+		bits |= more;
+		others |= !more;
 		ret = *here == '\\' ? rewrite_escape(rw, true) : put_from(rw, 1);
 	}
+	return ret;
+}
+
+/* [\p{Lu}\p{Lo}&&[^..]] from && on: all that is neither in another category nor in the second set. */
+static int rewrite_difference(struct rewriter *rw, size_t start, size_t out_start, uint32_t bits)
+{
+	int ret;
+
+	if (!bits || strncmp(rw->in + rw->at, "&&[^", 4))
+		return refuse(rw, start, "&& of other than \\p{..} and [^..] is not supported");
+	rw->out.len = out_start;
+	ret = put(rw, "[^");
+	for (size_t i = 0; !ret && i < N_CATEGORIES; i++) {
+		char property[8];
+
+		snprintf(property, sizeof(property), "\\p{%s}", categories[i]);
+		if (!(bits & 1u << i))
+			ret = put(rw, property);
+	}
+	rw->at += 4;
+	if (!ret)
+		ret = rewrite_members(rw, start, NULL);
+	if (!ret && rw->in[rw->at + 1] != ']')
+		return refuse(rw, start, "sets inside brackets are not supported");
+	rw->at++;
+	return ret ? ret : put_from(rw, 1);
+}
+
+static int rewrite_class(struct rewriter *rw)
+{
+	size_t start = rw->at, out_start = rw->out.len;
+	bool negated = rw->in[start + 1] == '^';
+	uint32_t bits = 0;
+	int ret = put_from(rw, negated ? 2 : 1);
+
+	if (!ret && rw->in[rw->at] == ']')
+		return refuse(rw, start, "an empty set is not supported");
+	if (!ret)
+		ret = rewrite_members(rw, start, &bits);
+	if (!ret && rw->in[rw->at] == '&')
+		return rewrite_difference(rw, start, out_start, negated ? 0 : bits);
 	return ret ? ret : put_from(rw, 1);
 }
 

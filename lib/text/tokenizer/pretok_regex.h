@@ -2,8 +2,8 @@
 /*
  * The expressions of tokenizer.json. They are written for Oniguruma (Ruby's syntax) and run on
  * PCRE2 here, so what the two read differently is rewritten or refused when the model is loaded: \s
- * and \w (PCRE2's \s takes U+180E), \h, \v, quantifiers such as {1,3}+, set operations inside
- * brackets, ^ and $. Internal to the tokeniser.
+ * and \w (PCRE2's \s takes U+180E), \h, \v, names of scripts, quantifiers such as
+ * {1,3}+, set operations inside brackets, ^ and $. Internal to the tokeniser.
  *
  * Threads: an expression is shared; each thread brings its own pretok_match.
  */

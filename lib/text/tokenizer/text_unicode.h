@@ -28,6 +28,18 @@ static inline bool unicode_is_numeric(uint32_t cp)
 	       category == UTF8PROC_CATEGORY_NO;
 }
 
+/* What ASCII calls punctuation, its symbols among it, and the categories P. */
+static inline bool unicode_is_punctuation(uint32_t cp)
+{
+	utf8proc_category_t category;
+
+	if (cp < 0x80)
+		return (cp >= '!' && cp <= '/') || (cp >= ':' && cp <= '@') ||
+		       (cp >= '[' && cp <= '`') || (cp >= '{' && cp <= '~');
+	category = utf8proc_category((utf8proc_int32_t)cp);
+	return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+}
+
 /* \w of UTS 18: Alphabetic, marks, decimal numbers, connector punctuation, joiners. */
 static inline bool unicode_is_word(uint32_t cp)
 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "sentencepiece.h"
+#include "tiktoken.h"
 #include "tokenizer_internal.h"
 #include "json_strict.h"
 
@@ -9,8 +10,9 @@
 /* The largest tokenizer.json or tokenizer_config.json; the largest known have 34 MB. */
 #define FILE_MAX_BYTES (256u << 20)
 
+/* @ranked: there are no merges, for ids are ranks. */
 static int load_trees(struct txda_tokenizer *tok, const cJSON *json, const cJSON *config,
-		      struct json_errors *errors)
+		      bool ranked, struct json_errors *errors)
 {
 	const cJSON *model = json_get(json, "model");
 	int ret;
@@ -27,7 +29,8 @@ static int load_trees(struct txda_tokenizer *tok, const cJSON *json, const cJSON
 		ret = tokenizer_load_vocab(tok, model, json_get(json, "added_tokens"), config,
 					   errors);
 	if (!ret)
-		ret = tokenizer_load_merges(tok, model, errors);
+		ret = ranked ? tokenizer_join_by_rank(tok, errors)
+			     : tokenizer_load_merges(tok, model, errors);
 	if (!ret)
 		ret = tokenizer_index_added(tok, errors);
 	if (!ret)
@@ -38,13 +41,13 @@ static int load_trees(struct txda_tokenizer *tok, const cJSON *json, const cJSON
 }
 
 /* Makes a tokeniser of the trees. @where goes in front of messages ("" or a path and ": "). */
-static int make(const cJSON *json, const cJSON *config, const char *where,
+static int make(const cJSON *json, const cJSON *config, bool ranked, const char *where,
 		struct txda_tokenizer **ret_tok, char *err, size_t errlen)
 {
 	char why[512] = "";
 	struct json_errors errors = {.err = why, .errlen = sizeof(why)};
 	struct txda_tokenizer *tok = calloc(1, sizeof(*tok));
-	int ret = tok ? load_trees(tok, json, config, &errors) : -ENOMEM;
+	int ret = tok ? load_trees(tok, json, config, ranked, &errors) : -ENOMEM;
 
 	if (ret) {
 		txda_tokenizer_free(tok);
@@ -69,49 +72,70 @@ int txda_tokenizer_load_json(const char *json_text, size_t json_len, const char 
 	if (config_text)
 		config = txda_json_parse(config_text, config_len, err, errlen);
 	if (config || !config_text)
-		ret = make(json, config, "", ret_tok, err, errlen);
+		ret = make(json, config, false, "", ret_tok, err, errlen);
 	cJSON_Delete(json);
 	cJSON_Delete(config);
 	return ret;
 }
 
+static int load_tokenizer_json(const char *path, const cJSON *config, cJSON **ret_json, char *err,
+			       size_t errlen)
+{
+	(void)config;
+	return txda_json_load(path, FILE_MAX_BYTES, ret_json, err, errlen);
+}
+
 int txda_tokenizer_load(const char *dir, struct txda_tokenizer **ret_tok, char *err, size_t errlen)
 {
+	static const struct {
+		const char *name;
+		int (*load)(const char *path, const cJSON *config, cJSON **ret_json, char *err,
+			    size_t errlen);
+		bool ranked;
+	} files[] = {
+		{"tokenizer.json", load_tokenizer_json, false},
+		{"tokenizer.model", sentencepiece_load, false},
+		{"tiktoken.model", tiktoken_load, true},
+	};
 	cJSON *json = NULL, *config = NULL;
-	size_t size = strlen(dir) + 32;
-	char *path = malloc(size);
+	size_t size = strlen(dir) + 32, i;
+	char *path = malloc(size), why[512] = "";
 	int ret;
 
 	if (!path)
 		return -ENOMEM;
 	snprintf(path, size, "%s/tokenizer_config.json", dir);
 	ret = txda_json_load(path, FILE_MAX_BYTES, &config, err, errlen);
-	if (ret == -ENOENT)
-		ret = 0;
-	if (!ret) {
-		snprintf(path, size, "%s/tokenizer.json", dir);
-		ret = txda_json_load(path, FILE_MAX_BYTES, &json, err, errlen);
-	}
-	if (ret == -ENOENT) {
-		char why[512] = "";
-		int other;
-
-		snprintf(path, size, "%s/tokenizer.model", dir);
-		other = sentencepiece_load(path, config, &json, why, sizeof(why));
-		/* Where there is neither, the error is of the one that is usual. */
-		if (other != -ENOENT) {
-			ret = other;
-			if (ret && err && errlen)
-				snprintf(err, errlen, "%s", why);
-		}
+	/* Not every model has one. */
+	ret = ret ? ret : -ENOENT;
+	for (i = 0; ret == -ENOENT && i < sizeof(files) / sizeof(files[0]); i++) {
+		snprintf(path, size, "%s/%s", dir, files[i].name);
+		/* Where there is none, the error is of the one that is usual. */
+		ret = files[i].load(path, config, &json, why, sizeof(why));
+		if (err && errlen && (!i || ret != -ENOENT))
+			snprintf(err, errlen, "%s", why);
 	}
 	if (!ret) {
-		snprintf(path, size, "%s/tokenizer.json: ", dir);
-		ret = make(json, config, path, ret_tok, err, errlen);
+		snprintf(path, size, "%s/%s: ", dir, files[i - 1].name);
+		ret = make(json, config, files[i - 1].ranked, path, ret_tok, err, errlen);
 	}
 	cJSON_Delete(json);
 	cJSON_Delete(config);
 	free(path);
+	return ret;
+}
+
+int txda_tokenizer_load_tiktoken(const char *text, size_t len, const char *config_text,
+				 size_t config_len, struct txda_tokenizer **ret_tok, char *err,
+				 size_t errlen)
+{
+	cJSON *json = NULL, *config = txda_json_parse(config_text, config_len, err, errlen);
+	int ret = config ? tiktoken_convert(text, len, config, &json, err, errlen) : -EINVAL;
+
+	if (!ret)
+		ret = make(json, config, true, "", ret_tok, err, errlen);
+	cJSON_Delete(json);
+	cJSON_Delete(config);
 	return ret;
 }
 

@@ -3,13 +3,14 @@
  * The tokeniser: text to token ids and back, as a Hugging Face model directory describes it.
  *
  * txda_tokenizer_load() reads `tokenizer.json` (or, where there is none, `tokenizer.model`,
- * sentencepiece.h) and `tokenizer_config.json` (optional) and understands:
+ * sentencepiece.h, or `tiktoken.model`, tiktoken.h) and `tokenizer_config.json` (optional) and
+ * understands:
  *
  *   model           BPE: byte-level and SentencePiece style (byte_fallback, unk_token, fuse_unk,
  *                   ignore_merges; merges as strings or as pairs)
  *   normalizer      Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace, Lowercase, Strip, null
  *   pre_tokenizer   Sequence, Split (String or Regex, every behaviour, invert), ByteLevel, Digits,
- *                   Metaspace, WhitespaceSplit, null
+ *                   Punctuation (every behaviour), Metaspace, WhitespaceSplit, null
  *   post_processor  TemplateProcessing, ByteLevel, RobertaProcessing, Sequence, null
  *   decoder         Sequence, ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace, null
  *   added_tokens    single_word, lstrip, rstrip, normalized, special
@@ -60,6 +61,11 @@ int txda_tokenizer_load(const char *dir, struct txda_tokenizer **ret_tok, char *
 int txda_tokenizer_load_json(const char *json, size_t json_len, const char *config,
 			     size_t config_len, struct txda_tokenizer **ret_tok, char *err,
 			     size_t errlen);
+
+/* The same with the text of tiktoken.model, which needs @config. */
+int txda_tokenizer_load_tiktoken(const char *text, size_t len, const char *config,
+				 size_t config_len, struct txda_tokenizer **ret_tok, char *err,
+				 size_t errlen);
 
 void txda_tokenizer_free(struct txda_tokenizer *tok);
 

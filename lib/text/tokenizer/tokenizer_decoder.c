@@ -233,7 +233,7 @@ int tokenizer_load_decoder(struct txda_tokenizer *tok, const cJSON *decoder,
 	tok->decoder.join_by_spaces = !decoder;
 	ret = json_each_step(decoder, "decoder", "decoders", load_step, &ld, errors);
 	if (!ret)
-		ret = string_table_init(&tok->bytes, tok->pieces.n);
+		ret = string_table_init(&tok->bytes, tok->pieces.n, 0);
 	for (uint32_t id = 0; !ret && id < tok->pieces.n; id++) {
 		if (!string_table_has(&tok->pieces, id))
 			continue;

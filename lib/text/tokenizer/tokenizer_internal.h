@@ -64,9 +64,10 @@ struct txda_tokenizer {
 /* tokenizer_vocab.c: model and added_tokens. 0, -EINVAL with a message, -ENOMEM, -EFBIG. */
 int tokenizer_load_vocab(struct txda_tokenizer *tok, const cJSON *model, const cJSON *added,
 			 const cJSON *config, struct json_errors *errors);
-/* Reads model.merges; needs the vocabulary. */
+/* Reads model.merges, or finds them where ranks say it all (tiktoken.h); needs the vocabulary. */
 int tokenizer_load_merges(struct txda_tokenizer *tok, const cJSON *model,
 			  struct json_errors *errors);
+int tokenizer_join_by_rank(struct txda_tokenizer *tok, struct json_errors *errors);
 /* Fills the sets of added tokens; needs the normaliser. */
 int tokenizer_index_added(struct txda_tokenizer *tok, struct json_errors *errors);
 

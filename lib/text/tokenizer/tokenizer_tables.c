@@ -169,9 +169,9 @@ static int read_tables(struct txda_tokenizer *tok, const char *data, size_t len)
 		return -ENOMEM;
 	}
 	memcpy(ids, data, size);
-	r = string_table_init(&tok->pieces, head.n);
+	r = string_table_init(&tok->pieces, head.n, 0);
 	if (!r)
-		r = string_table_init(&tok->bytes, head.n);
+		r = string_table_init(&tok->bytes, head.n, 0);
 	if (!r)
 		r = string_index_init(&tok->piece_index, &tok->pieces, head.n);
 	if (!r)

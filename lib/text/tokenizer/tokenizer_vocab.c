@@ -66,24 +66,45 @@ static uint32_t count_ids(const cJSON *vocab, const cJSON *added, struct json_er
 	return n;
 }
 
-static int set_piece(struct txda_tokenizer *tok, uint32_t id, const char *text,
+static int set_piece(struct txda_tokenizer *tok, uint32_t entry, const char *text,
 		     struct json_errors *errors)
 {
 	size_t len = strlen(text);
 	int ret;
 
-	if (string_table_has(&tok->pieces, id))
-		return json_fail(errors, "id %u belongs to \"%.80s\" and to \"%.80s\"", id,
-				 tok->pieces.text.data + tok->pieces.off[id], text);
 	if (len > PIECE_MAX)
-		return json_fail(errors, "token %u has %zu bytes, more than the limit of %d", id,
-				 len, PIECE_MAX);
-	ret = string_table_set(&tok->pieces, id, text, len);
-	if (ret)
-		return ret;
-	if (!string_index_add(&tok->piece_index, id))
-		return json_fail(errors, "\"%.80s\" stands twice in the vocabulary", text);
-	return 0;
+		return json_fail(errors, "token %u has %zu bytes, more than the limit of %d",
+				 string_table_id(&tok->pieces, entry), len, PIECE_MAX);
+	ret = string_table_set(&tok->pieces, entry, text, len);
+	if (!ret)
+		string_index_add(&tok->piece_index, entry);
+	return ret;
+}
+
+/*
+ * As the reference library reads a map: of equal tokens the last counts, and several tokens may have
+ * one id, which then is spelled as the last of them.
+ */
+static int load_pieces(struct txda_tokenizer *tok, const cJSON *vocab, struct json_errors *errors)
+{
+	struct string_table *pieces = &tok->pieces;
+	const cJSON *item = vocab->child ? vocab->child->prev : NULL;
+	int ret = 0;
+
+	for (; !ret && item; item = item == vocab->child ? NULL : item->prev) {
+		uint32_t id = (uint32_t)item->valuedouble, entry = id;
+
+		if (string_index_find(&tok->piece_index, item->string, strlen(item->string)) !=
+		    TXDA_TOKEN_NONE)
+			continue;
+		if (string_table_has(pieces, id)) {
+			entry = pieces->n + pieces->n_aliases++;
+			pieces->alias_of[entry - pieces->n] = id;
+		}
+		ret = set_piece(tok, entry, item->string, errors);
+		tok->flags[id] = TOKEN_IN_VOCAB;
+	}
+	return ret;
 }
 
 static int load_added_token(struct txda_tokenizer *tok, const struct json_at *at, uint32_t id)
@@ -110,6 +131,9 @@ static int load_added_token(struct txda_tokenizer *tok, const struct json_at *at
 	if (known != TXDA_TOKEN_NONE && (tok->flags[id] & TOKEN_ADDED))
 		return 0;
 	if (known == TXDA_TOKEN_NONE) {
+		if (string_table_has(&tok->pieces, id))
+			return json_fail(at->errors, "id %u belongs to \"%.80s\" and to \"%.80s\"",
+					 id, tok->pieces.text.data + tok->pieces.off[id], content);
 		ret = set_piece(tok, id, content, at->errors);
 		if (ret)
 			return ret;
@@ -156,28 +180,34 @@ static int load_added(struct txda_tokenizer *tok, const cJSON *added, const cJSO
 static int index_words(struct txda_tokenizer *tok, uint32_t n_vocab)
 {
 	const struct string_table *pieces = &tok->pieces;
+	struct string_table *keys = &tok->keys;
 	char bytes[PIECE_MAX];
 	int ret;
 
-	ret = tok->bpe.byte_level ? string_table_init(&tok->keys, pieces->n) : 0;
+	ret = tok->bpe.byte_level ? string_table_init(keys, pieces->n, pieces->n_aliases) : 0;
+	if (!ret && tok->bpe.byte_level && pieces->n_aliases)
+		memcpy(keys->alias_of, pieces->alias_of,
+		       pieces->n_aliases * sizeof(*keys->alias_of));
 	if (!ret)
-		ret = string_index_init(&tok->bpe.words, tok->bpe.byte_level ? &tok->keys : pieces,
+		ret = string_index_init(&tok->bpe.words, tok->bpe.byte_level ? keys : pieces,
 					n_vocab);
-	for (uint32_t id = 0; !ret && id < pieces->n; id++) {
-		if (!(tok->flags[id] & TOKEN_IN_VOCAB))
+	for (uint32_t i = 0; !ret && i < pieces->n + pieces->n_aliases; i++) {
+		if (!(tok->flags[string_table_id(pieces, i)] & TOKEN_IN_VOCAB))
 			continue;
 		if (tok->bpe.byte_level) {
-			size_t len = tokenizer_unspell(pieces->text.data + pieces->off[id],
-						       pieces->len[id], bytes);
+			size_t len = tokenizer_unspell(pieces->text.data + pieces->off[i],
+						       pieces->len[i], bytes);
 
 			if (len == SIZE_MAX)
 				continue;
-			ret = string_table_set(&tok->keys, id, bytes, len);
+			ret = string_table_set(keys, i, bytes, len);
 			if (ret)
 				break;
 		}
-		string_index_add(&tok->bpe.words, id);
+		string_index_add(&tok->bpe.words, i);
 	}
+	if (tok->bpe.byte_level)
+		keys->n_aliases = pieces->n_aliases;
 	return ret;
 }
 
@@ -247,20 +277,13 @@ int tokenizer_load_vocab(struct txda_tokenizer *tok, const cJSON *model, const c
 	tok->added = calloc(n_added ? n_added : 1, sizeof(*tok->added));
 	if (!tok->flags || !tok->added)
 		return -ENOMEM;
-	ret = string_table_init(&tok->pieces, n_ids);
+	ret = string_table_init(&tok->pieces, n_ids, n_vocab);
 	if (!ret)
 		ret = string_index_init(&tok->piece_index, &tok->pieces, (size_t)n_vocab + n_added);
-	if (ret)
-		return ret;
-	cJSON_ArrayForEach(item, vocab) {
-		uint32_t id = (uint32_t)item->valuedouble;
-
-		ret = set_piece(tok, id, item->string, errors);
-		if (ret)
-			return ret;
-		tok->flags[id] = TOKEN_IN_VOCAB;
-	}
-	ret = load_unk(tok, &at);
+	if (!ret)
+		ret = load_pieces(tok, vocab, errors);
+	if (!ret)
+		ret = load_unk(tok, &at);
 	if (!ret)
 		ret = load_added(tok, added, config_added, errors);
 	return ret ? ret : index_words(tok, n_vocab);
@@ -349,6 +372,15 @@ int tokenizer_load_merges(struct txda_tokenizer *tok, const cJSON *model,
 		ret = load_merge(tok, merge, index++, &joined, errors);
 	}
 	free(joined.data);
+	return ret ? ret : bpe_finish(&tok->bpe);
+}
+
+int tokenizer_join_by_rank(struct txda_tokenizer *tok, struct json_errors *errors)
+{
+	int ret = bpe_join_words(&tok->bpe);
+
+	if (ret == -E2BIG)
+		return json_fail(errors, "more than 16777216 pairs of tokens are tokens, too");
 	return ret ? ret : bpe_finish(&tok->bpe);
 }
 

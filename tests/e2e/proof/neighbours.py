@@ -12,11 +12,12 @@ import json
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import threading
 import time
 
-from proof import Daemon, MODEL, Tally, UnixConnection, size
+from proof import Daemon, MODEL, Tally, UnixConnection, directory, size
 
 SECONDS = size(2, 60)
 STREAM_TOKENS = size(300, 1000)
@@ -43,11 +44,20 @@ def loads(call):
     call("/v1/models/unload", {"model": "other"})
 
 
-class Neighbour:
-    """A process that calls work() over and over as a user of its own; leaving it ends the process."""
+@contextlib.contextmanager
+def with_vectors():
+    """The model compiled so that it gives embeddings, too."""
+    with directory() as where:
+        subprocess.run([os.environ["COMPILER"], MODEL, "-q", "-o", where + "/case", "--hidden"], check=True)
+        yield where + "/case"
 
-    def __init__(self, path, uid, work):
-        self.path, self.uid, self.work, self.pid = path, uid, work, 0
+
+class Neighbour:
+    """Processes that call work() over and over as a user of its own; leaving it ends them. They have a session of their own,
+    as those of a user who has logged in: the kernel shares the processors between sessions."""
+
+    def __init__(self, path, uid, work, processes=1):
+        self.path, self.uid, self.work, self.processes, self.pid, self.number = path, uid, work, processes, 0, 0
 
     def call(self, route, body):
         with contextlib.suppress(OSError, ValueError):
@@ -60,6 +70,9 @@ class Neighbour:
         self.pid = os.fork()
         if not self.pid:
             try:
+                os.setsid()
+                while self.number + 1 < self.processes and os.fork():
+                    self.number += 1
                 if self.uid is not None:
                     os.setgroups([])
                     os.setresgid(self.uid, self.uid, self.uid)
@@ -71,6 +84,8 @@ class Neighbour:
         return self
 
     def __exit__(self, *_):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
 
@@ -139,7 +154,8 @@ def main():
     users = [60001, 60002, 60003, 60004] if root else [None] * 4
     options = ["--socket-mode", "0666", "--no-access-log", "--load", "demand", "--model", f"other={MODEL}"]
     options += ["--admin-user", "60004"] if root else []
-    with Daemon(*options, env={"TXDA_CMODEL": "chips=1,mem=4G"}, healthy=False) as d:
+    with with_vectors() as model, Daemon("--model", f"demo={model}", *options, env={"TXDA_CMODEL": "chips=1,mem=4G"}, model=False,
+                                         healthy=False) as d:
         os.chmod(d.directory, 0o711)
         d.wait_for(lambda: d.post("/v1/completions", {"model": "demo", "prompt": PROMPT, "max_tokens": 1})[0] == 200, 120,
                    "the model cannot be loaded")

@@ -19,7 +19,7 @@ import struct
 import sys
 import time
 
-from neighbours import Neighbour, hostile_grammar, many_choices, many_embeddings, percentile
+from neighbours import Neighbour, hostile_grammar, many_choices, many_embeddings, percentile, with_vectors
 from proof import MODEL, SANITIZED, Daemon, Tally, connected, directory, size
 
 SECONDS = size(15, 300)
@@ -68,11 +68,15 @@ def torn(path, r):
         s.close()
 
 
-def attack(neighbour):
-    """One after the other what others do all the time; a process for each."""
-    r = random.Random(os.getpid())
-    return r.choice([many_choices, many_embeddings, hostile_grammar, large_texts, deep_schema,
-                     lambda call: half_sent(neighbour.path), lambda call: torn(neighbour.path, r)])
+ATTACKS = {
+    "choices": lambda neighbour, r: many_choices(neighbour.call),
+    "embeddings": lambda neighbour, r: many_embeddings(neighbour.call),
+    "grammar": lambda neighbour, r: hostile_grammar(neighbour.call),
+    "texts": lambda neighbour, r: large_texts(neighbour.call),
+    "schema": lambda neighbour, r: deep_schema(neighbour.call),
+    "half": lambda neighbour, r: half_sent(neighbour.path),
+    "torn": lambda neighbour, r: torn(neighbour.path, r),
+}
 
 
 # ---- one whose checkpoints are hostile -------------------------------------------------------------
@@ -163,10 +167,10 @@ class Friend(Neighbour):
     """Chats as a user of its own and tells what it saw through a pipe."""
 
     def chats(self, d, seconds):
-        first, gaps, texts, wrong = [], [], set(), []
+        first, each, texts, wrong = [], [], set(), []
         end = time.monotonic() + seconds
         while time.monotonic() < end and not wrong:
-            before, text, done = None, "", False
+            n, last, text, done = 0, 0, "", False
             for at, event in d.stream("/v1/chat/completions", CHAT):
                 done = event == "[DONE]"
                 if done:
@@ -175,19 +179,23 @@ class Friend(Neighbour):
                     wrong.append(str(event))
                     break
                 text += event["choices"][0]["delta"].get("content") or ""
-                (first if before is None else gaps).append(at - (before or 0))
-                before = at
+                if not n:
+                    first.append(at)
+                n, last = n + 1, at
             if not done and not wrong:
                 wrong.append("a chat ended early")
+            if n:
+                each.append(last / n)
             texts.add(text)
             time.sleep(0.05)
-        return {"first": first, "gaps": gaps, "texts": sorted(texts), "wrong": wrong}
+        return {"first": first, "each": each, "texts": sorted(texts), "wrong": wrong}
 
     def measure(self, d, seconds):
         told, tell = os.pipe()
         pid = os.fork()
         if not pid:
             try:
+                os.setsid()
                 os.setgroups([])
                 os.setresgid(self.uid, self.uid, self.uid)
                 os.setresuid(self.uid, self.uid, self.uid)
@@ -202,13 +210,15 @@ class Friend(Neighbour):
 
 
 def show(what, seen, idle=None):
-    first, gaps = sorted(seen["first"]), sorted(seen["gaps"])
-    words = (f"{what}: {len(first)} chats, first token after {percentile(first, 0.5) * 1e3:.1f} ms in the median and "
-             f"{percentile(first, 0.98) * 1e3:.1f} at the 98th percentile, then one every {statistics.mean(gaps) * 1e3:.2f} ms")
-    if idle:
-        words += (f"; {percentile(first, 0.98) / percentile(sorted(idle['first']), 0.98):.1f} and "
-                  f"{statistics.mean(gaps) / statistics.mean(idle['gaps']):.1f} times those of an idle daemon")
-    print(words, flush=True)
+    """Of streams the whole time counts: a client that the kernel lets wait reads several tokens at once."""
+    def figures(of):
+        first, each = sorted(of["first"]), sorted(of["each"])
+        return [percentile(first, 0.5), percentile(first, 0.98), percentile(each, 0.5), statistics.mean(each)]
+    found = figures(seen)
+    print(f"{what}: {len(seen['first'])} chats; ms to the first token in the median and at the 98th percentile, and for each token of "
+          "a chat in the median and in the mean: " + ", ".join(f"{1e3 * x:.2f}" for x in found)
+          + ("; as times of an idle daemon: " + ", ".join(f"{a / b:.1f}" for a, b in zip(found, figures(idle))) if idle else ""),
+          flush=True)
 
 
 def children(pid):
@@ -233,7 +243,8 @@ def main():
         for i in range(models):
             make_hostile(f"{where}/evil{i}", HARMS[i], random.Random(i))
             options += ["--model", f"evil{i}={where}/evil{i}"]
-        with Daemon(*options, env={"TXDA_CMODEL": "chips=1,mem=4G", "CACHE_DIRECTORY": where + "/cache"}, healthy=False) as d:
+        env = {"TXDA_CMODEL": "chips=1,mem=4G", "CACHE_DIRECTORY": where + "/cache"}
+        with with_vectors() as model, Daemon("--model", f"demo={model}", *options, env=env, model=False, healthy=False) as d:
             os.chmod(d.directory, 0o711)
             d.wait_for(lambda: d.post("/v1/chat/completions", dict(CHAT, max_tokens=1))[0] == 200, 120, "the model cannot be loaded")
             friend = Friend(d.path, FRIEND, None)
@@ -242,9 +253,11 @@ def main():
             d.warm_up()
             before, processes = d.sample_at_rest(), children(d.process.pid)
             with contextlib.ExitStack() as crew:
-                for _ in range(4):
-                    crew.enter_context(Attacker(d.path, ATTACKER))
-                crew.enter_context(Owner(d.path, where, models))
+                names = os.environ.get("ATTACKS", " ".join([*ATTACKS, "owner"])).split()
+                if set(names) & set(ATTACKS):
+                    crew.enter_context(Attacker(d.path, ATTACKER, [name for name in names if name in ATTACKS]))
+                if "owner" in names:
+                    crew.enter_context(Owner(d.path, where, models))
                 seen = friend.measure(d, SECONDS)
             show("under attack", seen, idle)
             for wrong in idle["wrong"] + seen["wrong"]:
@@ -262,8 +275,15 @@ def main():
 
 
 class Attacker(Neighbour):
-    def __init__(self, path, uid):
-        super().__init__(path, uid, lambda call: attack(self)(call))
+    """Four processes do one attack after the other, each in an order of its own."""
+
+    def __init__(self, path, uid, names):
+        self.random, self.names = None, names
+        super().__init__(path, uid, self.attack, 4)
+
+    def attack(self, call):
+        self.random = self.random or random.Random(self.number)
+        ATTACKS[self.random.choice(self.names)](self, self.random)
 
 
 class Owner(Neighbour):

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What was measured of a model, and its printing: a line for people or an object of the JSON
+ * document, each beside the ceilings of the same minute, and as a ratio to the same measurement of
+ * an earlier run.
+ */
+#ifndef TXDA_BENCH_REPORT_H
+#define TXDA_BENCH_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <cjson/cJSON.h>
+
+#include "ceiling.h"
+#include "runner.h"
+
+struct report {
+	bool json, ops;
+	bool begun;	     /* JSON: an object was printed */
+	cJSON *earlier;	     /* --compare: what --json of an earlier run printed; NULL: none */
+	struct ceiling last; /* what was measured last, and when */
+	double last_s;
+};
+
+struct result {
+	const char *what; /* "prefill", "decode", "image" or "first token" */
+	unsigned batch;	  /* sequences */
+	unsigned tokens;  /* of a step and sequence, or of the image */
+	unsigned context; /* decode: keys that each sequence sees */
+	double seconds;	  /* median of a step */
+	double cpu;	  /* least processor time of a step: chips in this process are threads */
+	double tokens_per_s;
+	double gbs, gflops;
+	struct ceiling before, after;
+	uint64_t chip_bytes; /* that the chips read in a step */
+};
+
+/* One step of what is measured; *ret_seconds is its time. 0 or -errno. */
+typedef int (*report_step)(void *arg, double *ret_seconds);
+
+/*
+ * Times @steps steps (256 at most) after one that is not timed, between two measurements of the
+ * ceilings; fills in x->seconds, chip_bytes, before and after.
+ */
+int report_time(struct report *report, const struct runner *r, struct result *x, report_step step,
+		void *arg, unsigned steps);
+void report_print(struct report *report, const struct runner *r, const struct result *x);
+
+/*
+ * One more step with a timeline, printed summed up by op. @timing: where the step takes the
+ * address of an array with an element for each op of @model.
+ */
+int report_ops(struct txda_model *model, struct txda_op_timing **timing, report_step step,
+	       void *arg);
+
+/* Reads what --json of an earlier run printed. Says on stderr what is wrong with it. */
+int report_load_earlier(struct report *report, const char *path);
+
+/* Processors that are online. */
+unsigned report_cpus(void);
+
+#endif
