@@ -179,6 +179,7 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, const s
 		}
 		w += group_header(t);
 		n -= blocks;
+		fetch_ahead(&ahead, pace, group_header(t) / 64);
 		for (; blocks; blocks--, w += block, a += words * rows) {
 			const float *sum = (const float *)a + (words - 1) * rows;
 

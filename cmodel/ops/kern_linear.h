@@ -41,7 +41,10 @@
 /* ---- AVX-512 ------------------------------------------------------------------------------------
  */
 
-/* Prefetches what comes next: as a panel goes by, @lines times @pace bytes of it. */
+/*
+ * Prefetches what comes next: as a panel goes by, @lines times @pace bytes of it. Headers of groups
+ * count, too: what is skipped a little of each group is a hole of pages at the end of the panel.
+ */
 V_INLINE void fetch_ahead(const uint8_t **ahead, size_t pace, const unsigned lines)
 {
 	EACH(i, lines) {
@@ -212,6 +215,7 @@ V_INLINE void i8_rows(const int bits, const unsigned rows, const struct cm_panel
 			header = w;
 			w += 64;
 			left = p->group / 32;
+			fetch_ahead(&ahead, pace, 1);
 		}
 		left--;
 		i8_block(bits, rows, d, w, a);

@@ -203,6 +203,7 @@ V_INLINE void two_level_rows(const unsigned rows, const unsigned type, const str
 			header = w;
 			w += txda_tile_group_header(type);
 			left = p->group / 32;
+			fetch_ahead(&ahead, pace, txda_tile_group_header(type) / 64);
 		}
 		if (type == TXDA_W6S)
 			two_level_halves(type, rows, c, header, w, a);

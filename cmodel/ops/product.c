@@ -13,7 +13,7 @@
  * How far ahead one block of rows prefetches: hardware prefetchers do not cross pages, and types that
  * take work to unpack leave the CPU's window few loads.
  */
-#define AHEAD_BYTES 8192
+#define AHEAD_BYTES 6144
 
 /* How K is counted by the panel kernel. */
 static void set_units(struct cm_product *p)
@@ -65,6 +65,8 @@ void cm_product_init(struct cm_product *p, const struct cm_launch *l, const stru
 		.wide = flags & TXDA_LINEAR_F32_INPUT,
 		.i8 = quant && i8 && !l->precise,
 		.grouped = quant && !i8 && !l->precise,
+		.panel_bytes = txda_tile_panel_bytes(w->dtype, w->dim[w->ndim - 1], w->group),
+		.group_bytes = quant ? txda_tile_group_bytes(w->dtype, w->group) : 0,
 	};
 	set_units(p);
 }
@@ -105,8 +107,7 @@ uint64_t cm_product_scratch(const struct cm_product *p)
 
 uint64_t cm_product_bytes(const struct cm_product *p)
 {
-	return txda_tile_panels(p->w->layout, p->n) *
-	       txda_tile_panel_bytes(p->w->dtype, p->k, p->w->group);
+	return txda_tile_panels(p->w->layout, p->n) * p->panel_bytes;
 }
 
 /* Row @r as float32, normalised; in place of the tensor itself where that will do. */
@@ -223,24 +224,21 @@ static void precise_panel(const struct cm_product *p, float *acc, const uint8_t 
 
 uint64_t cm_product_stretch(const struct cm_product *p, uint64_t rows)
 {
-	uint64_t panel = txda_tile_panel_bytes(p->w->dtype, p->k, p->w->group), k;
+	uint64_t k;
 
-	if (p->precise || rows <= p->mr || panel <= STRETCH_BYTES)
+	if (p->precise || rows <= p->mr || p->panel_bytes <= STRETCH_BYTES)
 		return p->units;
-	k = STRETCH_BYTES * p->k / panel;
+	k = STRETCH_BYTES * p->k / p->panel_bytes;
 	return cm_div_up(k, STRETCH_STEP) * STRETCH_STEP / p->per;
 }
 
 const uint8_t *cm_product_at(const struct cm_product *p, const uint8_t *tiles, uint64_t panel,
 			     uint64_t unit)
 {
-	const struct cm_tensor *w = p->w;
-
-	tiles += panel * txda_tile_panel_bytes(w->dtype, p->k, w->group);
-	if (txda_is_grouped(w->dtype))
-		return tiles + unit * TXDA_QUANT_BLOCK / w->group *
-				       txda_tile_group_bytes(w->dtype, w->group);
-	return tiles + unit * (w->dtype == TXDA_F16 ? 64 : 128);
+	tiles += panel * p->panel_bytes;
+	if (p->group_bytes)
+		return tiles + unit * TXDA_QUANT_BLOCK / p->w->group * p->group_bytes;
+	return tiles + unit * (p->w->dtype == TXDA_F16 ? 64 : 128);
 }
 
 static void multiply_block(const struct cm_product *p, const struct cm_panel *block)

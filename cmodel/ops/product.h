@@ -24,6 +24,7 @@ struct cm_product {
 	unsigned mr;			 /* most rows of a block */
 	uint64_t units;			 /* of K */
 	uint64_t packed;		 /* units of a packed row: with what fills its last step */
+	uint64_t panel_bytes, group_bytes; /* of weights; no groups: 0 */
 };
 
 /* @flags: TXDA_LINEAR_*. */
