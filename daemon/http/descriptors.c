@@ -9,17 +9,15 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <linux/sockios.h>
-
 #define END_SECONDS  2 /* how long shutdown waits for sets that are still to be closed */
 #define SLOW_SECONDS 1 /* after this time another thread takes over the remaining sets */
 #define SHARES	     1024
+#define PEEK_BYTES   65536 /* that a closed connection has unread; more is left to the threads */
 /* Threads that one user's sets may keep busy: a FUSE file closes when it likes. */
 #define BUSY_PER_USER 3
 
@@ -327,14 +325,31 @@ struct descriptor_set *descriptors_set(struct descriptors *d, uid_t uid)
 	return set;
 }
 
+/*
+ * Reads what is queued in a socket that was shut down, so that the peer sees end of file rather than
+ * a reset. False: descriptors may be among it. Peeking without room for them opens none, stops at
+ * the first ones and tells that they are there.
+ */
+static bool read_plain(int socket)
+{
+	char buf[PEEK_BYTES];
+	struct iovec iov = {.iov_base = buf, .iov_len = sizeof(buf)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t seen = recvmsg(socket, &msg, MSG_PEEK | MSG_DONTWAIT);
+
+	if (seen <= 0)
+		return true;
+	if (msg.msg_flags & MSG_CTRUNC || seen == sizeof(buf))
+		return false;
+	return recv(socket, buf, (size_t)seen, MSG_DONTWAIT) == seen;
+}
+
 void descriptors_close(struct descriptors *d, uid_t uid, int connection)
 {
-	struct descriptor_set *set;
-	int unread = 0;
+	struct descriptor_set *set = NULL;
 
-	if (d && !shutdown(connection, SHUT_RDWR))
-		ioctl(connection, SIOCINQ, &unread);
-	set = unread ? descriptors_set(d, uid) : NULL;
+	if (d && !shutdown(connection, SHUT_RDWR) && !read_plain(connection))
+		set = descriptors_set(d, uid);
 	if (!set) {
 		close(connection);
 		return;

@@ -3,6 +3,7 @@
  * open; and memory that is reached through them, whatever becomes of it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -46,8 +47,11 @@ static bool is_stuck(int fd)
 	return false;
 }
 
+static _Atomic pthread_t last_closer;
+
 int close(int fd)
 {
+	atomic_store(&last_closer, pthread_self());
 	while (fd >= 0 && is_stuck(fd))
 		usleep(1000);
 	return (int)syscall(SYS_close, fd);
@@ -316,6 +320,21 @@ static void go_with_the_connection(void **state)
 	assert_int_equal(descriptors_connections(t.descriptors), 0);
 }
 
+/* Unread bytes alone cannot delay a close: no thread is woken for them. */
+static void bytes_go_at_once(void **state)
+{
+	char byte;
+
+	(void)state;
+	say("aaaaa", 0);
+	say("bbbbb", 0);
+	descriptors_close(t.descriptors, USER, t.server);
+	t.server = -1;
+	assert_true(pthread_equal(atomic_load(&last_closer), pthread_self()));
+	assert_int_equal(descriptors_held(t.descriptors), 0);
+	assert_int_equal(read(t.client, &byte, 1), 0);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static int memory(size_t size, unsigned flags)
@@ -438,6 +457,7 @@ int main(void)
 		CASE(hang),
 		CASE(hang_alone),
 		CASE(go_with_the_connection),
+		CASE(bytes_go_at_once),
 		CASE(memory_is_read_and_written),
 		CASE(memory_goes_away),
 		CASE(other_memory_is_refused),
