@@ -283,6 +283,9 @@ static const struct field user_fields[] = {
 	 MEMBER(metrics_user, images_read)},
 	{"user_model_loads_total", "counter", "Loads started by the user's requests.",
 	 MEMBER(metrics_user, loads)},
+	{"user_waits_total", "counter",
+	 "How often a connection of the user waited for its share of the event loop.",
+	 MEMBER(metrics_user, waits)},
 	{"user_unlogged_total", "counter",
 	 "Requests without a log line, because of its rate limit.", MEMBER(metrics_user, unlogged)},
 };

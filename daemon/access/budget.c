@@ -41,6 +41,7 @@ struct account *account_get(struct budget *b, uid_t uid, const char *name)
 			return NULL;
 		a->budget = b;
 		a->uid = uid;
+		TAILQ_INIT(&a->waiting);
 		b->n_idle++;
 	}
 	snprintf(a->name, sizeof(a->name), "%s", name);
@@ -86,6 +87,22 @@ bool account_take_load(struct account *a, uint64_t now_ns, unsigned *ret_wait)
 	a->loads_paid_ns = paid;
 	a->loads++;
 	return true;
+}
+
+void account_charge_loop(struct account *a, uint64_t now_ns, uint64_t spent_ns)
+{
+	uint64_t paid = a->loop_paid_ns > now_ns ? a->loop_paid_ns : now_ns;
+	uint64_t most = now_ns + ACCOUNT_LOOP_BURST_NS * ACCOUNT_LOOP_PART + ACCOUNT_LOOP_DEBT_NS;
+
+	paid += spent_ns * ACCOUNT_LOOP_PART;
+	paid = paid < most ? paid : most;
+	if (paid > a->loop_paid_ns)
+		a->loop_paid_ns = paid;
+}
+
+bool account_has_loop(const struct account *a, uint64_t now_ns)
+{
+	return a->loop_paid_ns <= now_ns + ACCOUNT_LOOP_BURST_NS * ACCOUNT_LOOP_PART;
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Accounting of memory held for clients, and each user's share of it.
+ * Accounting of memory held for clients and of the event loop's time, and each user's share of them.
  *
  * A user may hold three times as many bytes as would be left then: one user alone three quarters of
  * the limit, two users three sevenths each, so there is always room for one more. A
  * BUDGET_LITTLE-th of the limit is never refused. Memory that cannot be refused any more
  * (budget_add()) may exceed the limit; then the owner ends a request of the user who holds most.
+ *
+ * Accepting and reading a user's connections may take one ACCOUNT_LOOP_PART-th of the loop's time,
+ * and ACCOUNT_LOOP_BURST_NS of it at once. What counts is processor time: waiting for a processor costs
+ * no user anything.
  *
  * There is one account per user. It exists as long as it is referenced, and longer for its
  * counters: the accounts of the last ACCOUNTS_KEPT users without references are kept.
@@ -23,10 +27,15 @@
 
 #include "identity.h"
 
-#define ACCOUNTS_KEPT	     256
-#define ACCOUNT_LOADS	     8
-#define ACCOUNT_LOAD_SECONDS 15
-#define BUDGET_LITTLE	     256
+#define ACCOUNTS_KEPT	      256
+#define ACCOUNT_LOADS	      8
+#define ACCOUNT_LOAD_SECONDS  15
+#define ACCOUNT_LOOP_PART     8
+#define ACCOUNT_LOOP_BURST_NS 4000000
+#define ACCOUNT_LOOP_DEBT_NS  1000000000 /* the longest time for which it has none */
+#define BUDGET_LITTLE	      256
+
+struct http_conn;
 
 struct account {
 	struct budget *budget;
@@ -47,7 +56,11 @@ struct account {
 	unsigned lines, unlogged;
 	uint64_t unlogged_total;
 	uint64_t loads_paid_ns; /* state of account_take_load() */
-	TAILQ_ENTRY(account) link;
+	uint64_t loop_paid_ns;	/* state of account_charge_loop() */
+	/* Connections that wait until the user has time of the loop again (http_turn.c). */
+	TAILQ_HEAD(, http_conn) waiting;
+	uint64_t waits; /* how often one began to */
+	TAILQ_ENTRY(account) link, turn;
 };
 
 TAILQ_HEAD(account_list, account);
@@ -75,6 +88,11 @@ void account_unref(struct account *a);
  * ACCOUNT_LOAD_SECONDS. False: *ret_wait is the number of seconds to wait.
  */
 bool account_take_load(struct account *a, uint64_t now_ns, unsigned *ret_wait);
+
+/* Counts @spent_ns of the event loop's processor time. */
+void account_charge_loop(struct account *a, uint64_t now_ns, uint64_t spent_ns);
+/* Whether the user may take more of it now. */
+bool account_has_loop(const struct account *a, uint64_t now_ns);
 
 /* The most that one user may hold if all others hold nothing. */
 static inline uint64_t budget_most(const struct budget *b)

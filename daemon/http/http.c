@@ -49,6 +49,7 @@ void http_conn_free(struct http_conn *c)
 	if (!s->n_conns)
 		event_del(s->tick);
 	if (c->account) {
+		http_turn_leave(c);
 		budget_give(c->account, c->accounted);
 		c->account->connections -= c->admitted;
 		account_unref(c->account);
@@ -339,7 +340,7 @@ static void request_complete(struct http_conn *c)
  */
 static void parse(struct http_conn *c)
 {
-	while (c->state == CONN_READING &&
+	while (c->state == CONN_READING && !c->waits &&
 	       evbuffer_get_length(c->out) <= c->server->options.congested_bytes / 4) {
 		struct evbuffer_iovec piece = {.iov_base = (void *)"", .iov_len = 0};
 		bool started = http_parser_started(c->parser);
@@ -359,6 +360,9 @@ static void parse(struct http_conn *c)
 		case HTTP_PARSE_DONE:
 			c->head_done = false;
 			request_complete(c);
+			http_turn_charge(c->server);
+			if (http_turn_over(c))
+				http_turn_wait(c);
 			break;
 		case HTTP_PARSE_ERROR:
 			refuse(c, http_parser_status(c->parser), http_parser_error(c->parser));
@@ -388,7 +392,7 @@ static bool want_read(const struct http_conn *c)
 
 static void update_reading(struct http_conn *c)
 {
-	bool want = want_read(c);
+	bool want = want_read(c) && !c->waits;
 
 	if (want != c->reading) {
 		c->reading = want;
@@ -440,11 +444,27 @@ static void settle(struct http_conn *c)
 	conn_account(c);
 }
 
+/* Whether the connection waits for its user's turn, from now on or already. */
+static bool must_wait(struct http_conn *c)
+{
+	/* Behind others of the user that wait, as these came first. */
+	if (!c->waits && (!TAILQ_EMPTY(&c->account->waiting) || http_turn_over(c)))
+		http_turn_wait(c);
+	return c->waits;
+}
+
 static void on_work(evutil_socket_t fd, short what, void *arg)
 {
+	struct http_conn *c = arg;
+	struct http_server *s = c->server;
+
 	(void)fd;
 	(void)what;
-	settle(arg);
+	if (!c->broken && must_wait(c))
+		return;
+	http_turn_begin(s, c->account);
+	settle(c);
+	http_turn_end(s);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)
@@ -454,8 +474,10 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	http_turn_begin(s, c->account);
 	if (!flush(c)) {
 		http_conn_lost(c);
+		http_turn_end(s);
 		return;
 	}
 	if (c->congested && evbuffer_get_length(c->out) <= s->options.congested_bytes / 4) {
@@ -464,6 +486,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 			s->callbacks.on_drained(s->callbacks.arg, c->user);
 	}
 	settle(c);
+	http_turn_end(s);
 }
 
 /* End of file: the peer closed, or only shut down its writing side and waits for the answer. */
@@ -477,18 +500,16 @@ static bool peer_gone(struct http_conn *c)
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR | end));
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+/* Reads once and handles what came; may free @c. */
+static void receive(struct http_conn *c)
 {
-	struct http_conn *c = arg;
 	char buf[65536];
 	size_t room =
 		c->state == CONN_READING || c->state >= CONN_CLOSING ? sizeof(buf) : LOOKAHEAD;
-	ssize_t n = http_fds_recv(&c->fds, fd, buf, room);
+	ssize_t n = http_fds_recv(&c->fds, c->fd, buf, room);
 
-	(void)what;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-		if (c->fds.full)
-			update_reading(c);
+		settle(c);
 		return;
 	}
 	if (n <= 0) {
@@ -514,6 +535,28 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	settle(c);
 }
 
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct http_conn *c = arg;
+
+	(void)fd;
+	(void)what;
+	if (!must_wait(c))
+		http_conn_go_on(c);
+}
+
+void http_conn_go_on(struct http_conn *c)
+{
+	struct http_server *s = c->server;
+
+	http_turn_begin(s, c->account);
+	if (want_read(c))
+		receive(c);
+	else
+		settle(c);
+	http_turn_end(s);
+}
+
 /*
  * Checks deadlines, and peers whose end of file goes unnoticed because nothing is read from them.
  * May free @c.
@@ -523,6 +566,9 @@ void http_conn_tick(struct http_conn *c, uint64_t now)
 	const struct http_options *o = &c->server->options;
 	uint64_t age = now - c->since;
 
+	/* The time for which the daemon does not look at it is not the client's. */
+	if (c->waits)
+		return;
 	if (!c->reading && peer_gone(c)) {
 		http_conn_lost(c);
 		return;
@@ -595,8 +641,8 @@ struct http_conn *http_conn_new(struct http_server *s, int fd, const struct http
 	}
 	enter(c, CONN_READING);
 	c->progress = c->since;
-	c->reading = true;
-	event_add(c->read_event, NULL);
+	if (!must_wait(c))
+		update_reading(c);
 	http_server_retick(s, false);
 	return c;
 }

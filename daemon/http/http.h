@@ -14,6 +14,12 @@
  * noticed at once, also while it waits or does not read. A client that only shuts down its writing
  * side still gets its answer.
  *
+ * While several users are served each may have an eighth of the loop's time for accepting and reading
+ * its connections (budget.h), besides a short burst. What is beyond that waits, users in turns, so
+ * that a request of one is not behind all that another one sends; and connections beyond the user's
+ * share of connections are closed without an answer then. So a storm of connections costs others no
+ * more than being accepted.
+ *
  * Slow readers: http_stream_write() always accepts the data. The owner checks http_conn_congested()
  * before it produces more and gets on_drained() when there is room again.
  *

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by http.c (connections) and http_server.c (accepting, timers). */
+/* Shared by http.c (connections), http_server.c (accepting, timers) and http_turn.c (shares of time). */
 #ifndef TXDA_SERVER_HTTP_INTERNAL_H
 #define TXDA_SERVER_HTTP_INTERNAL_H
 
+#include <sys/queue.h>
+
 #include <event2/buffer.h>
+#include <event2/util.h>
 
 #include "http.h"
 #include "http_fds.h"
@@ -29,7 +32,9 @@ struct http_conn {
 	struct http_peer peer;
 	struct account *account; /* account of the peer; a reference */
 	bool admitted;		 /* counted in the peer's number of connections */
-	struct identity key;	 /* peer.key, if set */
+	bool waits;		 /* in account->waiting, and not read meanwhile */
+	TAILQ_ENTRY(http_conn) wait_link;
+	struct identity key; /* peer.key, if set */
 	struct http_parser *parser;
 	struct evbuffer *in, *out;
 	struct http_fds fds;
@@ -64,7 +69,13 @@ struct http_server {
 	unsigned n_listeners;
 	struct event *tick, *resume;
 	bool tick_fast, draining;
-	uint64_t evicted; /* connections of unknown peers, for new ones */
+	TAILQ_HEAD(, account) turns; /* of users with connections that wait for them */
+	struct event *next_turn;
+	struct account *turn_of;    /* whose time the loop spends; a reference */
+	uint64_t turn_since_ns;	    /* what has not been counted yet */
+	uid_t last_user;	    /* whose time was counted last */
+	uint64_t last_ms, other_ms; /* when that was, and when for another user */
+	uint64_t evicted;	    /* connections of unknown peers, for new ones */
 };
 
 /* Assigns the connection to an account; false: out of memory, and nothing has changed. */
@@ -78,6 +89,8 @@ void http_conn_refuse(struct http_conn *c, int status, const char *message);
 /* Answers with an error; the rest of the connection's data is not interpreted any more. */
 void http_conn_refuse_with(struct http_conn *c, int status, const char *headers,
 			   const char *message);
+/* Reads from a connection that has waited for its turn. May free @c. */
+void http_conn_go_on(struct http_conn *c);
 /* Between two requests, with the last answer completely sent. */
 static inline bool http_conn_between(const struct http_conn *c)
 {
@@ -86,8 +99,24 @@ static inline bool http_conn_between(const struct http_conn *c)
 }
 static inline bool http_conn_idle(const struct http_conn *c)
 {
-	return c->state == CONN_LINGERING || http_conn_between(c);
+	return !c->waits && (c->state == CONN_LINGERING || http_conn_between(c));
 }
+
+/*
+ * http_turn.c: what the loop does between begin and end is counted as the time of @a; charge counts
+ * what has passed so far. Where the user is not known yet, @a is NULL and told before the end.
+ */
+void http_turn_begin(struct http_server *s, struct account *a);
+void http_turn_of(struct http_server *s, struct account *a);
+void http_turn_charge(struct http_server *s);
+void http_turn_end(struct http_server *s);
+/* Whether the user's share of time is used up. */
+bool http_turn_over(const struct http_conn *c);
+/* Puts the connection behind the user's others that wait. */
+void http_turn_wait(struct http_conn *c);
+void http_turn_leave(struct http_conn *c);
+/* Lets waiting connections go on, users in turns; a callback of the loop. */
+void http_turn_next(evutil_socket_t fd, short what, void *arg);
 
 /* http_tcp.c */
 /* How long the next connection has to wait until there may be room for it; 0: there is. */

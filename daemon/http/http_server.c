@@ -184,6 +184,9 @@ static bool find_place(struct http_server *s, const struct http_conn *c)
 	if (!c->peer.tcp && all < max && s->callbacks.is_admin &&
 	    s->callbacks.is_admin(s->callbacks.arg, c))
 		return true;
+	/* Looking for an idle one takes time, which the user has not. */
+	if (c->waits)
+		return false;
 	if (!c->peer.tcp && evict_idle(s, c->account, 0))
 		return true;
 	return !left && evict_idle(s, NULL, c->peer.tcp ? 0 : own);
@@ -195,6 +198,25 @@ static bool is_tcp(const struct http_server *s, int listener)
 		if (event_get_fd(s->listeners[i]) == listener)
 			return s->is_tcp[i];
 	return false;
+}
+
+/* Gives a new connection a place, or refuses it. May free @c. */
+static void admit(struct http_server *s, struct http_conn *c)
+{
+	unsigned max = s->options.max_connections;
+
+	c->admitted = find_place(s, c);
+	c->account->connections += c->admitted;
+	s->n_admitted += c->admitted;
+	/*
+	 * Neither a place nor time for an answer; or not even the refused ones find room: they do
+	 * not read their answers. Half of it is for those that are being closed, lest all have to
+	 * wait.
+	 */
+	if (!c->admitted && (c->waits || count_all(s) > max + (max + 7) / 8))
+		http_conn_free(c);
+	else if (!c->admitted)
+		http_conn_refuse(c, 503, "too many connections of this user, or of all");
 }
 
 static void on_accept(evutil_socket_t listener, short what, void *arg)
@@ -225,6 +247,7 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 			pause_accepting(s, true, wait);
 			return;
 		}
+		http_turn_begin(s, NULL);
 		fd = accept4(listener, (struct sockaddr *)&address, &len,
 			     SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0)
@@ -236,15 +259,9 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 		c = http_conn_new(s, fd, &peer);
 		if (!c)
 			continue;
-		c->admitted = find_place(s, c);
-		c->account->connections += c->admitted;
-		s->n_admitted += c->admitted;
-		if (!c->admitted && count_all(s) > max + (max + 7) / 8)
-			/* Not even the refused ones find room: they do not read their answers.
-			 * Half of it is for those that are being closed, lest all have to wait. */
-			http_conn_free(c);
-		else if (!c->admitted)
-			http_conn_refuse(c, 503, "too many connections of this user, or of all");
+		http_turn_of(s, c->account);
+		admit(s, c);
+		http_turn_end(s);
 	}
 	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
 		log_warning("cannot accept connections: %s", strerrordesc_np(errno));
@@ -265,7 +282,9 @@ int http_server_new(struct event_base *base, const struct http_options *options,
 	s->callbacks = *callbacks;
 	s->tick = evtimer_new(base, on_tick, s);
 	s->resume = evtimer_new(base, on_resume, s);
-	if (!s->tick || !s->resume) {
+	s->next_turn = evtimer_new(base, http_turn_next, s);
+	TAILQ_INIT(&s->turns);
+	if (!s->tick || !s->resume || !s->next_turn) {
 		http_server_free(s);
 		return -ENOMEM;
 	}
@@ -285,6 +304,8 @@ void http_server_free(struct http_server *s)
 		event_free(s->tick);
 	if (s->resume)
 		event_free(s->resume);
+	if (s->next_turn)
+		event_free(s->next_turn);
 	free(s);
 }
 

@@ -254,6 +254,7 @@ static void put_users(struct server *s, const struct account *only, struct json_
 		u->generation_tokens = a->generation_tokens;
 		u->images_read = a->images_read;
 		u->loads = a->loads;
+		u->waits = a->waits;
 		u->unlogged = a->unlogged_total;
 		memcpy(u->responses, a->responses, sizeof(u->responses));
 		n++;

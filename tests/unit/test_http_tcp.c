@@ -68,6 +68,15 @@ static void on_request(void *arg, struct http_conn *c, const struct http_request
 {
 	(void)arg;
 	atomic_store(&t.uid, http_conn_peer(c)->uid);
+	if (!strcmp(r->path, "/greedy"))
+		http_conn_account(c)->loop_paid_ns = UINT64_MAX / 2;
+	if (!strcmp(r->path, "/forgive")) {
+		struct account *a;
+
+		TAILQ_FOREACH(a, &t.budget.accounts, link) {
+			a->loop_paid_ns = 0;
+		}
+	}
 	if (!strcmp(r->path, "/never")) {
 		http_conn_set_user(c, &t);
 		atomic_fetch_add(&t.waiting, 1);
@@ -185,6 +194,17 @@ static int dial(void)
 
 	assert_true(fd >= 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&t.address, sizeof(struct sockaddr_in)), 0);
+	return fd;
+}
+
+static int dial_unix(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	assert_true(fd >= 0);
+	strcpy(address.sun_path, t.path);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	return fd;
 }
 
@@ -307,8 +327,7 @@ static void test_deadlines(void **state)
 static void test_strangers_make_room(void **state)
 {
 	enum { N = 200 };
-	int fds[N], user = occupy(7), unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fds[N], user = occupy(7), unix_fd;
 	unsigned open = 0;
 	char buf[2048];
 
@@ -329,8 +348,7 @@ static void test_strangers_make_room(void **state)
 	assert_true(open <= MAX_UNKNOWN);
 	/* Neither who is known nor the Unix socket has felt it. */
 	assert_true(is_open(user));
-	strcpy(address.sun_path, t.path);
-	assert_int_equal(connect(unix_fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	unix_fd = dial_unix();
 	say(unix_fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(hear(unix_fd, buf, sizeof(buf), "\r\n\r\nyes"));
 	assert_int_equal(atomic_load(&t.uid), getuid());
@@ -393,6 +411,80 @@ static void test_gone(void **state)
 	assert_true(reaches(&t.gone, 2));
 }
 
+static void ask(int fd, const char *path, unsigned uid)
+{
+	char head[96], buf[2048];
+
+	snprintf(head, sizeof(head), "GET %s HTTP/1.1\r\nHost: x\r\nKey: %u\r\n\r\n", path, uid);
+	say(fd, head);
+	assert_true(hear(fd, buf, sizeof(buf), "\r\n\r\nyes"));
+}
+
+/* Who has used up its share of the loop's time waits, and others do not wait for it. */
+static void test_turns(void **state)
+{
+	int heavy = dial(), light = dial();
+	char buf[2048];
+
+	(void)state;
+	ask(light, "/", 8);
+	/* Also what came with the request that used it up. */
+	say(heavy, "GET /greedy HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n"
+		   "GET /never HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
+	assert_true(hear(heavy, buf, sizeof(buf), "\r\n\r\nyes"));
+	for (unsigned i = 0; i < 10; i++)
+		ask(light, "/", 8);
+	assert_int_equal(atomic_load(&t.waiting), 0);
+	ask(light, "/forgive", 8);
+	assert_true(reaches(&t.waiting, 1));
+	close(heavy);
+	assert_true(reaches(&t.gone, 1));
+	close(light);
+}
+
+/* Those that wait keep their order; those for which there is no place are closed without an answer. */
+static void test_turns_of_connections(void **state)
+{
+	enum { N = 40 };
+	int fds[N], light = dial(), first = dial_unix();
+	unsigned served = 0;
+	char buf[2048];
+
+	(void)state;
+	ask(light, "/", 8);
+	ask(first, "/greedy", 0);
+	for (unsigned i = 0; i < N; i++) {
+		fds[i] = dial_unix();
+		send(fds[i], "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
+	}
+	ask(light, "/", 8);
+	assert_true(hear(fds[N - 1], buf, sizeof(buf), NULL));
+	assert_string_equal(buf, "");
+	assert_true(is_open(fds[0]));
+	ask(light, "/forgive", 8);
+	for (unsigned i = 0; i < N - 1; i++) {
+		assert_true(hear(fds[i], buf, sizeof(buf), NULL));
+		assert_true(!*buf || strstr(buf, "\r\n\r\nyes"));
+		served += *buf != 0;
+	}
+	assert_in_range(served, 1, MAX);
+	for (unsigned i = 0; i < N; i++)
+		close(fds[i]);
+	close(first);
+	close(light);
+}
+
+/* Nobody waits for a share when there are no others. */
+static void test_alone(void **state)
+{
+	int fd = dial_unix();
+
+	(void)state;
+	ask(fd, "/greedy", 0);
+	ask(fd, "/", 0);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -402,6 +494,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_strangers_make_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_shares, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_turns, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_turns_of_connections, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_alone, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+/* Each user's share of the event loop's time (http.h has the rule). */
+#include "http_internal.h"
+
+#include <time.h>
+
+#include <event2/event.h>
+
+#include "clock.h"
+
+#define TURN_MS	 1     /* interval at which waiting connections are looked at */
+#define TURN_MAX 32    /* of them in one iteration of the loop */
+#define ALONE_MS 10000 /* after which others no longer count */
+
+/* The loop's processor time. */
+static uint64_t spent_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void http_turn_begin(struct http_server *s, struct account *a)
+{
+	s->turn_since_ns = spent_ns();
+	http_turn_of(s, a);
+}
+
+void http_turn_of(struct http_server *s, struct account *a)
+{
+	s->turn_of = account_ref(a);
+	if (!a)
+		return;
+	if (a->uid != s->last_user) {
+		s->last_user = a->uid;
+		s->other_ms = s->last_ms;
+	}
+	s->last_ms = clock_ms();
+}
+
+void http_turn_charge(struct http_server *s)
+{
+	uint64_t now = spent_ns();
+
+	account_charge_loop(s->turn_of, clock_ns(), now - s->turn_since_ns);
+	s->turn_since_ns = now;
+}
+
+void http_turn_end(struct http_server *s)
+{
+	http_turn_charge(s);
+	account_unref(s->turn_of);
+	s->turn_of = NULL;
+}
+
+/* Who is the only user for some time has all of it. */
+static bool has_time(const struct http_server *s, const struct account *a)
+{
+	return account_has_loop(a, clock_ns()) ||
+	       (a->uid == s->last_user && clock_ms() - s->other_ms > ALONE_MS);
+}
+
+bool http_turn_over(const struct http_conn *c)
+{
+	return !has_time(c->server, c->account);
+}
+
+void http_turn_wait(struct http_conn *c)
+{
+	const struct timeval tv = {.tv_usec = TURN_MS * 1000};
+	struct account *a = c->account;
+
+	if (c->waits)
+		return;
+	c->waits = true;
+	c->reading = false;
+	event_del(c->read_event);
+	if (TAILQ_EMPTY(&a->waiting))
+		TAILQ_INSERT_TAIL(&c->server->turns, a, turn);
+	TAILQ_INSERT_TAIL(&a->waiting, c, wait_link);
+	a->waits++;
+	if (!event_pending(c->server->next_turn, EV_TIMEOUT, NULL))
+		event_add(c->server->next_turn, &tv);
+}
+
+void http_turn_leave(struct http_conn *c)
+{
+	struct account *a = c->account;
+
+	if (!c->waits)
+		return;
+	c->waits = false;
+	TAILQ_REMOVE(&a->waiting, c, wait_link);
+	if (TAILQ_EMPTY(&a->waiting))
+		TAILQ_REMOVE(&c->server->turns, a, turn);
+}
+
+/* The connection that has waited for longest, of the user whose turn it is; NULL: none has time. */
+static struct http_conn *next_waiting(struct http_server *s)
+{
+	struct account *a;
+
+	TAILQ_FOREACH(a, &s->turns, turn) {
+		if (!has_time(s, a))
+			continue;
+		TAILQ_REMOVE(&s->turns, a, turn);
+		TAILQ_INSERT_TAIL(&s->turns, a, turn);
+		return TAILQ_FIRST(&a->waiting);
+	}
+	return NULL;
+}
+
+void http_turn_next(evutil_socket_t fd, short what, void *arg)
+{
+	struct http_server *s = arg;
+	const struct timeval tv = {.tv_usec = TURN_MS * 1000};
+	struct http_conn *c;
+
+	(void)fd;
+	(void)what;
+	for (unsigned i = 0; i < TURN_MAX && (c = next_waiting(s)); i++) {
+		http_turn_leave(c);
+		http_conn_go_on(c);
+	}
+	if (!TAILQ_EMPTY(&s->turns))
+		event_add(s->next_turn, &tv);
+}
