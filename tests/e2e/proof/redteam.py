@@ -5,7 +5,9 @@
 # third chats.
 #
 # Times are printed, not asserted: the third one's time to the first token and between two tokens, as ratios to those on an
-# idle daemon. Asserted is that each of its chats is answered whole, with the same words and never with 429 or 503, and that
+# idle daemon, and to those beside processes that take as much processor time as the attackers' and leave the daemon alone:
+# what the attackers' own processes take of the machine, no daemon can give back. ATTACKS= names attacks, EACH=1 has one
+# after the other. Asserted is that each of its chats is answered whole, with the same words and never with 429 or 503, and that
 # afterwards the daemon's memory, descriptors and processes are what they were.
 import contextlib
 import json
@@ -209,7 +211,7 @@ class Friend(Neighbour):
         return json.loads(data)
 
 
-def show(what, seen, idle=None):
+def show(what, seen, idle=None, control=None):
     """Of streams the whole time counts: a client that the kernel lets wait reads several tokens at once."""
     def figures(of):
         first, each = sorted(of["first"]), sorted(of["each"])
@@ -217,8 +219,32 @@ def show(what, seen, idle=None):
     found = figures(seen)
     print(f"{what}: {len(seen['first'])} chats; ms to the first token in the median and at the 98th percentile, and for each token of "
           "a chat in the median and in the mean: " + ", ".join(f"{1e3 * x:.2f}" for x in found)
-          + ("; as times of an idle daemon: " + ", ".join(f"{a / b:.1f}" for a, b in zip(found, figures(idle))) if idle else ""),
+          + ("; as times of an idle daemon: " + ", ".join(f"{a / b:.1f}" for a, b in zip(found, figures(idle))) if idle else "")
+          + ("; as times of the same work beside it: " + ", ".join(f"{a / b:.1f}" for a, b in zip(found, figures(control)))
+             if control else ""),
           flush=True)
+
+
+def processor_seconds(crew):
+    """What the crew's processes have used: those of their sessions."""
+    sessions, ticks = {neighbour.pid for neighbour in crew}, 0
+    for other in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, IndexError):
+            with open(f"/proc/{other}/stat") as f:
+                stat = f.read().rsplit(")", 1)[1].split()
+            if int(stat[3]) in sessions:
+                ticks += int(stat[11]) + int(stat[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def beside(d, friend, crew, seconds):
+    """What the friend sees beside the crew, and how many processors the crew takes."""
+    with contextlib.ExitStack() as those:
+        for neighbour in crew:
+            those.enter_context(neighbour)
+        start, before = time.monotonic(), processor_seconds(crew)
+        seen = friend.measure(d, seconds)
+        return seen, (processor_seconds(crew) - before) / (time.monotonic() - start)
 
 
 def children(pid):
@@ -252,17 +278,18 @@ def main():
             show("alone", idle)
             d.warm_up()
             before, processes = d.sample_at_rest(), children(d.process.pid)
-            with contextlib.ExitStack() as crew:
-                names = os.environ.get("ATTACKS", " ".join([*ATTACKS, "owner"])).split()
-                if set(names) & set(ATTACKS):
-                    crew.enter_context(Attacker(d.path, ATTACKER, [name for name in names if name in ATTACKS]))
-                if "owner" in names:
-                    crew.enter_context(Owner(d.path, where, models))
-                seen = friend.measure(d, SECONDS)
-            show("under attack", seen, idle)
-            for wrong in idle["wrong"] + seen["wrong"]:
-                tally.check(False, f"a chat: {wrong}")
-            tally.check(idle["texts"] == seen["texts"] and len(seen["texts"]) == 1, f"texts: {idle['texts']}, then {seen['texts']}")
+            names = os.environ.get("ATTACKS", " ".join([*ATTACKS, "owner"])).split()
+            for some in [[name] for name in names] if os.environ.get("EACH") else [names]:
+                crew = [Owner(d.path, where, models)] if "owner" in some else []
+                if set(some) & set(ATTACKS):
+                    crew.append(Attacker(d.path, ATTACKER, [name for name in some if name in ATTACKS]))
+                seen, processors = beside(d, friend, crew, SECONDS)
+                control, same = beside(d, friend, [Worker(ATTACKER, sum(n.processes for n in crew), processors)], max(5, SECONDS / 10))
+                show(f"beside {same:.2f} processors' work", control, idle)
+                show(f"under attack by {' '.join(some)}, whose processes took {processors:.2f} processors", seen, idle, control)
+                for wrong in idle["wrong"] + seen["wrong"]:
+                    tally.check(False, f"a chat: {wrong}")
+                tally.check(idle["texts"] == seen["texts"] and len(seen["texts"]) == 1, f"texts: {idle['texts']}, then {seen['texts']}")
             tally.check(d.until(lambda: d.idle() and children(d.process.pid) <= processes + 2 * models, 120), "it does not come to rest")
             after = d.sample_at_rest()
             rss = d.rss_below(before["rss"] + MEMORY_ALLOWANCE)
@@ -284,6 +311,22 @@ class Attacker(Neighbour):
     def attack(self, call):
         self.random = self.random or random.Random(self.number)
         ATTACKS[self.random.choice(self.names)](self, self.random)
+
+
+class Worker(Neighbour):
+    """Processes that take so many processors together and ask nothing of the daemon."""
+
+    def __init__(self, uid, processes, processors):
+        self.share = min(1, processors / processes)
+        super().__init__(None, uid, self.compute, processes)
+
+    def compute(self, _):
+        start, used = time.monotonic(), time.process_time()
+        while True:
+            if time.process_time() - used < self.share * (time.monotonic() - start):
+                sum(range(2000))
+            else:
+                time.sleep(0.001)
 
 
 class Owner(Neighbour):
