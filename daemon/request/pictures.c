@@ -93,11 +93,31 @@ static bool take_images(struct exchange *x, unsigned n, struct api_error *e)
 			     atomic_load(&x->account->images), c->max_user_images);
 }
 
+/* What the decoder's answer takes, before it is taken. */
+struct decoding {
+	struct picture *p;
+	struct api_error *e;
+};
+
+static bool may_take(void *arg, uint32_t width, uint32_t height)
+{
+	const struct decoding *d = arg;
+	uint64_t bytes = image_picture_bytes(width, height);
+
+	if (!exchange_take(d->p->x, bytes, PARAM, d->e))
+		return false;
+	d->p->taken += bytes;
+	return take_pixels(d->p->x, (uint64_t)width * height, d->e);
+}
+
 static bool decode(struct picture *p, struct api_error *e)
 {
-	uint64_t bytes, now = clock_ns();
+	uint64_t now = clock_ns();
+	struct decoding decoding = {p, e};
 	const struct image_child_options options = {
 		.seconds = now < p->until_ns ? (unsigned)((p->until_ns - now) / 1000000000) + 1 : 0,
+		.may_take = may_take,
+		.arg = &decoding,
 	};
 	char err[256] = "";
 	int r = -ETIMEDOUT;
@@ -105,13 +125,7 @@ static bool decode(struct picture *p, struct api_error *e)
 	if (options.seconds)
 		r = image_decode_apart(p->file, p->bytes, p->x->server->config->max_image_pixels,
 				       &options, &p->decoded, err, sizeof(err));
-	if (r)
-		return refuse(p, r, err, e);
-	bytes = image_picture_bytes(p->decoded.width, p->decoded.height);
-	if (!exchange_take(p->x, bytes, PARAM, e))
-		return false;
-	p->taken += bytes;
-	return take_pixels(p->x, (uint64_t)p->decoded.width * p->decoded.height, e);
+	return !r || (r != -EDQUOT && refuse(p, r, err, e));
 }
 
 /* A picture whose detail is low is shrunk, in its proportions, before anything else. */

@@ -108,7 +108,8 @@ static int transfer(int fd, bool out, void *data, size_t n, uint64_t deadline_ns
 }
 
 /* The answer's header, which may say anything. */
-static int take_picture(int fd, struct image_answer *a, uint64_t max_pixels, uint64_t deadline_ns,
+static int take_picture(int fd, struct image_answer *a, uint64_t max_pixels,
+			const struct image_child_options *o, uint64_t deadline_ns,
 			struct image_picture *ret, char *err, size_t errlen)
 {
 	struct image_picture p = {a->width, a->height, NULL};
@@ -125,6 +126,9 @@ static int take_picture(int fd, struct image_answer *a, uint64_t max_pixels, uin
 	    (uint64_t)p.width * p.height > max_pixels)
 		return say(-EINVAL, err, errlen, "the decoder gives a picture of %u x %u", p.width,
 			   p.height);
+	if (o && o->may_take && !o->may_take(o->arg, p.width, p.height))
+		return say(-EDQUOT, err, errlen, "a picture of %u x %u takes too much memory",
+			   p.width, p.height);
 	p.rgb = malloc(image_picture_bytes(p.width, p.height));
 	if (!p.rgb)
 		return say(-ENOMEM, err, errlen, "no memory for a picture of %u x %u", p.width,
@@ -138,7 +142,8 @@ static int take_picture(int fd, struct image_answer *a, uint64_t max_pixels, uin
 	return 0;
 }
 
-static int converse(int fd, const void *data, size_t bytes, uint64_t max_pixels, unsigned seconds,
+static int converse(int fd, const void *data, size_t bytes, uint64_t max_pixels,
+		    const struct image_child_options *o, unsigned seconds,
 		    struct image_picture *ret, char *err, size_t errlen)
 {
 	const uint64_t deadline = clock_ns() + seconds * 1000000000ull;
@@ -154,7 +159,7 @@ static int converse(int fd, const void *data, size_t bytes, uint64_t max_pixels,
 	if (!r || r == -EPIPE)
 		r = transfer(fd, false, &answer, sizeof(answer), deadline);
 	if (!r)
-		r = take_picture(fd, &answer, max_pixels, deadline, ret, err, errlen);
+		r = take_picture(fd, &answer, max_pixels, o, deadline, ret, err, errlen);
 	if (r == -ETIMEDOUT && !err[0])
 		return say(r, err, errlen, "the picture is not decoded after %u seconds", seconds);
 	if (r && !err[0])
@@ -192,7 +197,7 @@ int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 		r = start(path, &limits, &pid, &fd);
 	if (r)
 		return say(r, err, errlen, "txda-decode does not start: %s", strerror(-r));
-	r = converse(fd, data, bytes, max_pixels, seconds, ret, err, errlen);
+	r = converse(fd, data, bytes, max_pixels, options, seconds, ret, err, errlen);
 	close(fd);
 	kill(pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)

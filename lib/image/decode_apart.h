@@ -10,6 +10,8 @@
 #ifndef TXDA_IMAGE_DECODE_APART_H
 #define TXDA_IMAGE_DECODE_APART_H
 
+#include <stdbool.h>
+
 #include "resize.h"
 
 #define IMAGE_MAX_BYTES (256u << 20) /* of a file */
@@ -27,11 +29,15 @@ struct image_answer {
 struct image_child_options {
 	const char *program; /* NULL: txda-decode, beside this program or in PATH */
 	unsigned seconds;    /* 0: 20 */
+	/* Asked before the caller's memory for a picture is allocated; NULL: it may be. */
+	bool (*may_take)(void *arg, uint32_t width, uint32_t height);
+	void *arg;
 };
 
 /*
  * As image_decode() (decode.h); also -ETIMEDOUT, -EPIPE: the child ended without an answer, as one
- * does that needs more memory than such a picture may take; and what starting a process gives.
+ * does that needs more memory than such a picture may take; -EDQUOT: may_take() refused; and what
+ * starting a process gives.
  */
 int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 		       const struct image_child_options *options, struct image_picture *ret,

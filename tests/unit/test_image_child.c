@@ -99,6 +99,46 @@ static void test_other_programs(void **state)
 		assert_true(*s >= ' ' && *s <= '~');
 }
 
+struct asked {
+	unsigned times;
+	uint32_t width, height;
+	const struct image_picture *picture;
+	bool answer;
+};
+
+static bool may_take(void *arg, uint32_t width, uint32_t height)
+{
+	struct asked *a = arg;
+
+	/* Nothing has been allocated yet. */
+	assert_null(a->picture->rgb);
+	a->times++;
+	a->width = width;
+	a->height = height;
+	return a->answer;
+}
+
+/* The caller may refuse a picture's size before it takes memory for it. */
+static void test_memory_is_asked_for(void **state)
+{
+	struct image_picture p = {0};
+	struct asked asked = {.picture = &p};
+	const struct image_child_options o = {
+		.program = getenv("TXDA_DECODE"), .may_take = may_take, .arg = &asked};
+	size_t n = read_picture("c.png");
+
+	(void)state;
+	assert_int_equal(image_decode_apart(file, n, 1 << 20, &o, &p, err, sizeof(err)), -EDQUOT);
+	assert_int_equal(asked.times, 1);
+	assert_int_equal(asked.width, 61);
+	assert_int_equal(asked.height, 33);
+	assert_null(p.rgb);
+	asked.answer = true;
+	assert_int_equal(image_decode_apart(file, n, 1 << 20, &o, &p, err, sizeof(err)), 0);
+	assert_int_equal(asked.times, 2);
+	free(p.rgb);
+}
+
 static void *decode_many(void *arg)
 {
 	const struct image_child_options o = {.program = getenv("TXDA_DECODE")};
@@ -181,8 +221,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_decodes),	       cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_other_programs), cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_confined),
+		cmocka_unit_test(test_other_programs), cmocka_unit_test(test_memory_is_asked_for),
+		cmocka_unit_test(test_threads),	       cmocka_unit_test(test_confined),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
