@@ -9,9 +9,8 @@
 
 #include "clock.h"
 
-#define MAX_THREADS 16
-#define BATCH	    64	   /* brief jobs per wake-up */
-#define BATCH_NS    500000 /* maximum delay before the loop is woken for finished jobs */
+#define BATCH	 64	/* brief jobs per wake-up */
+#define BATCH_NS 500000 /* maximum delay before the loop is woken for finished jobs */
 
 TAILQ_HEAD(job_list, textpool_job);
 
@@ -38,8 +37,10 @@ struct textpool {
 	unsigned n_admitted, max_jobs;
 	bool stop;
 	int fd;
-	unsigned n_threads;
-	pthread_t threads[MAX_THREADS]; /* the first is for brief jobs, unless it is the only one */
+	unsigned n_threads, n_base, max_threads;
+	unsigned n_running; /* long jobs */
+	pthread_t *
+		threads; /* [max_threads]; the first is for brief jobs, unless it is the only one */
 };
 
 /* ---- shares ---------------------------------------------------------------------------------- */
@@ -98,23 +99,44 @@ static void unqueue(struct textpool *pool, struct textpool_job *job)
 	job->waits = false;
 }
 
+static void count_running(struct textpool *pool, const struct textpool_job *job, int n)
+{
+	if (job->brief)
+		return;
+	job->share->running += (unsigned)n;
+	pool->n_running += (unsigned)n;
+}
+
+/* Threads for long jobs. */
+static unsigned for_long(unsigned threads)
+{
+	return threads > 1 ? threads - 1 : 1;
+}
+
+/* Whether a long job of the user may run: threads beyond the first ones are for who has none. */
+static bool may_run(const struct textpool *pool, const struct textpool_share *s)
+{
+	unsigned most = pool->n_base > 2 ? pool->n_base - 2 : 1;
+
+	return !s->running || (s->running < most && pool->n_running < for_long(pool->n_base));
+}
+
 /* The next job, from the user whose turn it is. */
 static struct textpool_job *pick(struct textpool *pool, bool brief_only)
 {
-	unsigned most = pool->n_threads > 2 ? pool->n_threads - 2 : 1;
 	struct textpool_share *s;
 
 	TAILQ_FOREACH(s, &pool->shares, link) {
 		struct textpool_job *job = NULL;
 
-		if (!brief_only && s->running < most)
+		if (!brief_only && may_run(pool, s))
 			job = TAILQ_FIRST(&s->waiting[false]);
 		if (!job)
 			job = TAILQ_FIRST(&s->waiting[true]);
 		if (!job)
 			continue;
 		unqueue(pool, job);
-		s->running += !job->brief;
+		count_running(pool, job, 1);
 		TAILQ_REMOVE(&pool->shares, s, link);
 		TAILQ_INSERT_TAIL(&pool->shares, s, link);
 		return job;
@@ -147,7 +169,7 @@ static void run(struct textpool *pool, struct textpool_job *job)
 	if (job->ran)
 		job->run(job);
 	pthread_mutex_lock(&pool->lock);
-	job->share->running -= !job->brief;
+	count_running(pool, job, -1);
 	TAILQ_INSERT_TAIL(&pool->finished, job, link);
 	if (!pool->n_unannounced++)
 		pool->finished_ns = clock_ns();
@@ -176,16 +198,30 @@ static void *work(void *arg)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-int textpool_new(unsigned n_threads, unsigned max_jobs, struct textpool **ret)
+static int add_thread(struct textpool *pool)
+{
+	int err = -pthread_create(&pool->threads[pool->n_threads], NULL, work, pool);
+
+	pool->n_threads += !err;
+	return err;
+}
+
+int textpool_new(unsigned n_threads, unsigned max_threads, unsigned max_jobs, struct textpool **ret)
 {
 	struct textpool *pool = calloc(1, sizeof(*pool));
 	int err = 0;
 
 	if (!pool)
 		return -ENOMEM;
+	pool->n_base = n_threads;
+	pool->max_threads = max_threads > n_threads ? max_threads : n_threads;
+	pool->threads = calloc(pool->max_threads, sizeof(*pool->threads));
 	pool->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (pool->fd < 0) {
-		err = -errno;
+	if (pool->fd < 0 || !pool->threads) {
+		err = pool->fd < 0 ? -errno : -ENOMEM;
+		if (pool->fd >= 0)
+			close(pool->fd);
+		free(pool->threads);
 		free(pool);
 		return err;
 	}
@@ -197,10 +233,8 @@ int textpool_new(unsigned n_threads, unsigned max_jobs, struct textpool **ret)
 	pool->max_jobs = max_jobs;
 	/* The threads wait until all exist, since their roles depend on the number. */
 	pthread_mutex_lock(&pool->lock);
-	while (pool->n_threads < n_threads && pool->n_threads < MAX_THREADS && !err) {
-		err = -pthread_create(&pool->threads[pool->n_threads], NULL, work, pool);
-		pool->n_threads += !err;
-	}
+	while (pool->n_threads < n_threads && !err)
+		err = add_thread(pool);
 	pthread_mutex_unlock(&pool->lock);
 	if (err) {
 		textpool_free(pool);
@@ -218,7 +252,7 @@ static bool give_back(struct textpool *pool, bool all)
 
 	pthread_mutex_lock(&pool->lock);
 	while (all && (job = pick(pool, false))) {
-		job->share->running -= !job->brief;
+		count_running(pool, job, -1);
 		job->ran = false;
 		TAILQ_INSERT_TAIL(&pool->finished, job, link);
 	}
@@ -252,10 +286,23 @@ void textpool_free(struct textpool *pool)
 	pthread_cond_destroy(&pool->wake_brief);
 	pthread_mutex_destroy(&pool->lock);
 	close(pool->fd);
+	free(pool->threads);
 	free(pool);
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
+
+/* Whether a user who has no thread would have to wait for one. */
+static bool lacks_thread(const struct textpool *pool)
+{
+	const struct textpool_share *s;
+	unsigned needed = pool->n_running;
+
+	TAILQ_FOREACH(s, &pool->shares, link) {
+		needed += !s->running && !TAILQ_EMPTY(&s->waiting[false]);
+	}
+	return needed > for_long(pool->n_threads) && pool->n_threads < pool->max_threads;
+}
 
 /* The lock must be held. */
 static void queue(struct textpool *pool, struct textpool_job *job, bool admitted)
@@ -269,8 +316,12 @@ static void queue(struct textpool *pool, struct textpool_job *job, bool admitted
 	TAILQ_INSERT_TAIL(&s->waiting[job->brief], job, link);
 	job->waits = true;
 	pool->n_brief += job->brief;
-	if (!job->brief)
-		pthread_cond_signal(&pool->wake);
+	if (job->brief)
+		return;
+	/* If none can be had the job waits. */
+	if (lacks_thread(pool))
+		add_thread(pool);
+	pthread_cond_signal(&pool->wake);
 }
 
 int textpool_add(struct textpool *pool, struct textpool_job *job)

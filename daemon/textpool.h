@@ -8,7 +8,9 @@
  *	brief	if its time is bounded, as for the next events of a stream: one thread runs
  *		nothing else, so that brief jobs wait only for other brief ones;
  *	long	otherwise. One user's long jobs use all but one of the other threads at most, so
- *		that endless work of one user leaves a thread to the others.
+ *		that endless work of one user leaves a thread to the others. When all are taken
+ *		a user who has none gets a further one, up to a limit of threads: then endless
+ *		work of several users makes nobody wait either.
  *
  * Jobs of one user and of the same kind start in the order in which they were added. Brief jobs
  * belong to a step of the engine, where many sequences have output at once: the pool is woken once
@@ -41,8 +43,12 @@ struct textpool_job {
 	TAILQ_ENTRY(textpool_job) link;
 };
 
-/* 0, or -errno of pthread_create(3) and eventfd(2). */
-int textpool_new(unsigned n_threads, unsigned max_jobs, struct textpool **ret);
+/*
+ * @n_threads from the start, up to @max_threads for users who have none. 0, or -errno of
+ * pthread_create(3) and eventfd(2).
+ */
+int textpool_new(unsigned n_threads, unsigned max_threads, unsigned max_jobs,
+		 struct textpool **ret);
 /* Waits for running jobs; done() is called for all that are left. NULL is accepted. */
 void textpool_free(struct textpool *pool);
 

@@ -20,9 +20,10 @@
 #include "model_text.h"
 #include "server_internal.h"
 
-#define TEXT_THREADS 4 /* textpool.h: one thread for brief jobs, at most two for one user */
-#define TEXT_JOBS    1024
-_Static_assert(TEXT_LANES >= TEXT_THREADS - 1, "each thread that takes long jobs needs a lane");
+#define TEXT_THREADS	 4 /* textpool.h: one thread for brief jobs, at most two for one user */
+#define TEXT_MAX_THREADS 16
+#define TEXT_JOBS	 1024
+_Static_assert(TEXT_LANES >= TEXT_MAX_THREADS - 1, "each thread that takes long jobs needs a lane");
 #define MAX_HEAD	((size_t)32 << 10)
 #define MAX_HEADERS	100
 #define CONGESTED_BYTES ((size_t)256 << 10)
@@ -442,7 +443,7 @@ int server_new(struct event_base *base, struct config *config, struct models *ta
 	budget_init(&s->budget, config->max_memory);
 	client_memory_start();
 	s->metrics.start_time = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-	r = textpool_new(TEXT_THREADS, TEXT_JOBS, &s->pool);
+	r = textpool_new(TEXT_THREADS, TEXT_MAX_THREADS, TEXT_JOBS, &s->pool);
 	if (!r)
 		r = descriptors_new(descriptor_limit(), &s->descriptors);
 	if (!r)

@@ -29,7 +29,8 @@
 #define TEXT_MESSAGE_MAX (1u << 30)
 #define TEXT_STOP_TOKENS 24
 #define TEXT_JOB_PARTS	 3
-#define TEXT_LANES	 3 /* per process: one for each thread of the daemon that may have a job */
+#define TEXT_LANES	 15 /* per process: one for each thread of the daemon that may have a job */
+#define TEXT_LANES_READY 3  /* that are started before there are jobs for them */
 
 /* A range of the message's bytes, starting at @offset. */
 struct text_part {

@@ -363,7 +363,7 @@ static int start_again(struct text_process *p, const atomic_bool *gone, char *er
 	digest_of(l, digest);
 	free(l);
 	if (!memcmp(digest, p->digest, sizeof(digest))) {
-		for (unsigned i = 0; i < TEXT_LANES; i++)
+		for (unsigned i = 0; i < TEXT_LANES_READY; i++)
 			if (!p->lanes[i].busy)
 				begin_lane(p, i);
 		return 0;
@@ -465,7 +465,7 @@ int text_process_start(const char *dir, const struct text_process_options *optio
 	pthread_mutex_init(&p->lock, NULL);
 	digest_of(*ret_loaded, p->digest);
 	/* If this fails, the first job tries again. */
-	for (unsigned i = 0; i < TEXT_LANES; i++)
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
 		begin_lane(p, i);
 	*ret = p;
 	return 0;

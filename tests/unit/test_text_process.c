@@ -101,11 +101,11 @@ static void await_lanes(pid_t process, pid_t *lanes)
 	const struct timespec pause = {.tv_nsec = 1000000};
 
 	for (unsigned i = 0; i < 20000; i++) {
-		if (children(process, lanes, TEXT_LANES + 1) == TEXT_LANES)
+		if (children(process, lanes, TEXT_LANES_READY + 1) == TEXT_LANES_READY)
 			return;
 		nanosleep(&pause, NULL);
 	}
-	fail_msg("there are not %d lanes", TEXT_LANES);
+	fail_msg("there are not %d lanes", TEXT_LANES_READY);
 }
 
 static void await_end(pid_t pid)
@@ -202,7 +202,7 @@ static void *call(void *arg)
 static void test_given_up(void **state)
 {
 	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
-	pid_t process = process_of(), lanes[TEXT_LANES + 1];
+	pid_t process = process_of(), lanes[TEXT_LANES_READY + 1];
 	struct call gone = {.p = p}, killed = {.p = p}, late = {.p = p};
 	pthread_t thread;
 
@@ -210,7 +210,7 @@ static void test_given_up(void **state)
 	await_lanes(process, lanes);
 	works(p);
 	/* A deadline. */
-	for (unsigned i = 0; i < TEXT_LANES; i++)
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
 		kill(lanes[i], SIGSTOP);
 	late.caller.deadline_ns = clock_ns() + 50000000;
 	call(&late);
@@ -219,7 +219,7 @@ static void test_given_up(void **state)
 	works(p);
 	await_lanes(process, lanes);
 	/* Who waited has gone. */
-	for (unsigned i = 0; i < TEXT_LANES; i++)
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
 		kill(lanes[i], SIGSTOP);
 	assert_int_equal(pthread_create(&thread, NULL, call, &gone), 0);
 	atomic_store(&gone.caller.gone, true);
@@ -228,10 +228,10 @@ static void test_given_up(void **state)
 	works(p);
 	/* Somebody kills the lanes. */
 	await_lanes(process, lanes);
-	for (unsigned i = 0; i < TEXT_LANES; i++)
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
 		kill(lanes[i], SIGSTOP);
 	assert_int_equal(pthread_create(&thread, NULL, call, &killed), 0);
-	for (unsigned i = 0; i < TEXT_LANES; i++)
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
 		kill(lanes[i], SIGKILL);
 	pthread_join(thread, NULL);
 	/* The job came before or after that. */
@@ -245,13 +245,13 @@ static void test_given_up(void **state)
 static void test_process_ends(void **state)
 {
 	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
-	pid_t process = process_of(), lanes[TEXT_LANES + 1];
+	pid_t process = process_of(), lanes[TEXT_LANES_READY + 1];
 
 	(void)state;
 	await_lanes(process, lanes);
 	works(p);
 	kill(process, SIGKILL);
-	for (unsigned i = 0; i < TEXT_LANES; i++)
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
 		await_end(lanes[i]);
 	works(p);
 	assert_int_not_equal(process_of(), process);
@@ -280,7 +280,7 @@ static void write_template(const char *dir, const char *text)
 static void test_changed(void **state)
 {
 	char dir[] = "/tmp/txda-text-XXXXXX", link[600], target[600];
-	pid_t process, lanes[TEXT_LANES + 1];
+	pid_t process, lanes[TEXT_LANES_READY + 1];
 	struct text_process *p;
 	struct text_done *done;
 
@@ -296,7 +296,7 @@ static void test_changed(void **state)
 		await_lanes(process, lanes);
 		write_template(dir, i ? "{{ 'two' }}" : "{{ 'one' }}");
 		kill(process, SIGKILL);
-		for (unsigned k = 0; k < TEXT_LANES; k++)
+		for (unsigned k = 0; k < TEXT_LANES_READY; k++)
 			await_end(lanes[k]);
 		if (!i)
 			works(p);
@@ -329,6 +329,7 @@ static void *many_calls(void *arg)
 	return NULL;
 }
 
+/* As many as may call: lanes beyond the first ones are started for them. */
 static void test_crowd(void **state)
 {
 	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
@@ -437,13 +438,13 @@ static void test_log(void **state)
 static void test_hostile_children(void **state)
 {
 	struct text_process *p = begin(getenv("FAKE_TEXT"), "forks", 60);
-	pid_t process = process_of(), pids[TEXT_LANES + 2];
+	pid_t process = process_of(), pids[TEXT_LANES_READY + 2];
 	unsigned n = 0;
 
 	(void)state;
 	/* The process has begun its lanes when they answer. */
 	works(p);
-	n = children(process, pids, TEXT_LANES + 2);
+	n = children(process, pids, TEXT_LANES_READY + 2);
 	assert_true(n >= 2);
 	text_process_free(p);
 	while (n)
@@ -458,7 +459,7 @@ static void test_silent_again(void **state)
 	struct text_process *p;
 	struct call gone = {0};
 	pthread_t thread;
-	pid_t first, lanes[TEXT_LANES + 1];
+	pid_t first, lanes[TEXT_LANES_READY + 1];
 
 	(void)state;
 	*strrchr(path, '/') = '\0';
@@ -470,7 +471,7 @@ static void test_silent_again(void **state)
 	await_lanes(first, lanes);
 	kill(-first, SIGKILL);
 	await_zombie(first);
-	for (unsigned i = 0; i < TEXT_LANES; i++)
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
 		await_zombie(lanes[i]);
 	assert_int_equal(pthread_create(&thread, NULL, call, &gone), 0);
 	while (!access(path, F_OK))
@@ -489,13 +490,13 @@ static void test_silent_again(void **state)
 static void test_no_descriptors(void **state)
 {
 	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
-	pid_t process = process_of(), lanes[TEXT_LANES + 1];
+	pid_t process = process_of(), lanes[TEXT_LANES_READY + 1];
 	struct rlimit before, none;
 	struct text_done *done;
 
 	(void)state;
 	await_lanes(process, lanes);
-	for (unsigned i = 0; i < TEXT_LANES; i++) {
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++) {
 		kill(lanes[i], SIGKILL);
 		await_zombie(lanes[i]);
 	}

@@ -92,7 +92,7 @@ static void test_turns(void **state)
 
 	(void)state;
 	sem_init(&gate, 0, 0);
-	assert_int_equal(textpool_new(1, 100, &pool), 0);
+	assert_int_equal(textpool_new(1, 1, 100, &pool), 0);
 	w[0] = make(9, false, 0, &gate);
 	assert_int_equal(textpool_add(pool, &w[0].job), 0);
 	wait_begun(1);
@@ -120,7 +120,7 @@ static void test_hostile(void **state)
 
 	(void)state;
 	sem_init(&gate, 0, 0);
-	assert_int_equal(textpool_new(4, 100, &pool), 0);
+	assert_int_equal(textpool_new(4, 4, 100, &pool), 0);
 	for (unsigned i = 0; i < 10; i++) {
 		bad[i] = make(1, false, 100 + i, &gate);
 		assert_int_equal(textpool_add(pool, &bad[i].job), 0);
@@ -149,6 +149,37 @@ static void test_hostile(void **state)
 	textpool_free(pool);
 }
 
+/* Several users whose jobs never end: each further one gets a thread, up to the limit, and no second. */
+static void test_many_hostile(void **state)
+{
+	enum { USERS = 7 };
+	struct textpool *pool;
+	struct work bad[USERS][3], good;
+	sem_t gate;
+
+	(void)state;
+	sem_init(&gate, 0, 0);
+	assert_int_equal(textpool_new(4, 10, 100, &pool), 0);
+	for (unsigned u = 0; u < USERS; u++) {
+		for (unsigned i = 0; i < 3; i++) {
+			bad[u][i] = make(u, false, 10 * u + i, &gate);
+			assert_int_equal(textpool_add(pool, &bad[u][i].job), 0);
+		}
+		/* Two of the first one, one of each other. */
+		wait_begun(u + 2);
+	}
+	good = make(100, false, 1000, NULL);
+	assert_int_equal(textpool_add(pool, &good.job), 0);
+	wait_back(pool, 1);
+	assert_true(good.came_back);
+	assert_int_equal(n_begun, USERS + 2);
+	for (unsigned i = 0; i < 3 * USERS; i++)
+		sem_post(&gate);
+	wait_back(pool, 3 * USERS + 1);
+	assert_int_equal(n_ran, 3 * USERS + 1);
+	textpool_free(pool);
+}
+
 static void test_dropped_and_late(void **state)
 {
 	struct textpool *pool;
@@ -157,7 +188,7 @@ static void test_dropped_and_late(void **state)
 
 	(void)state;
 	sem_init(&gate, 0, 0);
-	assert_int_equal(textpool_new(1, 100, &pool), 0);
+	assert_int_equal(textpool_new(1, 1, 100, &pool), 0);
 	for (unsigned i = 0; i < 4; i++)
 		w[i] = make(i, false, i, i ? NULL : &gate);
 	w[2].job.deadline_ns = 1;
@@ -187,7 +218,7 @@ static void test_limit(void **state)
 
 	(void)state;
 	sem_init(&gate, 0, 0);
-	assert_int_equal(textpool_new(2, 16, &pool), 0);
+	assert_int_equal(textpool_new(2, 2, 16, &pool), 0);
 	for (unsigned i = 0; i < 17; i++)
 		w[i] = make(1, false, i, &gate);
 	while (n < 17 && !textpool_add(pool, &w[n].job))
@@ -214,6 +245,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_turns, setup),
 		cmocka_unit_test_setup(test_hostile, setup),
+		cmocka_unit_test_setup(test_many_hostile, setup),
 		cmocka_unit_test_setup(test_dropped_and_late, setup),
 		cmocka_unit_test_setup(test_limit, setup),
 	};
