@@ -16,6 +16,8 @@ import tempfile
 import time
 
 failures = 0
+# Seconds for one test, and for processes that it starts: none waits for ever for what does not come.
+PATIENCE = 600 if "RSS_MARGIN_KIB" in os.environ else 240
 A, B, C = 61001, 61002, 61003  # users; A attacks where somebody does
 
 
@@ -24,6 +26,16 @@ def check(ok, text):
     if not ok:
         failures += 1
         print("FAIL:", text)
+
+
+def too_long(*_):
+    sys.exit(f"FAIL: a test takes more than {PATIENCE} s")
+
+
+# A process that a test has forked ends by itself, too.
+def bound_child():
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(PATIENCE // 2)
 
 
 def until(condition, text, seconds=60):
@@ -66,6 +78,7 @@ class Daemon:
         child = os.fork()
         if not child:
             status = 1
+            bound_child()
             try:
                 os.setgroups([])
                 os.setresgid(uid, uid, uid)
@@ -353,6 +366,7 @@ def test_impostor(txdad, model):
             path = f"{tmp}/{uid}"
             child = os.fork()  # that listens, and tells by its status whether it was sent anything
             if not child:
+                bound_child()
                 os.setresuid(uid, uid, uid)
                 with socket.socket(socket.AF_UNIX) as s:
                     s.bind(path)
@@ -371,6 +385,7 @@ def test_impostor(txdad, model):
                 text = subprocess.run(command, user=B, group=B, extra_groups=[], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                       stderr=subprocess.PIPE, env={**os.environ, "HOME": tmp}, cwd=tmp).stderr.decode()
                 check(trusted or "another user listens" in text or "not permitted" in text, f"{command}: {text}")
+            # Less than nothing: it has waited in vain for one of them.
             heard = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             check(heard == (len(programs) if trusted else 0), f"user {uid}, who listens, was spoken to by {heard} of {len(programs)}")
 
@@ -383,8 +398,10 @@ def main():
         print("several users take root")
         sys.exit(77)
     wanted = sys.argv[3:]
+    signal.signal(signal.SIGALRM, too_long)
     for test in TESTS:
         if not wanted or test.__name__ in wanted:
+            signal.alarm(PATIENCE)
             test(sys.argv[1], sys.argv[2])
     print(f"{failures} checks failed" if failures else "all checks passed")
     sys.exit(failures > 0)
