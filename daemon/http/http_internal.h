@@ -71,11 +71,13 @@ struct http_server {
 	bool tick_fast, draining;
 	TAILQ_HEAD(, account) turns; /* of users with connections that wait for them */
 	struct event *next_turn;
-	struct account *turn_of;    /* whose time the loop spends; a reference */
-	uint64_t turn_since_ns;	    /* what has not been counted yet */
-	uid_t last_user;	    /* whose time was counted last */
-	uint64_t last_ms, other_ms; /* when that was, and when for another user */
-	uint64_t evicted;	    /* connections of unknown peers, for new ones */
+	struct account *turn_of;	/* whose time the loop spends; a reference */
+	uint64_t turn_since_ns;		/* what has not been counted yet */
+	uid_t last_user;		/* whose time was counted last */
+	uint64_t last_ms, other_ms;	/* when that was, and when for another user */
+	int schedstat;			/* of the loop's thread; -1: not open */
+	uint64_t looked_ns, delayed_ns; /* when it was read, and how long the loop had waited */
+	uint64_t evicted;		/* connections of unknown peers, for new ones */
 };
 
 /* Assigns the connection to an account; false: out of memory, and nothing has changed. */

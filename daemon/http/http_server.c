@@ -283,6 +283,7 @@ int http_server_new(struct event_base *base, const struct http_options *options,
 	s->tick = evtimer_new(base, on_tick, s);
 	s->resume = evtimer_new(base, on_resume, s);
 	s->next_turn = evtimer_new(base, http_turn_next, s);
+	s->schedstat = -1;
 	TAILQ_INIT(&s->turns);
 	if (!s->tick || !s->resume || !s->next_turn) {
 		http_server_free(s);
@@ -306,6 +307,8 @@ void http_server_free(struct http_server *s)
 		event_free(s->resume);
 	if (s->next_turn)
 		event_free(s->next_turn);
+	if (s->schedstat >= 0)
+		close(s->schedstat);
 	free(s);
 }
 
