@@ -112,6 +112,7 @@ void http_turn_begin(struct http_server *s, struct account *a);
 void http_turn_of(struct http_server *s, struct account *a);
 void http_turn_charge(struct http_server *s);
 void http_turn_end(struct http_server *s);
+bool http_turn_has_time(struct http_server *s, const struct account *a);
 /* Whether the user's share of time is used up. */
 bool http_turn_over(const struct http_conn *c);
 /* Puts the connection behind the user's others that wait. */

@@ -219,6 +219,26 @@ static void admit(struct http_server *s, struct http_conn *c)
 		http_conn_refuse(c, 503, "too many connections of this user, or of all");
 }
 
+/*
+ * Whether there is neither a place nor time for a connection of a Unix socket: it is closed before
+ * anything is made of it.
+ */
+static bool is_surplus(struct http_server *s, int fd, const struct http_peer *peer)
+{
+	struct account *a = account_get(s->options.budget, peer->uid, "");
+	const struct http_conn c = {
+		.server = s, .fd = fd, .peer = *peer, .account = a, .waits = true};
+	bool surplus = a && !http_turn_has_time(s, a) && !find_place(s, &c);
+
+	if (surplus) {
+		http_turn_of(s, a);
+		http_close(s, peer, fd);
+		http_turn_end(s);
+	}
+	account_unref(a);
+	return surplus;
+}
+
 static void on_accept(evutil_socket_t listener, short what, void *arg)
 {
 	struct http_server *s = arg;
@@ -256,6 +276,8 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 			peer_of(fd, &peer);
 		else
 			http_tcp_accepted(s, fd, &address, &peer);
+		if (!peer.tcp && is_surplus(s, fd, &peer))
+			continue;
 		c = http_conn_new(s, fd, &peer);
 		if (!c)
 			continue;

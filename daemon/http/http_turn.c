@@ -81,8 +81,8 @@ void http_turn_end(struct http_server *s)
 	s->turn_of = NULL;
 }
 
-/* Who is the only user for some time has all of it. */
-static bool has_time(struct http_server *s, const struct account *a)
+/* Who is the only user for some time has all of the loop's. */
+bool http_turn_has_time(struct http_server *s, const struct account *a)
 {
 	return account_has_loop(a, loop_ns(s)) ||
 	       (a->uid == s->last_user && clock_ms() - s->other_ms > ALONE_MS);
@@ -90,7 +90,7 @@ static bool has_time(struct http_server *s, const struct account *a)
 
 bool http_turn_over(const struct http_conn *c)
 {
-	return !has_time(c->server, c->account);
+	return !http_turn_has_time(c->server, c->account);
 }
 
 void http_turn_wait(struct http_conn *c)
@@ -129,7 +129,7 @@ static struct http_conn *next_waiting(struct http_server *s)
 	struct account *a;
 
 	TAILQ_FOREACH(a, &s->turns, turn) {
-		if (!has_time(s, a))
+		if (!http_turn_has_time(s, a))
 			continue;
 		TAILQ_REMOVE(&s->turns, a, turn);
 		TAILQ_INSERT_TAIL(&s->turns, a, turn);
