@@ -286,6 +286,9 @@ static const struct field user_fields[] = {
 	{"user_waits_total", "counter",
 	 "How often a connection of the user waited for its share of the event loop.",
 	 MEMBER(metrics_user, waits)},
+	{"user_surplus_connections_total", "counter",
+	 "Connections of the user that were closed without an answer.",
+	 MEMBER(metrics_user, surplus)},
 	{"user_unlogged_total", "counter",
 	 "Requests without a log line, because of its rate limit.", MEMBER(metrics_user, unlogged)},
 };

@@ -91,7 +91,8 @@ struct metrics_chip {
 struct metrics_user {
 	char user[64]; /* uid, or the name of a key's user */
 	uint64_t connections, requests, held_bytes, images, pixels;
-	uint64_t prompt_tokens, generation_tokens, images_read, loads, waits, unlogged;
+	uint64_t prompt_tokens, generation_tokens, images_read, loads, waits, surplus;
+	uint64_t unlogged;
 	uint64_t responses[6]; /* by first digit of the status */
 };
 

@@ -59,7 +59,8 @@ struct account {
 	uint64_t loop_paid_ns;	/* state of account_charge_loop() */
 	/* Connections that wait until the user has time of the loop again (http_turn.c). */
 	TAILQ_HEAD(, http_conn) waiting;
-	uint64_t waits; /* how often one began to */
+	uint64_t waits;	  /* how often one began to */
+	uint64_t surplus; /* connections that were closed without an answer instead */
 	TAILQ_ENTRY(account) link, turn;
 };
 

@@ -213,10 +213,12 @@ static void admit(struct http_server *s, struct http_conn *c)
 	 * not read their answers. Half of it is for those that are being closed, lest all have to
 	 * wait.
 	 */
-	if (!c->admitted && (c->waits || count_all(s) > max + (max + 7) / 8))
+	if (!c->admitted && (c->waits || count_all(s) > max + (max + 7) / 8)) {
+		c->account->surplus++;
 		http_conn_free(c);
-	else if (!c->admitted)
+	} else if (!c->admitted) {
 		http_conn_refuse(c, 503, "too many connections of this user, or of all");
+	}
 }
 
 /*
@@ -231,6 +233,7 @@ static bool is_surplus(struct http_server *s, int fd, const struct http_peer *pe
 	bool surplus = a && !http_turn_has_time(s, a) && !find_place(s, &c);
 
 	if (surplus) {
+		a->surplus++;
 		http_turn_of(s, a);
 		http_close(s, peer, fd);
 		http_turn_end(s);

@@ -255,6 +255,7 @@ static void put_users(struct server *s, const struct account *only, struct json_
 		u->images_read = a->images_read;
 		u->loads = a->loads;
 		u->waits = a->waits;
+		u->surplus = a->surplus;
 		u->unlogged = a->unlogged_total;
 		memcpy(u->responses, a->responses, sizeof(u->responses));
 		n++;

@@ -43,6 +43,7 @@ static struct {
 	int tcp, stop_fd;
 	char dir[64], path[96];
 	atomic_uint gone, uid, waiting;
+	atomic_uint surplus; /* connections closed without an answer, when forgiven */
 } t;
 
 static bool on_head(void *arg, const struct http_conn *c, const struct http_request *r,
@@ -75,6 +76,7 @@ static void on_request(void *arg, struct http_conn *c, const struct http_request
 
 		TAILQ_FOREACH(a, &t.budget.accounts, link) {
 			a->loop_paid_ns = 0;
+			atomic_fetch_add(&t.surplus, (unsigned)a->surplus);
 		}
 	}
 	if (!strcmp(r->path, "/never")) {
@@ -468,6 +470,7 @@ static void test_turns_of_connections(void **state)
 		served += *buf != 0;
 	}
 	assert_in_range(served, 1, MAX);
+	assert_int_equal(atomic_load(&t.surplus), N - served);
 	for (unsigned i = 0; i < N; i++)
 		close(fds[i]);
 	close(first);
