@@ -54,7 +54,7 @@ def with_vectors():
 
 class Neighbour:
     """Processes that call work() over and over as a user of its own; leaving it ends them. They have a session of their own,
-    as those of a user who has logged in: the kernel shares the processors between sessions."""
+    as those of a user who has logged in: a kernel with autogroups shares the processors between sessions."""
 
     def __init__(self, path, uid, work, processes=1):
         self.path, self.uid, self.work, self.processes, self.pid, self.number = path, uid, work, processes, 0, 0
