@@ -155,6 +155,17 @@ static int order_stick_reset(struct vu_server *s, const char *words, FILE *out)
 	return on_device(s, words, stick_resets);
 }
 
+static void stick_stop(struct vu_device *d)
+{
+	vu_device_stick(d, VU_STUCK_STOP);
+}
+
+static int order_stick_stop(struct vu_server *s, const char *words, FILE *out)
+{
+	(void)out;
+	return on_device(s, words, stick_stop);
+}
+
 static void slow_stop(struct vu_device *d)
 {
 	vu_device_stick(d, VU_SLOW_STOP);
@@ -182,6 +193,7 @@ static const struct order {
 	{"trip", "CHIP", order_trip},
 	{"stick-flush", "CHIP", order_stick_flush},
 	{"stick-reset", "CHIP", order_stick_reset},
+	{"stick-stop", "CHIP", order_stick_stop},
 	{"slow-stop", "CHIP", order_slow_stop},
 	{"help", "", order_help},
 };

@@ -48,6 +48,7 @@
 #define VU_STUCK_FLUSH (1u << 0) /* flushes of address spaces, until the chip is reset */
 #define VU_STUCK_RESET (1u << 1) /* chip resets, until the function is reset */
 #define VU_SLOW_STOP   (1u << 2) /* not for good: the next stop of a queue */
+#define VU_STUCK_STOP  (1u << 3) /* the next stop of a queue, until the chip is reset */
 
 struct vu_machine;
 

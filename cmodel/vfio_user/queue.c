@@ -289,8 +289,14 @@ static void start(struct vu_queue *q)
 static void stop(struct vu_queue *q)
 {
 	struct vu_device *d = q->device;
-	bool slow = d->stuck & VU_SLOW_STOP && state_of(q) == TXDA_QUEUE_RUNNING;
+	bool runs = state_of(q) == TXDA_QUEUE_RUNNING, slow = d->stuck & VU_SLOW_STOP && runs;
 
+	if (d->stuck & VU_STUCK_STOP && runs) {
+		d->stuck &= ~VU_STUCK_STOP;
+		q->stuck = true;
+	}
+	if (q->stuck)
+		return;
 	vu_queue_end(q, TXDA_QUEUE_OFF);
 	if (!slow)
 		return;
@@ -343,6 +349,7 @@ void vu_queue_lose(struct vu_queue *q)
 void vu_queue_reset(struct vu_queue *q)
 {
 	vu_queue_lose(q);
+	q->stuck = false;
 	pthread_mutex_lock(&q->device->lock);
 	q->ring = q->completion = 0;
 	q->ring_log2 = q->vmid = 0;

@@ -49,6 +49,7 @@ struct vu_queue {
 	uint64_t
 		slow_until_ns; /* a stop is slow: until then it looks as if it ran, piece by piece */
 	struct cm_queue *cm;   /* stored under op_lock too; NULL: not started */
+	bool stuck;	       /* op_lock: it does not stop */
 	struct vu_vm *vm;      /* op_lock: what @cm uses */
 	struct vu_inflight inflight[CM_QUEUE_DEPTH]; /* by entry % CM_QUEUE_DEPTH */
 };

@@ -727,6 +727,37 @@ static void test_slow_stop(void **state)
 	vf_free(&f);
 }
 
+/* A queue that goes on when it is stopped, until the chip is reset; another one stops. */
+static void test_stuck_stop(void **state)
+{
+	const uint32_t control = TXDA_REG_QUEUE(0) + TXDA_QUEUE_CTRL;
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
+	vf_space(c, 0);
+	vf_queue_start(c, 0, 0);
+	vf_queue_start(c, 1, 0);
+	pthread_mutex_lock(&c->d->op_lock);
+	vu_device_stick(c->d, VU_STUCK_STOP);
+	pthread_mutex_unlock(&c->d->op_lock);
+	vf_write(c, control, TXDA_QUEUE_CTRL_STOP);
+	vf_write(c, TXDA_REG_QUEUE(1) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_STOP);
+	vf_write(c, control, TXDA_QUEUE_CTRL_STOP);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_RUNNING);
+	assert_int_equal(vf_queue_state(c, 1), TXDA_QUEUE_OFF);
+	assert_true(vf_run(&f, c, 0, NULL));
+	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_LOST);
+	assert_int_equal(vf_boot(c), TXDA_FW_READY);
+	vf_space(c, 0);
+	vf_queue_start(c, 0, 0);
+	vf_write(c, control, TXDA_QUEUE_CTRL_STOP);
+	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_OFF);
+	vf_free(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -737,7 +768,7 @@ int main(void)
 		cmocka_unit_test(test_chip_reset),	 cmocka_unit_test(test_flr),
 		cmocka_unit_test(test_events),		 cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_hung_and_tripped), cmocka_unit_test(test_stuck),
-		cmocka_unit_test(test_slow_stop),
+		cmocka_unit_test(test_slow_stop),	 cmocka_unit_test(test_stuck_stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -251,6 +251,8 @@ static void test_orders(void **state)
 	order("stick-reset", "error: ");
 	order("stick-flush 0", "ok");
 	order("stick-reset 0", "ok");
+	order("stick-stop 64", "error: ");
+	order("stick-stop 0", "ok");
 	order("slow-stop 64", "error: ");
 	order("slow-stop 0", "ok");
 	/* A line without an end. */
