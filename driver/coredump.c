@@ -5,6 +5,7 @@
 #include <linux/ktime.h>
 #include <linux/seq_buf.h>
 #include <linux/slab.h>
+#include <linux/user_namespace.h>
 #include <linux/utsname.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
@@ -181,10 +182,13 @@ static void txda_dump_vm(struct txda_vm *vm, struct seq_buf *s)
 static void txda_dump_queue(struct txda_queue *queue, struct seq_buf *s)
 {
 	const struct drm_txda_fault *fault = &queue->fault;
+	const struct txda_client *client = &queue->client;
 
 	seq_buf_printf(s, "\n**** Guilty queue: %u of process %d, %s, state %#x ****\n", queue->id,
-		       queue->pid, queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
+		       client->pid, queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
 		       READ_ONCE(queue->state));
+	seq_buf_printf(s, "client: %s, id %llu, user %u\n", client->comm, client->id,
+		       from_kuid(&init_user_ns, client->uid));
 	seq_buf_printf(s, "fault: code %u, op %u, tensor %u, va %#llx", fault->code, fault->op,
 		       fault->tensor, fault->va);
 	seq_buf_printf(s, ", packet %#llx, detail %#llx\n", fault->packet_va, fault->detail);

@@ -4,16 +4,16 @@
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
-#include <linux/pid.h>
-#include <linux/sched.h>
-#include <linux/sched/task.h>
 #include <linux/string.h>
+#include <linux/user_namespace.h>
 #include <drm/drm_file.h>
 #include <drm/drm_managed.h>
 #include <drm/drm_print.h>
 #include <net/genetlink.h>
 
 #include "device.h"
+#include "file.h"
+#include "queue.h"
 
 #define TXDA_EVENTS_PER_SECOND 20
 #define TXDA_EVENT_KINDS       (TXDA_NL_EVENT_FIRMWARE + 1)
@@ -218,6 +218,8 @@ static bool txda_event_is_private(int attr)
 	switch (attr) {
 	case TXDA_A_EVENT_PID:
 	case TXDA_A_EVENT_CLIENT:
+	case TXDA_A_EVENT_UID:
+	case TXDA_A_EVENT_CLIENT_ID:
 	case TXDA_A_EVENT_VA:
 	case TXDA_A_EVENT_DETAIL:
 		return true;
@@ -285,53 +287,29 @@ static void txda_event_send(struct txda_event *event)
 
 /* ---- Clients' queues, resets ---------------------------------------------------------------- */
 
-/**
- * struct txda_event_process - Identity of a client process.
- */
-struct txda_event_process {
-	/** @pid: In the initial namespace, 0: none. */
-	pid_t pid;
-
-	/** @comm: Its name, or empty when the process has exited. */
-	char comm[TASK_COMM_LEN];
-};
-
-static void txda_event_process(pid_t pid, struct txda_event_process *process)
-{
-	struct task_struct *task;
-
-	*process = (struct txda_event_process){.pid = pid};
-	rcu_read_lock();
-	task = pid_task(find_pid_ns(pid, &init_pid_ns), PIDTYPE_TGID);
-	if (task)
-		get_task_comm(process->comm, task);
-	rcu_read_unlock();
-}
-
-static void txda_event_client(struct txda_event *event, const struct txda_event_process *process,
+static void txda_event_client(struct txda_event *event, const struct txda_client *client,
 			      u32 queue_id)
 {
-	if (process->pid)
-		txda_event_u32(event, TXDA_A_EVENT_PID, process->pid);
-	if (process->comm[0])
-		txda_event_string(event, TXDA_A_EVENT_CLIENT, process->comm);
+	txda_event_u32(event, TXDA_A_EVENT_PID, client->pid);
+	txda_event_string(event, TXDA_A_EVENT_CLIENT, client->comm);
+	txda_event_u32(event, TXDA_A_EVENT_UID, from_kuid_munged(&init_user_ns, client->uid));
+	txda_event_u64(event, TXDA_A_EVENT_CLIENT_ID, client->id);
 	txda_event_u32(event, TXDA_A_EVENT_QUEUE_ID, queue_id);
 }
 
-void txda_events_fault(struct txda_device *tdev, const struct drm_txda_fault *fault, pid_t pid)
+void txda_events_fault(struct txda_device *tdev, const struct drm_txda_fault *fault,
+		       const struct txda_client *client)
 {
-	struct txda_event_process process;
 	struct txda_event event;
 
 	if (!txda_event_due(tdev, TXDA_NL_EVENT_FAULT))
 		return;
-	txda_event_process(pid, &process);
 	drm_info(&tdev->drm, "queue %u of %s[%d] faulted: code %u, op %u, tensor %u, va %#llx\n",
-		 fault->queue_id, process.comm, pid, fault->code, fault->op, fault->tensor,
+		 fault->queue_id, client->comm, client->pid, fault->code, fault->op, fault->tensor,
 		 fault->va);
 
 	txda_event_begin(tdev, TXDA_NL_EVENT_FAULT, fault->time_ns, &event);
-	txda_event_client(&event, &process, fault->queue_id);
+	txda_event_client(&event, client, fault->queue_id);
 	txda_event_u32(&event, TXDA_A_EVENT_FAULT_CODE, fault->code);
 	txda_event_u32(&event, TXDA_A_EVENT_OP, fault->op);
 	txda_event_u32(&event, TXDA_A_EVENT_TENSOR, fault->tensor);
@@ -340,24 +318,37 @@ void txda_events_fault(struct txda_device *tdev, const struct drm_txda_fault *fa
 	txda_event_send(&event);
 }
 
-void txda_events_reset(struct txda_device *tdev, u32 queue_id, pid_t pid, const char *reason)
+void txda_events_hang(struct txda_device *tdev, u32 queue_id, const struct txda_client *client)
 {
-	enum txda_nl_event kind = queue_id ? TXDA_NL_EVENT_FAULT : TXDA_NL_EVENT_RESET;
-	struct txda_event_process process;
 	struct txda_event event;
 
-	if (!txda_event_due(tdev, kind))
+	if (!txda_event_due(tdev, TXDA_NL_EVENT_FAULT))
 		return;
-	txda_event_process(pid, &process);
-	if (queue_id)
-		drm_info(&tdev->drm, "queue %u of %s[%d] stopped: %s\n", queue_id, process.comm,
-			 pid, reason);
+	drm_info(&tdev->drm, "queue %u of %s[%d] stopped: hang\n", queue_id, client->comm,
+		 client->pid);
+
+	txda_event_begin(tdev, TXDA_NL_EVENT_FAULT, ktime_get_ns(), &event);
+	txda_event_client(&event, client, queue_id);
+	txda_event_send(&event);
+}
+
+void txda_events_reset(struct txda_device *tdev, const char *reason,
+		       const struct txda_queue *culprit)
+{
+	struct txda_event event;
+
+	if (!txda_event_due(tdev, TXDA_NL_EVENT_RESET))
+		return;
+	if (culprit)
+		drm_notice(&tdev->drm, "the chip was reset: %s, queue %u of %s[%d]\n", reason,
+			   culprit->id, culprit->client.comm, culprit->client.pid);
 	else
 		drm_notice(&tdev->drm, "the chip was reset: %s\n", reason);
 
-	txda_event_begin(tdev, kind, ktime_get_ns(), &event);
-	if (queue_id)
-		txda_event_client(&event, &process, queue_id);
+	txda_event_begin(tdev, TXDA_NL_EVENT_RESET, ktime_get_ns(), &event);
+	if (culprit)
+		txda_event_client(&event, &culprit->client, culprit->id);
+	txda_event_string(&event, TXDA_A_EVENT_REASON, reason);
 	txda_event_send(&event);
 }
 

@@ -17,7 +17,9 @@
 #include "drm/txda_drm.h"
 #include "txda_netlink.h"
 
+struct txda_client;
 struct txda_device;
+struct txda_queue;
 
 /* In module init. */
 int txda_events_register(void);
@@ -30,10 +32,14 @@ int txda_events_init(struct txda_device *tdev);
 void txda_events_add(struct txda_device *tdev);
 void txda_events_remove(struct txda_device *tdev);
 
-/* @fault: of a client's queue. @pid: the client. */
-void txda_events_fault(struct txda_device *tdev, const struct drm_txda_fault *fault, pid_t pid);
-/* A queue was stopped for a hang (@queue_id above 0) or the whole chip was reset (0). */
-void txda_events_reset(struct txda_device *tdev, u32 queue_id, pid_t pid, const char *reason);
+/* A client's queue faulted. */
+void txda_events_fault(struct txda_device *tdev, const struct drm_txda_fault *fault,
+		       const struct txda_client *client);
+/* A client's queue was stopped for a hang. */
+void txda_events_hang(struct txda_device *tdev, u32 queue_id, const struct txda_client *client);
+/* The whole chip was reset. @culprit: the queue because of which, or NULL. */
+void txda_events_reset(struct txda_device *tdev, const char *reason,
+		       const struct txda_queue *culprit);
 /* Reads the sensors and ports named by the bits of TXDA_REG_IRQ_EVENTS and reports them. */
 void txda_events_irq(struct txda_device *tdev, u32 events);
 

@@ -210,8 +210,8 @@ void txda_queue_report_work(struct work_struct *work)
 	spin_unlock_irq(&queue->lock);
 
 	if (state & DRM_TXDA_QUEUE_FATAL_FAULT)
-		txda_events_fault(queue->tdev, &fault, queue->pid);
+		txda_events_fault(queue->tdev, &fault, &queue->client);
 	if (state & DRM_TXDA_QUEUE_TIMEDOUT)
-		txda_events_reset(queue->tdev, queue->id, queue->pid, "hang");
+		txda_events_hang(queue->tdev, queue->id, &queue->client);
 	txda_queue_put(queue);
 }

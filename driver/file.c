@@ -34,6 +34,14 @@ int txda_file_open(struct drm_device *drm, struct drm_file *drm_file)
 	return 0;
 }
 
+void txda_file_identify(const struct txda_file *file, struct txda_client *ret_client)
+{
+	ret_client->id = file->drm->client_id;
+	ret_client->uid = file->user->uid;
+	ret_client->pid = task_tgid_nr(current);
+	get_task_comm(ret_client->comm, current->group_leader);
+}
+
 void txda_file_close(struct drm_device *drm, struct drm_file *drm_file)
 {
 	struct txda_file *file = to_txda_file(drm_file);

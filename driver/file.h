@@ -11,6 +11,8 @@
 #define TXDA_FILE_H
 
 #include <linux/atomic.h>
+#include <linux/sched.h>
+#include <linux/uidgid.h>
 #include <linux/xarray.h>
 #include <drm/drm_file.h>
 
@@ -22,6 +24,23 @@ enum txda_queue_class_id {
 	TXDA_CLASS_COMPUTE = 0, /* DRM_TXDA_QUEUE_COMPUTE */
 	TXDA_CLASS_COPY = 1,	/* DRM_TXDA_QUEUE_COPY */
 	TXDA_CLASS_COUNT
+};
+
+/**
+ * struct txda_client - Who a client is, for reports that may come after its end.
+ */
+struct txda_client {
+	/** @id: Of its file; drm-client-id in fdinfo. */
+	u64 id;
+
+	/** @uid: The user that opened the file. */
+	kuid_t uid;
+
+	/** @pid: The process, in the initial namespace. */
+	pid_t pid;
+
+	/** @comm: Its name. */
+	char comm[TASK_COMM_LEN];
 };
 
 /**
@@ -59,6 +78,8 @@ static inline struct txda_file *to_txda_file(struct drm_file *file)
 }
 
 int txda_file_open(struct drm_device *drm, struct drm_file *file);
+/* The calling process as the client behind @file. */
+void txda_file_identify(const struct txda_file *file, struct txda_client *ret_client);
 void txda_file_close(struct drm_device *drm, struct drm_file *file);
 /* fdinfo, see Documentation/gpu/drm-usage-stats.rst. Reads no register. */
 void txda_file_show_fdinfo(struct drm_printer *p, struct drm_file *file);

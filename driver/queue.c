@@ -57,6 +57,7 @@ static void txda_queue_release_work(struct work_struct *work)
 	drm_sched_fini(&queue->sched);
 
 	txda_vm_put(queue->vm);
+	txda_user_put(queue->user);
 	kfree(queue);
 	drm_dev_put(&tdev->drm);
 	module_put(THIS_MODULE);
@@ -122,8 +123,10 @@ static int txda_queue_stop(struct txda_queue *queue)
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return -ENODEV;
 	err = txda_hwq_stop(queue->hwq);
+	/* An idle queue's client has done nothing for it. */
 	if (err)
-		txda_reset_schedule(tdev, "a queue does not stop");
+		txda_reset_schedule_for(tdev, "a queue does not stop",
+					txda_queue_running_ns(queue) ? queue : NULL);
 	drm_dev_exit(idx);
 	return err;
 }
@@ -235,10 +238,7 @@ void txda_queues_lose(struct txda_device *tdev, u32 state, int err)
 	mutex_unlock(&queues->lock);
 }
 
-/* ---- Suspend -------------------------------------------------------------------------------- */
-
-/* Whether any job is on a ring. */
-static bool txda_queues_run(struct txda_device *tdev)
+bool txda_queues_run(struct txda_device *tdev, const struct txda_user *but)
 {
 	struct txda_queues *queues = &tdev->queues;
 	struct txda_queue *queue;
@@ -246,6 +246,8 @@ static bool txda_queues_run(struct txda_device *tdev)
 
 	mutex_lock(&queues->lock);
 	list_for_each_entry(queue, &queues->all, link) {
+		if (queue->user == but)
+			continue;
 		spin_lock_irq(&queue->lock);
 		run |= !list_empty(&queue->running);
 		spin_unlock_irq(&queue->lock);
@@ -253,6 +255,8 @@ static bool txda_queues_run(struct txda_device *tdev)
 	mutex_unlock(&queues->lock);
 	return run;
 }
+
+/* ---- Suspend -------------------------------------------------------------------------------- */
 
 int txda_queues_suspend(struct txda_device *tdev, u32 timeout_ms)
 {
@@ -268,11 +272,11 @@ int txda_queues_suspend(struct txda_device *tdev, u32 timeout_ms)
 			continue;
 		if (txda_queue_kill(queue, DRM_TXDA_QUEUE_INNOCENT, -EIO, -EIO))
 			drm_info(&tdev->drm, "queue %u of process %d is lost, the machine sleeps\n",
-				 queue->id, queue->pid);
+				 queue->id, queue->client.pid);
 	}
 	mutex_unlock(&queues->lock);
 	/* Jobs that still wait for others' fences never reach the chip. */
-	return txda_queues_run(tdev) ? -EBUSY : 0;
+	return txda_queues_run(tdev, NULL) ? -EBUSY : 0;
 }
 
 void txda_queues_resume(struct txda_device *tdev)
@@ -331,9 +335,10 @@ static int txda_queue_init_sched(struct txda_queue *queue, u32 timeout_ms)
 }
 
 /* Takes over the caller's reference to @vm, and its use count, on success. */
-static struct txda_queue *txda_queue_new(struct txda_device *tdev, struct txda_vm *vm,
+static struct txda_queue *txda_queue_new(struct txda_file *file, struct txda_vm *vm,
 					 const struct drm_txda_queue_create *args)
 {
+	struct txda_device *tdev = file->tdev;
 	u32 timeout_ms = args->timeout_ms ?: READ_ONCE(tdev->queues.timeout_ms);
 	struct txda_queue *queue;
 	int err;
@@ -345,7 +350,7 @@ static struct txda_queue *txda_queue_new(struct txda_device *tdev, struct txda_v
 	queue->tdev = tdev;
 	queue->vm = vm;
 	queue->class = args->class_ == DRM_TXDA_QUEUE_COPY ? TXDA_CLASS_COPY : TXDA_CLASS_COMPUTE;
-	queue->pid = task_tgid_nr(current);
+	txda_file_identify(file, &queue->client);
 	queue->timeout_ns = (u64)timeout_ms * NSEC_PER_MSEC;
 	queue->fence_context = dma_fence_context_alloc(1);
 	queue->next_seqno = 1;
@@ -363,6 +368,8 @@ static struct txda_queue *txda_queue_new(struct txda_device *tdev, struct txda_v
 		return ERR_PTR(err);
 	}
 
+	queue->user = file->user;
+	txda_user_get(queue->user);
 	drm_dev_get(&tdev->drm);
 	__module_get(THIS_MODULE);
 	mutex_lock(&tdev->queues.lock);
@@ -394,7 +401,6 @@ static int txda_queue_publish(struct txda_queue *queue, struct txda_file *file, 
 			   txda_jobs_complete, queue, &queue->hwq);
 	if (err)
 		goto err_user;
-	queue->user = file->user;
 	txda_queue_get(queue);
 
 	queue->file = file;
@@ -409,8 +415,7 @@ err_id:
 	return err;
 }
 
-static int txda_queue_create(struct txda_device *tdev, struct txda_file *file,
-			     struct drm_txda_queue_create *args)
+static int txda_queue_create(struct txda_file *file, struct drm_txda_queue_create *args)
 {
 	struct txda_queue *queue;
 	struct txda_vm *vm;
@@ -428,7 +433,7 @@ static int txda_queue_create(struct txda_device *tdev, struct txda_file *file,
 		goto err_use;
 	}
 
-	queue = txda_queue_new(tdev, vm, args);
+	queue = txda_queue_new(file, vm, args);
 	if (IS_ERR(queue)) {
 		err = PTR_ERR(queue);
 		goto err_use;
@@ -460,7 +465,7 @@ int txda_ioctl_queue_create(struct drm_device *drm, void *data, struct drm_file 
 	err = txda_device_enter(tdev, &idx);
 	if (err)
 		return err;
-	err = txda_queue_create(tdev, to_txda_file(file), args);
+	err = txda_queue_create(to_txda_file(file), args);
 	txda_device_exit(tdev, idx);
 	return err;
 }

@@ -53,11 +53,11 @@ struct txda_queue {
 	/** @file: The client; NULL once the queue was destroyed or its file closed. Under @lock. */
 	struct txda_file *file;
 
-	/** @user: The user that @hwq is charged to. Under @hw_lock. */
+	/** @user: The user that @hwq is charged to, with a reference. */
 	struct txda_user *user;
 
-	/** @pid: The process that created it, for events. */
-	pid_t pid;
+	/** @client: The client that created it. */
+	struct txda_client client;
 
 	/** @id: In its file. */
 	u32 id;
@@ -223,6 +223,9 @@ bool txda_queue_kill(struct txda_queue *queue, u32 state, int guilty_err, int dr
  * answer, or the queue has no hardware queue any more.
  */
 bool txda_queue_read_progress(struct txda_queue *queue, u64 *ret_progress);
+
+/* Whether any job is on a ring, those of user @but aside. Fences may wait for this. */
+bool txda_queues_run(struct txda_device *tdev, const struct txda_user *but);
 
 /* In fault.c. */
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "reset.h"
 
+#include <linux/delay.h>
 #include <linux/iopoll.h>
 #include <linux/kobject.h>
 #include <linux/suspend.h>
@@ -18,6 +19,7 @@
 #include "group.h"
 #include "hwmon.h"
 #include "pmu.h"
+#include "queue.h"
 #include "trace.h"
 #include "vram.h"
 #include "vm.h"
@@ -233,6 +235,60 @@ static void txda_bars_open(struct txda_device *tdev)
 	up_write(&tdev->reset.bars_lock);
 }
 
+/* ---- Culprits ------------------------------------------------------------------------------- */
+
+/* How long the command processor's clock may stand still without meaning anything. */
+#define TXDA_LIVENESS_MS 20
+
+static void txda_culprit_drop(struct txda_queue **at)
+{
+	struct txda_queue *culprit = xchg(at, NULL);
+
+	if (culprit)
+		txda_queue_put(culprit);
+}
+
+/* Takes over the reference. The first one counts: later ones may not stop because of it. */
+static void txda_culprit_set(struct txda_queue **at, struct txda_queue *culprit)
+{
+	if (cmpxchg(at, NULL, culprit))
+		txda_queue_put(culprit);
+}
+
+/* Whether the chip executes anything at all. */
+static bool txda_chip_lives(struct txda_device *tdev)
+{
+	u32 before, after;
+	int idx;
+
+	if (!txda_bars_try_enter(tdev, &idx))
+		return false;
+	before = txda_read(tdev, TXDA_REG_LIVENESS);
+	msleep(TXDA_LIVENESS_MS);
+	after = txda_read(tdev, TXDA_REG_LIVENESS);
+	txda_bars_try_exit(tdev, idx);
+	return before != after;
+}
+
+/*
+ * When the whole chip stands still, the first queue to reach its time limit need not be the one
+ * that did it. That is known only if no other user had work on the chip.
+ */
+static void txda_culprit_judge(struct txda_device *tdev)
+{
+	struct txda_queue *culprit = xchg(&tdev->reset.culprit, NULL);
+	bool cookie;
+
+	if (!culprit)
+		return;
+	cookie = dma_fence_begin_signalling();
+	if (txda_chip_lives(tdev) || !txda_queues_run(tdev, culprit->user))
+		txda_culprit_set(&tdev->reset.culprit, culprit);
+	else
+		txda_queue_put(culprit);
+	dma_fence_end_signalling(cookie);
+}
+
 /* ---- Down and up ---------------------------------------------------------------------------- */
 
 int txda_chip_reset(struct txda_device *tdev)
@@ -268,6 +324,11 @@ static int txda_reset_take_down(struct txda_device *tdev, int lose_err)
 	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, lose_err);
 	/* Everyone who requested a reset until now is served by this one. */
 	cancel_delayed_work(&tdev->reset.work);
+	/* The first half of a function reset that follows a failed chip reset changes nothing. */
+	if (tdev->reset.served)
+		txda_culprit_drop(&tdev->reset.culprit);
+	else
+		tdev->reset.served = xchg(&tdev->reset.culprit, NULL);
 	return err;
 }
 
@@ -317,6 +378,7 @@ static void txda_reset_set_wedged(struct txda_device *tdev, const char *reason)
 	WRITE_ONCE(tdev->reset.wedged, true);
 	pci_clear_master(tdev->pdev);
 	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, -EIO);
+	txda_culprit_drop(&tdev->reset.served);
 	if (txda_device_alive(tdev))
 		drm_err(&tdev->drm,
 			"%s: the chip is out of service until a function reset or rebind\n",
@@ -347,9 +409,13 @@ void txda_reset_wedge(struct txda_device *tdev, const char *reason)
 
 static void txda_reset_told(struct txda_device *tdev, const char *reason)
 {
+	struct txda_queue *culprit = tdev->reset.served;
+
+	lockdep_assert_held_write(&tdev->reset.lock);
 	atomic64_inc(&tdev->reset.chip_resets);
-	txda_events_reset(tdev, 0, 0, reason);
+	txda_events_reset(tdev, reason, culprit);
 	txda_reset_uevent(tdev, "WEDGED=none");
+	txda_culprit_drop(&tdev->reset.served);
 }
 
 /* ---- Chip reset ----------------------------------------------------------------------------- */
@@ -363,7 +429,7 @@ static int txda_reset_recover(struct txda_device *tdev, const char *reason)
 	/* Fences of queues wait for this, then those of binds, which are paused. */
 	cookie = dma_fence_begin_signalling();
 	txda_vms_stop(tdev);
-	txda_coredump_take(tdev, reason, NULL);
+	txda_coredump_take(tdev, reason, tdev->reset.culprit);
 	err = txda_reset_take_down(tdev, -EIO);
 	if (!err)
 		err = txda_reset_bring_up(tdev, false);
@@ -427,10 +493,13 @@ static void txda_reset_work(struct work_struct *work)
 
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return;
+	txda_culprit_judge(tdev);
 	txda_reset_enter(tdev);
 	/* A function reset in progress brings the chip up by itself. */
 	if (!reset->down && !reset->wedged)
 		err = txda_reset_recover(tdev, reason);
+	else
+		txda_culprit_drop(&reset->culprit);
 	txda_reset_exit(tdev);
 
 	/*
@@ -452,6 +521,16 @@ void txda_reset_schedule(struct txda_device *tdev, const char *reason)
 {
 	WRITE_ONCE(tdev->reset.reason, reason);
 	mod_delayed_work(tdev->reset.wq, &tdev->reset.work, 0);
+}
+
+void txda_reset_schedule_for(struct txda_device *tdev, const char *reason,
+			     struct txda_queue *culprit)
+{
+	if (culprit) {
+		txda_queue_get(culprit);
+		txda_culprit_set(&tdev->reset.culprit, culprit);
+	}
+	txda_reset_schedule(tdev, reason);
 }
 
 void txda_reset_schedule_hot(struct txda_device *tdev)
@@ -729,5 +808,7 @@ void txda_reset_fini(struct txda_device *tdev)
 	/* Fails if it was never registered. */
 	unregister_pm_notifier(&tdev->reset.sleep);
 	disable_delayed_work_sync(&tdev->reset.work);
+	txda_culprit_drop(&tdev->reset.culprit);
+	txda_culprit_drop(&tdev->reset.served);
 	wake_up_all(&tdev->reset.up);
 }

@@ -28,6 +28,7 @@
 #include <linux/workqueue.h>
 
 struct txda_device;
+struct txda_queue;
 
 /**
  * struct txda_reset - State of recovery.
@@ -44,6 +45,15 @@ struct txda_reset {
 
 	/** @reason: Reason for the log and events; a string constant. */
 	const char *reason;
+
+	/**
+	 * @culprit: The queue because of which a reset was requested, with a reference; NULL: it is
+	 * not known, or nobody's.
+	 */
+	struct txda_queue *culprit;
+
+	/** @served: The same of the reset in progress. Under @lock. */
+	struct txda_queue *served;
 
 	/** @stopping: @work is about to reset the chip: no thread may enter until it has. */
 	bool stopping;
@@ -140,6 +150,9 @@ bool txda_device_leaves(struct txda_device *tdev);
 
 /* Requests a chip reset; returns at once. Any context. @reason: a string constant. */
 void txda_reset_schedule(struct txda_device *tdev, const char *reason);
+/* The same because of a client's queue (or NULL), which is held to account for it. */
+void txda_reset_schedule_for(struct txda_device *tdev, const char *reason,
+			     struct txda_queue *culprit);
 /* For a chip that tripped, from the interrupt thread: a rate-limited reset. */
 void txda_reset_schedule_hot(struct txda_device *tdev);
 

@@ -57,6 +57,11 @@ struct txda_user *txda_user_get_current(struct txda_device *tdev)
 	return user;
 }
 
+void txda_user_get(struct txda_user *user)
+{
+	kref_get(&user->ref);
+}
+
 /* Called with the lock, which it drops. */
 static void txda_user_release(struct kref *ref)
 {
@@ -115,7 +120,7 @@ int txda_user_charge(struct txda_user *user, enum txda_user_kind kind)
 			from_kuid(&init_user_ns, user->uid), limit, names[kind]);
 		return -EDQUOT;
 	}
-	kref_get(&user->ref);
+	txda_user_get(user);
 	return 0;
 }
 

@@ -6,7 +6,7 @@
  * buffers far beyond any real need. CAP_SYS_RESOURCE in the initial user namespace lifts the
  * limits.
  *
- * Lifetime: each file and each object charged to a struct txda_user holds a reference; objects may
+ * Lifetime: each file, each queue and each object charged to a struct txda_user holds a reference; objects may
  * outlive the file.
  * Threads: any; may sleep unless stated.
  */
@@ -66,6 +66,7 @@ int txda_users_init(struct txda_device *tdev);
 
 /* The calling user, with a reference, or NULL if out of memory. */
 struct txda_user *txda_user_get_current(struct txda_device *tdev);
+void txda_user_get(struct txda_user *user);
 void txda_user_put(struct txda_user *user);
 
 /*

@@ -72,6 +72,9 @@ enum {
 	TXDA_A_EVENT_PORT_STATE,      /* u32 */
 	TXDA_A_EVENT_FW_STATE,	      /* u32 */
 	TXDA_A_EVENT_FW_VERSION,      /* u32 */
+	TXDA_A_EVENT_UID,	      /* u32 */
+	TXDA_A_EVENT_CLIENT_ID,	      /* u64 */
+	TXDA_A_EVENT_REASON,	      /* string */
 
 	__TXDA_A_EVENT_MAX,
 	TXDA_A_EVENT_MAX = (__TXDA_A_EVENT_MAX - 1)

@@ -535,7 +535,7 @@ struct txda_watch_event {
 	char bus[32];	  /* PCI address */
 	char node[64];	  /* "/dev/accel/accel0" */
 	char serial[32];
-	int pid;	/* the process whose queue faulted, else 0 */
+	int pid;	/* the process whose queue faulted or had the chip reset, else 0 */
 	char text[192]; /* without the chip's name */
 };
 struct txda_watch;

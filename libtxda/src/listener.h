@@ -21,10 +21,10 @@ struct txda__node_event {
 	enum txda_event_kind kind;
 	uint64_t time_ns;
 	struct txda__node node; /* the chip; for health events perhaps only its bus */
-	/* of a fault event */
+	/* of a fault, and of a reset because of a client's queue */
 	int pid; /* 0: not known */
 	unsigned queue_id;
-	char text[160]; /* without the chip's name */
+	char text[192]; /* without the chip's name */
 };
 
 /* Nodes that exist when it is made are not reported. */

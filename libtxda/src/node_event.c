@@ -10,6 +10,9 @@
 #include "sysfs.h"
 #include "txda_netlink.h"
 
+/* A client's name and process id. */
+#define CLIENT_BYTES 60
+
 static const struct nla_policy dev_policy[TXDA_A_DEV_MAX + 1] = {
 	[TXDA_A_DEV_MINOR] = {.type = NLA_U32},	     [TXDA_A_DEV_PCI_NAME] = {.type = NLA_UNSPEC},
 	[TXDA_A_DEV_SERIAL] = {.type = NLA_UNSPEC},  [TXDA_A_DEV_CARD] = {.type = NLA_U64},
@@ -37,6 +40,9 @@ static const struct nla_policy event_policy[TXDA_A_EVENT_MAX + 1] = {
 	[TXDA_A_EVENT_PORT_STATE] = {.type = NLA_U32},
 	[TXDA_A_EVENT_FW_STATE] = {.type = NLA_U32},
 	[TXDA_A_EVENT_FW_VERSION] = {.type = NLA_U32},
+	[TXDA_A_EVENT_UID] = {.type = NLA_U32},
+	[TXDA_A_EVENT_CLIENT_ID] = {.type = NLA_U64},
+	[TXDA_A_EVENT_REASON] = {.type = NLA_UNSPEC},
 };
 
 /* A string attribute need not be NUL-terminated (libnl expects it to be). */
@@ -79,6 +85,21 @@ static bool parse_node(struct nlattr *nest, struct txda__node *node)
 	return true;
 }
 
+/* Of an event for administrators: the process, as "name pid"; false: the event names none. */
+static bool describe_client(struct nlattr **a, struct txda__node_event *event,
+			    char text[CLIENT_BYTES])
+{
+	char name[CLIENT_BYTES - 12];
+
+	event->pid = (int)u32_or(a[TXDA_A_EVENT_PID], 0);
+	event->queue_id = u32_or(a[TXDA_A_EVENT_QUEUE_ID], 0);
+	copy_string(a[TXDA_A_EVENT_CLIENT], name, sizeof(name));
+	if (event->pid <= 0)
+		return false;
+	snprintf(text, CLIENT_BYTES, "%s %d", name[0] ? name : "process", event->pid);
+	return true;
+}
+
 static void describe_fault(struct nlattr **a, struct txda__node_event *event)
 {
 	struct txda_fault fault = {
@@ -88,17 +109,29 @@ static void describe_fault(struct nlattr **a, struct txda__node_event *event)
 		.va = u64_or(a[TXDA_A_EVENT_VA], 0),
 		.detail = u64_or(a[TXDA_A_EVENT_DETAIL], 0),
 	};
-	char words[96], client[48];
+	char words[96], client[CLIENT_BYTES];
 
-	event->pid = (int)u32_or(a[TXDA_A_EVENT_PID], 0);
-	event->queue_id = u32_or(a[TXDA_A_EVENT_QUEUE_ID], 0);
-	copy_string(a[TXDA_A_EVENT_CLIENT], client, sizeof(client));
 	txda__fault_text(&fault, NULL, words, sizeof(words));
-	if (event->pid > 0)
-		snprintf(event->text, sizeof(event->text), "%s %d: %s",
-			 client[0] ? client : "process", event->pid, words);
+	if (describe_client(a, event, client))
+		snprintf(event->text, sizeof(event->text), "%s: %s", client, words);
 	else
 		snprintf(event->text, sizeof(event->text), "%s", words);
+}
+
+static void describe_reset(struct nlattr **a, struct txda__node_event *event)
+{
+	char reason[48], client[CLIENT_BYTES], by[CLIENT_BYTES + 28] = "";
+
+	copy_string(a[TXDA_A_EVENT_REASON], reason, sizeof(reason));
+	if (describe_client(a, event, client)) {
+		if (a[TXDA_A_EVENT_UID])
+			snprintf(by, sizeof(by), ", by %s of user %u", client,
+				 nla_get_u32(a[TXDA_A_EVENT_UID]));
+		else
+			snprintf(by, sizeof(by), ", by %s", client);
+	}
+	snprintf(event->text, sizeof(event->text), "was reset%s%s%s", *reason ? ": " : "", reason,
+		 by);
 }
 
 static void describe_thermal(struct nlattr **a, struct txda__node_event *event)
@@ -140,7 +173,7 @@ static bool describe(uint32_t kind, struct nlattr **a, struct txda__node_event *
 		return true;
 	case TXDA_NL_EVENT_RESET:
 		event->kind = TXDA_EVENT_RESET;
-		snprintf(event->text, sizeof(event->text), "was reset");
+		describe_reset(a, event);
 		return true;
 	case TXDA_NL_EVENT_ECC:
 		event->kind = TXDA_EVENT_ECC;

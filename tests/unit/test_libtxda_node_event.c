@@ -65,8 +65,29 @@ static void test_kinds(void **state)
 	assert_int_equal(event.queue_id, 5);
 	assert_string_equal(event.text, "evil?[2J 4711: page fault in op 12, address 0x1000");
 
+	event = (struct txda__node_event){0};
 	assert_true(parse(message(TXDA_NL_EVENT_RESET), &event));
 	assert_int_equal(event.kind, TXDA_EVENT_RESET);
+	assert_string_equal(event.text, "was reset");
+	assert_int_equal(event.pid, 0);
+	/* as everybody hears of it, and as an administrator does */
+	msg = message(TXDA_NL_EVENT_RESET);
+	nla_put_u32(msg, TXDA_A_EVENT_QUEUE_ID, 5);
+	nla_put_string(msg, TXDA_A_EVENT_REASON, "a queue does not stop");
+	assert_true(parse(msg, &event));
+	assert_string_equal(event.text, "was reset: a queue does not stop");
+	msg = message(TXDA_NL_EVENT_RESET);
+	nla_put_u32(msg, TXDA_A_EVENT_PID, 4711);
+	nla_put_string(msg, TXDA_A_EVENT_CLIENT, "evil\033[2J");
+	nla_put_u32(msg, TXDA_A_EVENT_UID, 1000);
+	nla_put_u64(msg, TXDA_A_EVENT_CLIENT_ID, 12);
+	nla_put_u32(msg, TXDA_A_EVENT_QUEUE_ID, 5);
+	nla_put_string(msg, TXDA_A_EVENT_REASON, "a queue does not stop");
+	assert_true(parse(msg, &event));
+	assert_string_equal(event.text,
+			    "was reset: a queue does not stop, by evil?[2J 4711 of user 1000");
+	assert_int_equal(event.pid, 4711);
+	assert_int_equal(event.queue_id, 5);
 
 	msg = message(TXDA_NL_EVENT_ECC);
 	nla_put_u32(msg, TXDA_A_EVENT_ECC_CORRECTED, 3);

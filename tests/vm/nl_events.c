@@ -55,6 +55,9 @@ static const struct attribute event_attributes[TXDA_A_EVENT_MAX + 1] = {
 	[TXDA_A_EVENT_PORT_STATE] = {"port_state", FORM_U32},
 	[TXDA_A_EVENT_FW_STATE] = {"fw_state", FORM_U32},
 	[TXDA_A_EVENT_FW_VERSION] = {"fw_version", FORM_U32},
+	[TXDA_A_EVENT_UID] = {"uid", FORM_U32},
+	[TXDA_A_EVENT_CLIENT_ID] = {"client_id", FORM_U64},
+	[TXDA_A_EVENT_REASON] = {"reason", FORM_STRING},
 };
 
 static const char *const kinds[] = {

@@ -61,8 +61,17 @@ wait $client || fail "$(cat /tmp/load)"
 [ "$(cut -d ' ' -f 4 /tmp/load)" -ge 1 ] || fail "the client did not lose its queue: $(cat /tmp/load)"
 grep -q ' faults=[1-9]' /tmp/events || fail "no fault counted"
 
+# A chip that has to be reset because of a queue: whose it is, for administrators.
+vmhost stick-stop 0 || fail "stick-stop"
+node_fault "/dev/accel/$node" 1 hang || fail "node_fault"
+told reset "queue=1 .*reason=a queue does not stop .*pci=$pci .*resets=1"
+grep -Eq "^event reset .*pid=[1-9][0-9]* client=node_fault queue=1 uid=0 client_id=[1-9][0-9]* reason=" /tmp/clients || { cat /tmp/clients; fail "no word of who had the chip reset"; }
+! grep -Eq " (pid|client|uid|client_id)=" /tmp/events || { cat /tmp/events; fail "everybody hears who had the chip reset"; }
+dmesg | grep -Eq "the chip was reset: a queue does not stop, queue 1 of node_fault\[[1-9]" || fail "the log does not name the client"
+
 echo 1 >"$device/reset" || fail "reset"
-told reset ".*pci=$pci .*resets=1"
+told reset "reason=function reset .*pci=$pci .*resets=2"
+! grep "reason=function reset" /tmp/clients | grep -q " uid=" || fail "a client is named in the administrator's reset"
 echo "$pci" >/sys/bus/pci/drivers/txda/unbind || fail "unbind"
 told remove "pci=$pci"
 [ "$(nl_events dump | grep -c '^device ')" -eq 1 ] || fail "a chip that is not bound is in the dump"

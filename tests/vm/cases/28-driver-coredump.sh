@@ -37,7 +37,7 @@ node_fault /dev/accel/accel0 1 || fail "node_fault"
 take fault
 has fault '^reason: fault$' "^device: $pci$" "^driver: txda [0-9.]+, kernel: $(uname -r | tr + .)$" '^answers: yes$' \
 	'^FW_STATE: 0x2$' '^FAULT_RECORD:( [0-9a-f]{8}){12}$' '^hwq [0-9]+: state 2,' \
-	'Guilty queue: 1 of process [1-9][0-9]*, copy' '^fault: code 1, .*va 0x700000' \
+	'Guilty queue: 1 of process [1-9][0-9]*, copy' '^client: node_fault, id [1-9][0-9]*, user 0$' '^fault: code 1, .*va 0x700000' \
 	'^  entry 0: seqno 1, stream 0x700000, 24 bytes' '^  0x100000 \+ 0x1000: '
 
 node_fault /dev/accel/accel0 1 hang || fail "node_fault hang"
