@@ -107,10 +107,18 @@ static int txda_debugfs_irqs(struct seq_file *m, void *data)
 	return 0;
 }
 
+static int txda_debugfs_users(struct seq_file *m, void *data)
+{
+	struct drm_printer p = drm_seq_file_printer(m);
+
+	txda_users_show(txda_debugfs_device(m), &p);
+	return 0;
+}
+
 static const struct drm_debugfs_info txda_debugfs_files[] = {
 	{"chip", txda_debugfs_chip}, {"queues", txda_debugfs_queues},
 	{"vms", txda_debugfs_vms},   {"buffers", txda_debugfs_buffers},
-	{"irqs", txda_debugfs_irqs},
+	{"irqs", txda_debugfs_irqs}, {"users", txda_debugfs_users},
 };
 
 void txda_debugfs_init(struct txda_device *tdev)

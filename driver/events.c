@@ -220,6 +220,7 @@ static bool txda_event_is_private(int attr)
 	case TXDA_A_EVENT_CLIENT:
 	case TXDA_A_EVENT_UID:
 	case TXDA_A_EVENT_CLIENT_ID:
+	case TXDA_A_EVENT_BANNED_MS:
 	case TXDA_A_EVENT_VA:
 	case TXDA_A_EVENT_DETAIL:
 		return true;
@@ -333,7 +334,7 @@ void txda_events_hang(struct txda_device *tdev, u32 queue_id, const struct txda_
 }
 
 void txda_events_reset(struct txda_device *tdev, const char *reason,
-		       const struct txda_queue *culprit)
+		       const struct txda_queue *culprit, u32 ban_ms)
 {
 	struct txda_event event;
 
@@ -349,6 +350,8 @@ void txda_events_reset(struct txda_device *tdev, const char *reason,
 	if (culprit)
 		txda_event_client(&event, &culprit->client, culprit->id);
 	txda_event_string(&event, TXDA_A_EVENT_REASON, reason);
+	if (ban_ms)
+		txda_event_u32(&event, TXDA_A_EVENT_BANNED_MS, ban_ms);
 	txda_event_send(&event);
 }
 

@@ -37,9 +37,12 @@ void txda_events_fault(struct txda_device *tdev, const struct drm_txda_fault *fa
 		       const struct txda_client *client);
 /* A client's queue was stopped for a hang. */
 void txda_events_hang(struct txda_device *tdev, u32 queue_id, const struct txda_client *client);
-/* The whole chip was reset. @culprit: the queue because of which, or NULL. */
+/*
+ * The whole chip was reset. @culprit: the queue because of which, or NULL. @ban_ms: for how long
+ * its client is banned now, 0: it is not.
+ */
 void txda_events_reset(struct txda_device *tdev, const char *reason,
-		       const struct txda_queue *culprit);
+		       const struct txda_queue *culprit, u32 ban_ms);
 /* Reads the sensors and ports named by the bits of TXDA_REG_IRQ_EVENTS and reports them. */
 void txda_events_irq(struct txda_device *tdev, u32 events);
 

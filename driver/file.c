@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "file.h"
 
+#include <linux/ktime.h>
 #include <linux/slab.h>
 #include <drm/drm_print.h>
 
@@ -23,6 +24,7 @@ int txda_file_open(struct drm_device *drm, struct drm_file *drm_file)
 		return -ENOMEM;
 	file->tdev = to_txda(drm);
 	file->drm = drm_file;
+	file->opened_ns = ktime_get_ns();
 	file->user = txda_user_get_current(file->tdev);
 	if (!file->user) {
 		kfree(file);
@@ -87,6 +89,7 @@ void txda_file_show_fdinfo(struct drm_printer *p, struct drm_file *drm_file)
 		[TXDA_CLASS_COPY] = tdev->copy_queues,
 	};
 	struct drm_memory_stats device = {}, host = {};
+	u32 ban_ms = txda_user_ban_left(file);
 	int i;
 
 	for (i = 0; i < TXDA_CLASS_COUNT; i++) {
@@ -96,6 +99,9 @@ void txda_file_show_fdinfo(struct drm_printer *p, struct drm_file *drm_file)
 			drm_printf(p, "drm-engine-capacity-%s:\t%u\n", txda_class_names[i],
 				   capacity[i]);
 	}
+
+	if (ban_ms)
+		drm_printf(p, "txda-banned:\t%u ms\n", ban_ms);
 
 	txda_gem_stats(drm_file, &device, &host);
 	drm_print_memory_stats(p, &device, TXDA_GEM_STATS, "vram");

@@ -56,6 +56,9 @@ struct txda_file {
 	/** @user: The user that opened it, with a reference. */
 	struct txda_user *user;
 
+	/** @opened_ns: When it was opened. */
+	u64 opened_ns;
+
 	/** @vms: struct txda_vm by id; ids start at 1. */
 	struct xarray vms;
 

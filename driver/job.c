@@ -393,6 +393,9 @@ static int txda_submit_prepare(struct txda_submit *submit, struct drm_file *file
 		return -EIO;
 	if (atomic_read(&queue->jobs) + submit->count > TXDA_MAX_QUEUE_JOBS)
 		return -EBUSY;
+	err = txda_user_may_submit(to_txda_file(file));
+	if (err)
+		return err;
 
 	err = txda_sync_table_init(&table, submit->syncs, submit->count);
 	for (i = 0; i < submit->count && !err; i++) {

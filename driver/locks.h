@@ -27,7 +27,8 @@
  *	    reset.cut_lock		by a reset that does not wait for reset.lock
  *	      queues.lock	+
  *	        queue.hw_lock	+
- *	          hwqs.lock, queue.lock, users.lock
+ *	          hwqs.lock, queue.lock
+ *	          users.lock	+	also without hw_lock; nothing inside
  *	    queues.fault_lock	+
  *	      queue.hw_lock
  *	    txda_peers_lock		nothing inside

@@ -410,10 +410,11 @@ void txda_reset_wedge(struct txda_device *tdev, const char *reason)
 static void txda_reset_told(struct txda_device *tdev, const char *reason)
 {
 	struct txda_queue *culprit = tdev->reset.served;
+	u32 ban_ms = culprit ? txda_user_blame(culprit->user, culprit->client.id) : 0;
 
 	lockdep_assert_held_write(&tdev->reset.lock);
 	atomic64_inc(&tdev->reset.chip_resets);
-	txda_events_reset(tdev, reason, culprit);
+	txda_events_reset(tdev, reason, culprit, ban_ms);
 	txda_reset_uevent(tdev, "WEDGED=none");
 	txda_culprit_drop(&tdev->reset.served);
 }

@@ -117,6 +117,29 @@ static ssize_t job_timeout_ms_store(struct device *dev, struct device_attribute 
 }
 static DEVICE_ATTR_RW(job_timeout_ms);
 
+static ssize_t user_ban_ms_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct txda_device *tdev = dev_get_drvdata(dev);
+
+	return sysfs_emit(buf, "%u\n", READ_ONCE(tdev->users.ban_ms));
+}
+
+static ssize_t user_ban_ms_store(struct device *dev, struct device_attribute *attr, const char *buf,
+				 size_t count)
+{
+	u32 value;
+	int err;
+
+	err = kstrtou32(buf, 0, &value);
+	if (err)
+		return err;
+	if (value > TXDA_USER_MAX_BAN_MS)
+		return -EINVAL;
+	txda_users_set_ban(dev_get_drvdata(dev), value);
+	return count;
+}
+static DEVICE_ATTR_RW(user_ban_ms);
+
 /* ---- Values read from the chip -------------------------------------------------------------- */
 
 static ssize_t fw_version_show(struct device *dev, struct device_attribute *attr, char *buf)
@@ -343,6 +366,7 @@ static struct attribute *txda_sysfs_attrs[] = {&dev_attr_serial.attr,
 					       &dev_attr_ecc_uncorrected.attr,
 					       &dev_attr_throttle.attr,
 					       &dev_attr_job_timeout_ms.attr,
+					       &dev_attr_user_ban_ms.attr,
 					       &dev_attr_npu_busy_percent.attr,
 					       &dev_attr_npu_memory_utilization.attr,
 					       &dev_attr_npu_memory_total.attr,

@@ -3,20 +3,55 @@
 
 #include <linux/capability.h>
 #include <linux/cred.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
+#include <linux/slab.h>
 #include <drm/drm_drv.h>
 #include <drm/drm_managed.h>
 #include <drm/drm_print.h>
 
 #include "compat/slab.h"
 #include "device.h"
+#include "file.h"
+
+static void txda_users_release(struct drm_device *drm, void *data)
+{
+	struct txda_users *users = data;
+	struct txda_user *user, *next;
+
+	/* All others held the device. */
+	list_for_each_entry_safe(user, next, &users->all, link)
+		kfree(user);
+}
 
 int txda_users_init(struct txda_device *tdev)
 {
-	INIT_LIST_HEAD(&tdev->users.all);
-	return drmm_mutex_init(&tdev->drm, &tdev->users.lock);
+	struct txda_users *users = &tdev->users;
+	int err;
+
+	INIT_LIST_HEAD(&users->all);
+	users->ban_ms = TXDA_USER_BAN_MS;
+	err = drmm_mutex_init(&tdev->drm, &users->lock);
+	if (err)
+		return err;
+	return drmm_add_action_or_reset(&tdev->drm, txda_users_release, users);
 }
 
 /* ---- References ----------------------------------------------------------------------------- */
+
+/* Forgets those that need not be remembered any more. */
+static void txda_users_prune(struct txda_users *users, u64 now)
+{
+	struct txda_user *user, *next;
+
+	lockdep_assert_held(&users->lock);
+	list_for_each_entry_safe(user, next, &users->all, link) {
+		if (refcount_read(&user->ref) || !txda_ban_is_over(&user->ban, now))
+			continue;
+		list_del(&user->link);
+		kfree(user);
+	}
+}
 
 static struct txda_user *txda_user_find(struct txda_users *users, kuid_t uid)
 {
@@ -39,18 +74,19 @@ struct txda_user *txda_user_get_current(struct txda_device *tdev)
 	fresh = kzalloc_obj(*fresh, GFP_KERNEL_ACCOUNT);
 	if (!fresh)
 		return NULL;
-	kref_init(&fresh->ref);
 	fresh->tdev = tdev;
 	fresh->uid = current_euid();
 
 	mutex_lock(&users->lock);
+	txda_users_prune(users, ktime_get_ns());
 	user = txda_user_find(users, fresh->uid);
-	if (user) {
-		kref_get(&user->ref);
-	} else {
+	if (!user) {
 		list_add_tail(&fresh->link, &users->all);
-		drm_dev_get(&tdev->drm);
 		swap(user, fresh);
+	}
+	if (!refcount_inc_not_zero(&user->ref)) {
+		refcount_set(&user->ref, 1);
+		drm_dev_get(&tdev->drm);
 	}
 	mutex_unlock(&users->lock);
 	kfree(fresh);
@@ -59,25 +95,18 @@ struct txda_user *txda_user_get_current(struct txda_device *tdev)
 
 void txda_user_get(struct txda_user *user)
 {
-	kref_get(&user->ref);
-}
-
-/* Called with the lock, which it drops. */
-static void txda_user_release(struct kref *ref)
-{
-	struct txda_user *user = container_of(ref, struct txda_user, ref);
-
-	list_del(&user->link);
-	mutex_unlock(&user->tdev->users.lock);
+	refcount_inc(&user->ref);
 }
 
 void txda_user_put(struct txda_user *user)
 {
+	struct txda_users *users = &user->tdev->users;
 	struct drm_device *drm = &user->tdev->drm;
 
-	if (!kref_put_mutex(&user->ref, txda_user_release, &user->tdev->users.lock))
+	if (!refcount_dec_and_mutex_lock(&user->ref, &users->lock))
 		return;
-	kfree(user);
+	txda_users_prune(users, ktime_get_ns());
+	mutex_unlock(&users->lock);
 	drm_dev_put(drm);
 }
 
@@ -128,4 +157,87 @@ void txda_user_uncharge(struct txda_user *user, enum txda_user_kind kind)
 {
 	atomic_dec(&user->count[kind]);
 	txda_user_put(user);
+}
+
+/* ---- Bans ----------------------------------------------------------------------------------- */
+
+static u32 txda_user_ms(u64 ns)
+{
+	return div_u64(ns + NSEC_PER_MSEC - 1, NSEC_PER_MSEC);
+}
+
+u32 txda_user_blame(struct txda_user *user, u64 client_id)
+{
+	struct txda_users *users = &user->tdev->users;
+	u32 ban_ms;
+
+	mutex_lock(&users->lock);
+	ban_ms = users->ban_ms;
+	if (!txda_ban_count(&user->ban, client_id, ktime_get_ns(), (u64)ban_ms * NSEC_PER_MSEC))
+		ban_ms = 0;
+	mutex_unlock(&users->lock);
+
+	if (ban_ms)
+		drm_notice(&user->tdev->drm,
+			   "user %u is banned for %u ms: its jobs make chip resets necessary\n",
+			   from_kuid(&init_user_ns, user->uid), ban_ms);
+	return ban_ms;
+}
+
+u32 txda_user_ban_left(struct txda_file *file)
+{
+	struct txda_users *users = &file->tdev->users;
+	struct txda_user *user = file->user;
+	u64 left;
+
+	/* The usual case, on the way of each submission. */
+	if (!READ_ONCE(user->ban.until_ns))
+		return 0;
+	mutex_lock(&users->lock);
+	left = txda_ban_left(&user->ban, file->drm->client_id, file->opened_ns, ktime_get_ns());
+	mutex_unlock(&users->lock);
+	return txda_user_ms(left);
+}
+
+int txda_user_may_submit(struct txda_file *file)
+{
+	return txda_user_ban_left(file) && !capable(CAP_SYS_RESOURCE) ? -EPERM : 0;
+}
+
+void txda_users_set_ban(struct txda_device *tdev, u32 ban_ms)
+{
+	struct txda_users *users = &tdev->users;
+	struct txda_user *user;
+
+	mutex_lock(&users->lock);
+	users->ban_ms = ban_ms;
+	if (!ban_ms) {
+		list_for_each_entry(user, &users->all, link)
+			WRITE_ONCE(user->ban.until_ns, 0);
+	}
+	mutex_unlock(&users->lock);
+}
+
+void txda_users_show(struct txda_device *tdev, struct drm_printer *p)
+{
+	struct txda_users *users = &tdev->users;
+	struct txda_user *user;
+	u64 now = ktime_get_ns(), left;
+
+	mutex_lock(&users->lock);
+	list_for_each_entry(user, &users->all, link) {
+		drm_printf(p, "user %u: %d vms, %d compute queues, %d copy queues, %d buffers",
+			   from_kuid(&init_user_ns, user->uid),
+			   atomic_read(&user->count[TXDA_USER_VMS]),
+			   atomic_read(&user->count[TXDA_USER_COMPUTE_QUEUES]),
+			   atomic_read(&user->count[TXDA_USER_COPY_QUEUES]),
+			   atomic_read(&user->count[TXDA_USER_BUFFERS]));
+		drm_printf(p, ", %u resets", user->ban.resets);
+		left = txda_ban_left(&user->ban, 0, U64_MAX, now);
+		if (left)
+			drm_printf(p, ", banned for %u ms%s", txda_user_ms(left),
+				   user->ban.all ? ", with all files" : "");
+		drm_puts(p, "\n");
+	}
+	mutex_unlock(&users->lock);
 }

@@ -75,6 +75,7 @@ enum {
 	TXDA_A_EVENT_UID,	      /* u32 */
 	TXDA_A_EVENT_CLIENT_ID,	      /* u64 */
 	TXDA_A_EVENT_REASON,	      /* string */
+	TXDA_A_EVENT_BANNED_MS,	      /* u32 */
 
 	__TXDA_A_EVENT_MAX,
 	TXDA_A_EVENT_MAX = (__TXDA_A_EVENT_MAX - 1)

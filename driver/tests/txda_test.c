@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of code that needs no chip: page tables, runs, firmware images, error counters. A
- * kernel with CONFIG_KUNIT runs them when it loads the module; tests/kunit builds them for user
+ * KUnit tests of code that needs no chip: page tables, runs, firmware images, error counters, bans.
+ * A kernel with CONFIG_KUNIT runs them when it loads the module; tests/kunit builds them for user
  * space.
  */
 #include <kunit/test.h>
@@ -10,6 +10,7 @@
 #include <linux/scatterlist.h>
 #include <linux/sizes.h>
 
+#include "ban.h"
 #include "device.h"
 #include "firmware.h"
 #include "mmu.h"
@@ -388,4 +389,86 @@ static struct kunit_suite txda_pt_suite = {
 	.test_cases = txda_pt_cases,
 };
 
-kunit_test_suites(&txda_runs_suite, &txda_ras_suite, &txda_fw_suite, &txda_pt_suite);
+/* ---- Bans ----------------------------------------------------------------------------------- */
+
+#define TXDA_TEST_SECOND 1000000000ull
+#define TXDA_TEST_BAN	 (100 * TXDA_TEST_SECOND)
+
+static u64 txda_test_at(u64 seconds)
+{
+	return seconds * TXDA_TEST_SECOND;
+}
+
+/* Three resets within a minute, and no fewer. */
+static void txda_test_ban_begins(struct kunit *test)
+{
+	struct txda_ban ban = {};
+
+	KUNIT_EXPECT_TRUE(test, txda_ban_is_over(&ban, 0));
+	KUNIT_EXPECT_FALSE(test, txda_ban_count(&ban, 7, txda_test_at(10), TXDA_TEST_BAN));
+	KUNIT_EXPECT_FALSE(test, txda_ban_count(&ban, 7, txda_test_at(40), TXDA_TEST_BAN));
+	/* The first is more than a minute ago. */
+	KUNIT_EXPECT_FALSE(test, txda_ban_count(&ban, 7, txda_test_at(71), TXDA_TEST_BAN));
+	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 7, 1, txda_test_at(72)), 0);
+	KUNIT_EXPECT_FALSE(test, txda_ban_is_over(&ban, txda_test_at(72)));
+	KUNIT_EXPECT_TRUE(test, txda_ban_count(&ban, 7, txda_test_at(100), TXDA_TEST_BAN));
+	KUNIT_EXPECT_EQ(test, ban.resets, 4);
+	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 7, 1, txda_test_at(101)), txda_test_at(99));
+	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 7, 1, txda_test_at(200)), 0);
+	KUNIT_EXPECT_FALSE(test, txda_ban_is_over(&ban, txda_test_at(199)));
+	KUNIT_EXPECT_TRUE(test, txda_ban_is_over(&ban, txda_test_at(200)));
+}
+
+/* Old files that did nothing are spared, new ones are not. */
+static void txda_test_ban_files(struct kunit *test)
+{
+	struct txda_ban ban = {};
+	const u64 now = txda_test_at(61);
+
+	/* Too long ago to matter: file 4. */
+	KUNIT_EXPECT_FALSE(test, txda_ban_count(&ban, 4, txda_test_at(1) - 1, TXDA_TEST_BAN));
+	KUNIT_EXPECT_FALSE(test, txda_ban_count(&ban, 5, txda_test_at(20), TXDA_TEST_BAN));
+	KUNIT_EXPECT_FALSE(test, txda_ban_count(&ban, 6, txda_test_at(61), TXDA_TEST_BAN));
+	KUNIT_EXPECT_TRUE(test, txda_ban_count(&ban, 6, now, TXDA_TEST_BAN));
+	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 5, 1, now), TXDA_TEST_BAN);
+	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 6, 1, now), TXDA_TEST_BAN);
+	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 4, 1, now), 0);
+	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 9, txda_test_at(20) - 1, now), 0);
+	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 9, txda_test_at(20), now), TXDA_TEST_BAN);
+
+	/* Another reset, by a file that was spared. */
+	KUNIT_EXPECT_TRUE(test, txda_ban_count(&ban, 9, txda_test_at(100), TXDA_TEST_BAN));
+	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 8, 1, txda_test_at(161)), txda_test_at(39));
+	/* The next ban begins anew. */
+	KUNIT_EXPECT_FALSE(test, txda_ban_count(&ban, 9, txda_test_at(300), TXDA_TEST_BAN));
+	KUNIT_EXPECT_FALSE(test, txda_ban_count(&ban, 9, txda_test_at(300), TXDA_TEST_BAN));
+	KUNIT_EXPECT_TRUE(test, txda_ban_count(&ban, 9, txda_test_at(300), TXDA_TEST_BAN));
+	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 8, 1, txda_test_at(301)), 0);
+}
+
+/* An administrator who does not want them. */
+static void txda_test_ban_off(struct kunit *test)
+{
+	struct txda_ban ban = {};
+	u32 i;
+
+	for (i = 0; i < 10; i++)
+		KUNIT_EXPECT_FALSE(test, txda_ban_count(&ban, 7, txda_test_at(10 + i), 0));
+	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 7, U64_MAX, txda_test_at(19)), 0);
+	KUNIT_EXPECT_TRUE(test, txda_ban_count(&ban, 7, txda_test_at(20), TXDA_TEST_BAN));
+}
+
+static struct kunit_case txda_ban_cases[] = {
+	KUNIT_CASE(txda_test_ban_begins),
+	KUNIT_CASE(txda_test_ban_files),
+	KUNIT_CASE(txda_test_ban_off),
+	{},
+};
+
+static struct kunit_suite txda_ban_suite = {
+	.name = "txda_ban",
+	.test_cases = txda_ban_cases,
+};
+
+kunit_test_suites(&txda_runs_suite, &txda_ras_suite, &txda_fw_suite, &txda_pt_suite,
+		  &txda_ban_suite);

@@ -43,6 +43,7 @@ static const struct nla_policy event_policy[TXDA_A_EVENT_MAX + 1] = {
 	[TXDA_A_EVENT_UID] = {.type = NLA_U32},
 	[TXDA_A_EVENT_CLIENT_ID] = {.type = NLA_U64},
 	[TXDA_A_EVENT_REASON] = {.type = NLA_UNSPEC},
+	[TXDA_A_EVENT_BANNED_MS] = {.type = NLA_U32},
 };
 
 /* A string attribute need not be NUL-terminated (libnl expects it to be). */
@@ -120,7 +121,8 @@ static void describe_fault(struct nlattr **a, struct txda__node_event *event)
 
 static void describe_reset(struct nlattr **a, struct txda__node_event *event)
 {
-	char reason[48], client[CLIENT_BYTES], by[CLIENT_BYTES + 28] = "";
+	char reason[48], client[CLIENT_BYTES], by[CLIENT_BYTES + 28] = "", ban[32] = "";
+	uint32_t ban_ms = u32_or(a[TXDA_A_EVENT_BANNED_MS], 0);
 
 	copy_string(a[TXDA_A_EVENT_REASON], reason, sizeof(reason));
 	if (describe_client(a, event, client)) {
@@ -130,8 +132,10 @@ static void describe_reset(struct nlattr **a, struct txda__node_event *event)
 		else
 			snprintf(by, sizeof(by), ", by %s", client);
 	}
-	snprintf(event->text, sizeof(event->text), "was reset%s%s%s", *reason ? ": " : "", reason,
-		 by);
+	if (ban_ms)
+		snprintf(ban, sizeof(ban), ", banned for %u s", ban_ms / 1000 + !!(ban_ms % 1000));
+	snprintf(event->text, sizeof(event->text), "was reset%s%s%s%s", *reason ? ": " : "", reason,
+		 by, ban);
 }
 
 static void describe_thermal(struct nlattr **a, struct txda__node_event *event)

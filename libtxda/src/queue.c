@@ -209,7 +209,10 @@ static int refuse(struct txda_queue *queue, int r)
 
 	return fault < 0 ? fault
 			 : txda__fail(queue->device->context, r, "chip %u takes no stream: %s",
-				      queue->device->index, strerror(-r));
+				      queue->device->index,
+				      r == -EPERM ? "this user is banned from it for a while, its "
+						    "jobs made resets necessary"
+						  : strerror(-r));
 }
 
 int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t bytes, unsigned flags,

@@ -143,6 +143,7 @@ static inline void list_del_init(struct list_head *entry)
 #define writeq(value, at)	  (*(volatile u64 *)(at) = (value))
 #define readq(at)		  (*(volatile u64 *)(at))
 #define atomic64_read(value)	  ((value)->counter)
+#define WRITE_ONCE(to, value)	  (*(volatile __typeof__(to) *)&(to) = (value))
 
 static inline void drm_err(const void *drm, const char *format, ...)
 {

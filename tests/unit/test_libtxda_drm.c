@@ -501,6 +501,25 @@ static void test_busy(void **state)
 	fake_drm_end();
 }
 
+/* A user whom the driver has banned is told so, and may go on with the same queue after that. */
+static void test_banned(void **state)
+{
+	struct rig rig;
+	uint64_t fence;
+
+	(void)state;
+	fake_drm_start(1);
+	make_rig(&rig);
+	fake_drm.fail_request = DRM_IOCTL_TXDA_QUEUE_SUBMIT;
+	fake_drm.fail_error = -EPERM;
+	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -EPERM);
+	assert_has(txda_context_error(rig.context), "banned from it for a while");
+	ok(rig.context, txda_queue_submit(rig.queue, NULL, 0, 0, &fence));
+	ok(rig.context, txda_queue_wait(rig.queue, fence, TXDA_FOREVER));
+	end_rig(&rig);
+	fake_drm_end();
+}
+
 static void test_fault(void **state)
 {
 	struct txda_event event = TXDA_INIT(struct txda_event);
@@ -876,10 +895,11 @@ int main(void)
 		cmocka_unit_test(test_copies),	 cmocka_unit_test(test_load),
 		cmocka_unit_test(test_room),	 cmocka_unit_test(test_sharing),
 		cmocka_unit_test(test_fences),	 cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_busy),	 cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_model),	 cmocka_unit_test(test_failures),
-		cmocka_unit_test(test_unplug),	 cmocka_unit_test(test_reset),
-		cmocka_unit_test(test_catch_up), cmocka_unit_test(test_health),
+		cmocka_unit_test(test_busy),	 cmocka_unit_test(test_banned),
+		cmocka_unit_test(test_fault),	 cmocka_unit_test(test_model),
+		cmocka_unit_test(test_failures), cmocka_unit_test(test_unplug),
+		cmocka_unit_test(test_reset),	 cmocka_unit_test(test_catch_up),
+		cmocka_unit_test(test_health),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

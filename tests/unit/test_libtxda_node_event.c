@@ -83,9 +83,11 @@ static void test_kinds(void **state)
 	nla_put_u64(msg, TXDA_A_EVENT_CLIENT_ID, 12);
 	nla_put_u32(msg, TXDA_A_EVENT_QUEUE_ID, 5);
 	nla_put_string(msg, TXDA_A_EVENT_REASON, "a queue does not stop");
+	nla_put_u32(msg, TXDA_A_EVENT_BANNED_MS, 60000);
 	assert_true(parse(msg, &event));
 	assert_string_equal(event.text,
-			    "was reset: a queue does not stop, by evil?[2J 4711 of user 1000");
+			    "was reset: a queue does not stop, by evil?[2J 4711 of user 1000, "
+			    "banned for 60 s");
 	assert_int_equal(event.pid, 4711);
 	assert_int_equal(event.queue_id, 5);
 

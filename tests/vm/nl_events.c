@@ -58,6 +58,7 @@ static const struct attribute event_attributes[TXDA_A_EVENT_MAX + 1] = {
 	[TXDA_A_EVENT_UID] = {"uid", FORM_U32},
 	[TXDA_A_EVENT_CLIENT_ID] = {"client_id", FORM_U64},
 	[TXDA_A_EVENT_REASON] = {"reason", FORM_STRING},
+	[TXDA_A_EVENT_BANNED_MS] = {"banned_ms", FORM_U32},
 };
 
 static const char *const kinds[] = {
