@@ -262,13 +262,38 @@ static void rotate(float *y, const float *x, const float *cs, const float *sn, u
 	}
 }
 
+V_INLINE vf silu_times(vf g, vf u)
+{
+	return g / (v_set1(1.0f) + v_exp(-g)) * u;
+}
+
 static void silu_gate(float *out, const float *acc)
 {
-	for (int i = 0; i < 16; i += VL) {
-		vf g = v_load(acc + i), u = v_load(acc + 16 + i);
+	for (int i = 0; i < 16; i += VL)
+		v_store(out + i, silu_times(v_load(acc + i), v_load(acc + 16 + i)));
+}
 
-		v_store(out + i, g / (v_set1(1.0f) + v_exp(-g)) * u);
-	}
+V_INLINE void put_vector(const struct cm_put *p, size_t at, vf v)
+{
+	if (p->f32)
+		v_store((float *)p->out + at, p->add ? v + v_load(p->add + at) : v);
+	else
+		v_store_bf16((uint16_t *)p->out + at, v);
+}
+
+static void put_rows(const struct cm_put *p, const float *acc, unsigned rows)
+{
+	for (unsigned r = 0; r < rows; r++, acc += 32)
+		for (unsigned i = 0; i < 32; i += VL)
+			put_vector(p, r * p->stride + i, v_load(acc + i));
+}
+
+static void put_silu(const struct cm_put *p, const float *acc, unsigned rows)
+{
+	for (unsigned r = 0; r < rows; r++, acc += 32)
+		for (unsigned i = 0; i < 16; i += VL)
+			put_vector(p, r * p->stride + i,
+				   silu_times(v_load(acc + i), v_load(acc + 16 + i)));
 }
 
 static void gelu_gate(float *out, const float *acc)

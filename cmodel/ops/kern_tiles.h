@@ -78,6 +78,23 @@ static void rest(void)
 	tiles_for = 0;
 }
 
+/*
+ * Prefetches what comes next as @lines of weights go by. With several blocks of rows that is the
+ * next panel, for the second cache, as the first has no room; with one it is what will be used in a
+ * moment.
+ */
+V_INLINE void tile_ahead(const struct cm_panel *p, const uint8_t **ahead, const unsigned lines)
+{
+	const uint8_t *to = *ahead + lines * p->pace;
+
+	for (; *ahead < to; *ahead += 64)
+		if (p->pace == 64)
+			_mm_prefetch((const char *)*ahead, _MM_HINT_T0);
+		else
+			_mm_prefetch((const char *)*ahead, _MM_HINT_T1);
+	*ahead = to;
+}
+
 /* ---- bf16 ---- */
 
 /* One step of 16 pairs of K. Wide: the low halves of the rows follow the high ones. */
@@ -131,7 +148,7 @@ V_INLINE void tile_rows(const bool two, const bool wide, const struct cm_panel *
 		}
 	}
 	for (; n >= 16; n -= 16, w += 2048, a += (wide ? 32 : 16) * rows) {
-		fetch_ahead(&ahead, p->pace, 32);
+		tile_ahead(p, &ahead, 32);
 		tile_step(two, wide, w, a, rows);
 	}
 	if (n) { /* the next panel is not this part's */
@@ -246,8 +263,9 @@ V_INLINE void tile_rows_i8(const int bits, const bool two, const struct cm_panel
 
 		w += 64;
 		n -= blocks;
+		tile_ahead(p, &ahead, 1);
 		for (; blocks; blocks--, w += 128 * bits, a += 10 * rows) {
-			fetch_ahead(&ahead, p->pace, 2 * bits);
+			tile_ahead(p, &ahead, 2 * bits);
 			if (bits == 4)
 				tile_nibbles(bytes, w);
 			tile_block_i8(two, sums, bits == 4 ? bytes : w, a);

@@ -19,7 +19,12 @@
 #define SMALL_ROWS  4	/* up to here each core packs for itself */
 #define PART_ROWS   192 /* rows of a part: of K = 1024 they take 384 KiB */
 #define PART_PANELS 4
-#define PART_TILES  8  /* the same with tiles, which leave caches little time */
+#define TILE_PANELS 8 /* the same with tiles: the sums of a part take half of the second cache */
+#define TILE_BLOCKS 16
+#define TILE_STEP   80 /* cycles of a step of K, and bytes from beyond that cache in one */
+#define FAR_SPEED   6
+#define NEAR_ROWS   (1u << 20) /* bytes of packed rows that stay there from part to part */
+#define MORE_CUTS   8
 #define MOST_IDLE   15 /* percent of the cores' time at the end: else parts are made smaller */
 #define PACK_ROWS   4  /* rows of a part of packing, where rows share no cache lines */
 #define STREAM_ROWS 64 /* up to here the weights stream past once */
@@ -81,7 +86,9 @@ static int linear_check(const struct cm_launch *l)
 
 static uint64_t acc_bytes(void)
 {
-	return (uint64_t)PART_TILES * (PART_ROWS + CM_MR_MAX) * 128;
+	if (cm_simd->tiles)
+		return (uint64_t)TILE_PANELS * TILE_BLOCKS * CM_MR_MAX * 128;
+	return (uint64_t)PART_PANELS * (PART_ROWS + CM_MR_MAX) * 128;
 }
 
 static void linear_need(const struct cm_launch *l, struct cm_op_need *need)
@@ -137,6 +144,37 @@ static uint64_t stream_part(uint64_t panels, unsigned cores, uint64_t part, uint
 	return n;
 }
 
+/*
+ * With tiles computing takes so little time that reading the rows and panels of a part counts, too:
+ * of all shapes the one with which the cores end first. They wait for the last part, on the average
+ * half of it.
+ */
+static void size_tile_parts(struct cm_launch *l, const struct cm_product *p, uint64_t blocks,
+			    uint64_t mr)
+{
+	uint64_t panels = l->state.u[U_PANELS], row = cm_product_packed(p, mr);
+	uint64_t panel = p->panel_bytes, least = 0;
+	uint64_t fewest = cm_div_up(blocks, TILE_BLOCKS);
+
+	for (uint64_t c = fewest; c <= blocks && c < fewest + MORE_CUTS; c++)
+		for (uint64_t group = 1; group <= TILE_PANELS && group < 2 * panels; group *= 2) {
+			uint64_t rows = cm_div_up(blocks, c), far = rows * row;
+			uint64_t parts = cm_div_up(blocks, rows) * cm_div_up(panels, group), cost;
+
+			far = (far < NEAR_ROWS ? far / 4 : far) + group * panel;
+			cost = rows * group * cm_div_up(p->k, 32) * TILE_STEP + far / FAR_SPEED;
+			cost *= 2 * cm_div_up(parts, l->cores) + 1;
+			if (least && cost >= least)
+				continue;
+			least = cost;
+			l->state.u[U_GROUP] = group;
+			l->state.u[U_BLOCKS] = rows;
+			l->state.u[U_MBLOCKS] = cm_div_up(blocks, rows);
+			l->state.u[U_GROUPS] = cm_div_up(panels, group);
+		}
+	l->state.u[U_FAR] = true;
+}
+
 /* Whether that many parts of one size leave cores without work for long. */
 static bool ends_unevenly(uint64_t parts, unsigned cores)
 {
@@ -156,7 +194,7 @@ static bool ends_unevenly(uint64_t parts, unsigned cores)
 static void size_parts(struct cm_launch *l, const struct cm_product *p, uint64_t blocks,
 		       uint64_t mr)
 {
-	uint64_t panels = l->state.u[U_PANELS], group = cm_simd->tiles ? PART_TILES : PART_PANELS;
+	uint64_t panels = l->state.u[U_PANELS], group = PART_PANELS;
 	uint64_t cuts = cm_div_up(blocks * mr, PART_ROWS);
 
 	while (group > 1 && ends_unevenly(cm_div_up(panels, group) * cuts, l->cores))
@@ -194,6 +232,8 @@ static void linear_plan(struct cm_launch *l)
 		l->state.u[U_BLOCKS] = blocks;
 		l->state.u[U_MBLOCKS] = 1;
 		l->state.u[U_FAR] = 0;
+	} else if (cm_product_in_tiles(&p)) {
+		size_tile_parts(l, &p, blocks, mr);
 	} else {
 		size_parts(l, &p, blocks, mr);
 	}
@@ -286,9 +326,52 @@ struct part {
 	const uint8_t *a; /* packed rows */
 };
 
-/* All rows of the part times panels [first, end), whose sums are acc[panel][row][32]. */
-static void multiply_panels(const struct part *t, float *acc, uint64_t acc_floats, uint64_t first,
-			    uint64_t end)
+/* Rows [r, end) of a panel if nothing but a gate or a residual is to be done: at once. */
+static bool finish_at_once(const struct cm_launch *l, const struct cm_product *p, const float *acc,
+			   uint64_t panel, uint64_t r, uint64_t end)
+{
+	const struct cm_tensor *out = l->out[0];
+	const bool gated = l->in[1]->layout == TXDA_TILE32_GATED, f32 = out->dtype == TXDA_F32;
+	const uint64_t width = gated ? 16 : 32,
+		       at = r * out->dim[1] + l->op->linear.out_col + panel * width;
+	const struct cm_put put = {
+		.out = (uint8_t *)out->ptr + at * (f32 ? 4 : 2),
+		.stride = out->dim[1],
+		.f32 = f32,
+		.add = l->in[4] ? (const float *)l->in[4]->ptr + at : NULL,
+	};
+
+	if (p->precise || l->in[2] || (panel + 1) * width > (gated ? p->n / 2 : p->n) ||
+	    l->op->linear.act != (gated ? TXDA_ACT_SILU_GATED : TXDA_ACT_NONE))
+		return false;
+	if (gated)
+		cm_simd->put_silu(&put, acc, (unsigned)(end - r));
+	else
+		cm_simd->put_rows(&put, acc, (unsigned)(end - r));
+	return true;
+}
+
+/* Block @block of the part's rows. */
+static void finish_block(const struct cm_launch *l, const struct part *t, float *acc,
+			 uint64_t panel, uint64_t block)
+{
+	uint64_t r = t->row0 + block * t->mr, end = r + t->mr < t->row1 ? r + t->mr : t->row1;
+
+	if (finish_at_once(l, t->p, acc, panel, r, end))
+		return;
+	for (; r < end; r++, acc += 32)
+		if (l->in[1]->layout == TXDA_TILE32_GATED)
+			finish_gated(l, t->p, acc, r, panel);
+		else
+			finish_plain(l, t->p, acc, r, panel);
+}
+
+/*
+ * All rows of the part times panels [first, end), a stretch of K at a time; acc[panel][row][32] are
+ * their sums. Those of a block are finished as soon as they are complete, while they are near.
+ */
+static void multiply_panels(const struct cm_launch *l, const struct part *t, float *acc,
+			    uint64_t acc_floats, uint64_t first, uint64_t end)
 {
 	const struct cm_product *p = t->p;
 	uint64_t stretch = cm_product_stretch(p, t->row1 - t->row0);
@@ -310,19 +393,15 @@ static void multiply_panels(const struct part *t, float *acc, uint64_t acc_float
 				tile.next = cm_product_at(p, tile.tiles, first, u + stretch);
 			else
 				tile.next = cm_product_at(p, tile.tiles, end, 0);
-			cm_product_multiply(p, &tile, acc + (n - first) * acc_floats);
+			for (uint64_t b = 0; b * t->mr < tile.rows; b++) {
+				float *sums = acc + (n - first) * acc_floats + b * t->mr * 32;
+
+				cm_product_multiply_block(p, &tile, b, sums);
+				if (u + stretch >= p->units)
+					finish_block(l, t, sums, n, b);
+			}
 		}
 	}
-}
-
-static void finish_panel(const struct cm_launch *l, const struct part *t, float *acc,
-			 uint64_t panel)
-{
-	for (uint64_t r = t->row0; r < t->row1; r++, acc += 32)
-		if (l->in[1]->layout == TXDA_TILE32_GATED)
-			finish_gated(l, t->p, acc, r, panel);
-		else
-			finish_plain(l, t->p, acc, r, panel);
 }
 
 static void multiply(const struct cm_launch *l, const struct cm_product *p, unsigned part,
@@ -352,9 +431,7 @@ static void multiply(const struct cm_launch *l, const struct cm_product *p, unsi
 	for (uint64_t first = t.panel0; first < t.panel1; first += group) {
 		uint64_t end = first + group < t.panel1 ? first + group : t.panel1;
 
-		multiply_panels(&t, acc, acc_rows * 32, first, end);
-		for (uint64_t n = first; n < end; n++)
-			finish_panel(l, &t, acc + (n - first) * acc_rows * 32, n);
+		multiply_panels(l, &t, acc, acc_rows * 32, first, end);
 	}
 }
 

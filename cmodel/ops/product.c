@@ -170,11 +170,26 @@ static void pack_row(const struct cm_product *p, uint64_t r, unsigned m, unsigne
 		cm_simd->pack_f32(to, mr, m, in, p->k);
 }
 
+/* The same of a row that is bf16 already, for tiles: step by step. */
+static void copy_row(const struct cm_product *p, uint64_t r, unsigned m, unsigned mr, void *to)
+{
+	const uint16_t *row = (const uint16_t *)p->x->ptr + r * p->k;
+	uint16_t *step = (uint16_t *)to + 32 * m;
+	uint64_t k = 0;
+
+	for (; k + 32 <= p->k; k += 32, step += 32 * mr)
+		memcpy(step, row + k, 64);
+	if (k == p->k)
+		return;
+	memset(step, 0, 64);
+	memcpy(step, row + k, (p->k - k) * 2);
+}
+
 void cm_product_pack(const struct cm_product *p, const uint64_t *rows, unsigned first, unsigned end,
 		     unsigned mr, void *to, float *scratch)
 {
-	const bool as_is = p->unit_bytes == 4 && p->x->dtype == TXDA_BF16 && !p->norm &&
-			   !p->columns && p->k % 2 == 0;
+	const bool as_is = p->per == 2 && p->unit_bytes == 4 && p->x->dtype == TXDA_BF16 &&
+			   !p->norm && !p->columns && p->k % 2 == 0;
 	uint8_t *apart = (uint8_t *)(scratch + 2 * row_floats(p->width) + row_floats(p->k));
 	const uint32_t *row[CM_MR_MAX];
 
@@ -182,7 +197,9 @@ void cm_product_pack(const struct cm_product *p, const uint64_t *rows, unsigned 
 		uint8_t *own = apart + (m - first) * row_bytes(p);
 
 		row[m - first] = (const uint32_t *)own;
-		if (!packs_apart(p))
+		if (as_is && !packs_apart(p))
+			copy_row(p, rows[m], m, mr, to);
+		else if (!packs_apart(p))
 			pack_row(p, rows[m], m, mr, to, scratch);
 		else if (as_is)
 			row[m - first] = (const uint32_t *)p->x->ptr + rows[m] * p->k / 2;
@@ -222,6 +239,12 @@ static void precise_panel(const struct cm_product *p, float *acc, const uint8_t 
 	}
 }
 
+bool cm_product_in_tiles(const struct cm_product *p)
+{
+	return cm_simd->tiles && !p->precise &&
+	       (p->per == 2 || (p->i8 && !txda_is_two_level(p->w->dtype)));
+}
+
 uint64_t cm_product_stretch(const struct cm_product *p, uint64_t rows)
 {
 	uint64_t k;
@@ -259,12 +282,15 @@ static void multiply_block(const struct cm_product *p, const struct cm_panel *bl
 		cm_simd->panel_f32(block);
 }
 
-void cm_product_multiply(const struct cm_product *p, const struct cm_product_tile *t, float *acc)
+void cm_product_multiply_block(const struct cm_product *p, const struct cm_product_tile *t,
+			       uint64_t b, float *acc)
 {
-	uint64_t blocks = cm_div_up(t->rows, t->mr), bytes;
+	uint64_t blocks = cm_div_up(t->rows, t->mr), r = b * t->mr, bytes;
 	struct cm_panel block = {
+		.acc = acc,
 		.w = cm_product_at(p, t->tiles, t->panel, t->unit),
 		.n = t->n,
+		.mr = (unsigned)(t->rows - r < t->mr ? t->rows - r : t->mr),
 		.first = t->unit == 0,
 		.wide = p->wide,
 		.dtype = p->w->dtype,
@@ -274,20 +300,19 @@ void cm_product_multiply(const struct cm_product *p, const struct cm_product_til
 	/* Each block of rows brings its share of what comes next, so that memory is never idle. */
 	bytes = (uint64_t)(cm_product_at(p, t->tiles, t->panel, t->unit + t->n) - block.w);
 	block.pace = (unsigned)cm_div_up(64, blocks);
-	for (uint64_t b = 0; b < blocks; b++) {
-		uint64_t r = b * t->mr;
+	block.ahead = blocks == 1 ? block.w + AHEAD_BYTES : t->next + bytes * b / blocks;
+	block.a = (const uint32_t *)(t->packed +
+				     (r * p->packed + t->unit * block.mr) * p->unit_bytes);
+	if (p->precise)
+		precise_panel(p, acc, t->tiles, (const float *)block.a, block.mr, t->panel);
+	else
+		multiply_block(p, &block);
+}
 
-		block.mr = (unsigned)(t->rows - r < t->mr ? t->rows - r : t->mr);
-		block.acc = acc + r * 32;
-		block.a = (const uint32_t *)(t->packed +
-					     (r * p->packed + t->unit * block.mr) * p->unit_bytes);
-		block.ahead = blocks == 1 ? block.w + AHEAD_BYTES : t->next + bytes * b / blocks;
-		if (p->precise)
-			precise_panel(p, block.acc, t->tiles, (const float *)block.a, block.mr,
-				      t->panel);
-		else
-			multiply_block(p, &block);
-	}
+void cm_product_multiply(const struct cm_product *p, const struct cm_product_tile *t, float *acc)
+{
+	for (uint64_t b = 0; b * t->mr < t->rows; b++)
+		cm_product_multiply_block(p, t, b, acc + b * t->mr * 32);
 }
 
 static double precise_gate(uint32_t act, double x)

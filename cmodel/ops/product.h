@@ -60,6 +60,11 @@ struct cm_product_tile {
 
 /* acc[row][32] (+)= the rows times the units; unit 0 starts the sums. */
 void cm_product_multiply(const struct cm_product *p, const struct cm_product_tile *t, float *acc);
+/* The same for the rows of block @block alone; acc[row][32] begins with these. */
+void cm_product_multiply_block(const struct cm_product *p, const struct cm_product_tile *t,
+			       uint64_t block, float *acc);
+/* Whether the products are made in tiles. */
+bool cm_product_in_tiles(const struct cm_product *p);
 
 /* out[0..16) of a gated panel's sums, biased; @act: a gated activation. */
 void cm_gate(bool precise, uint32_t act, float limit, float *out, const float *acc);

@@ -95,6 +95,14 @@ struct cm_attend {
 	uint32_t next_from;
 };
 
+/* Where the sums of a panel go: 32 columns, or 16 gated ones, of rows that follow each other. */
+struct cm_put {
+	void *out; /* bf16, or float32 if f32 */
+	size_t stride;
+	bool f32;
+	const float *add; /* float32 with the same stride, added to them; or NULL */
+};
+
 struct cm_simd {
 	const char *name;
 	bool bf16_floats;   /* products of bf16 weights are made in float32 */
@@ -134,6 +142,9 @@ struct cm_simd {
 	void (*put_every_other)(uint16_t *to, const uint16_t *h, size_t n);
 	/* out[16] = silu(acc[0..15]) * acc[16..31] */
 	void (*silu_gate)(float *out, const float *acc);
+	/* Whole rows acc[rows][32] as they are, and gated by silu. */
+	void (*put_rows)(const struct cm_put *p, const float *acc, unsigned rows);
+	void (*put_silu)(const struct cm_put *p, const float *acc, unsigned rows);
 	void (*gelu_gate)(float *out, const float *acc);
 	void (*swiglu_gate)(float *out, const float *acc, float limit);
 	/* x[32] = cap * tanh(x / cap) */

@@ -253,6 +253,38 @@ static void test_linear(void **state)
 			}
 }
 
+/* More rows than a part has: their bits are the same for any number of cores, and of few of them. */
+static void test_linear_many_rows(void **state)
+{
+	static const uint8_t types[] = {TXDA_BF16, TXDA_W8, TXDA_W4};
+	static const unsigned cores[] = {1, 5, 64};
+	enum { M = 1100, N = 70, K = 96, FEW = 40 };
+
+	(void)state;
+	for (size_t t = 0; t < sizeof(types); t++) {
+		struct cm_tensor *w = tiles(types[t], TXDA_TILE32, t ? 32 : 0, N, K),
+				 *x = f32(M, K), *out = f32(M, N), *other = f32(M, N);
+		struct cm_tensor last = *x;
+		struct run r = {.l = {.in = {x, w}, .out = {out}}};
+
+		for (unsigned i = 0; i < 3; i++) {
+			r.l.out[0] = i ? other : out;
+			assert_int_equal(run_op(&r, TXDA_OP_LINEAR, cores[i]), 0);
+			if (memcmp(r.l.out[0]->ptr, out->ptr, M * N * 4))
+				fail_msg("%s: type %d differs on %u cores", cm_simd->name, types[t],
+					 cores[i]);
+		}
+		last.ptr = (float *)x->ptr + (M - FEW) * K;
+		last.dim[0] = other->dim[0] = FEW;
+		r.l.in[0] = &last;
+		assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 2), 0);
+		if (memcmp(other->ptr, (float *)out->ptr + (M - FEW) * N, FEW * N * 4))
+			fail_msg("%s: type %d: the last rows differ alone", cm_simd->name,
+				 types[t]);
+		drop(x), drop(w), drop(out), drop(other);
+	}
+}
+
 /* Weights in groups with float activations, in an order of their own, into part of a row. */
 static void test_linear_groups(void **state)
 {
@@ -474,7 +506,8 @@ static void test_clamped(void **state)
 }
 
 #define ON_PATH(path)                                                                              \
-	ON(path, test_linear), ON(path, test_linear_groups), ON(path, test_linear_codes),          \
-		ON(path, test_linear_refuses), ON(path, test_silu_mul), ON(path, test_clamped)
+	ON(path, test_linear), ON(path, test_linear_many_rows), ON(path, test_linear_groups),      \
+		ON(path, test_linear_codes), ON(path, test_linear_refuses),                        \
+		ON(path, test_silu_mul), ON(path, test_clamped)
 
 OPS_MAIN("products")
