@@ -219,71 +219,146 @@ V_INLINE void tile_nibbles(uint8_t *to, const uint8_t *w)
 		}
 }
 
-/* sums[rows][32] = the int8 products of one block of 32 of K. */
-V_INLINE void tile_block_i8(const bool two, int32_t *sums, const uint8_t *w, const uint32_t *a)
+/* Blocks whose sums are scaled at once, so that the float32 ones are loaded and stored less often. */
+#define I8_BLOCKS 2
+
+/* The int32 sums of a block, [rows][32], and what they are to be multiplied with. */
+struct tile_sums {
+	const int32_t *at;
+	const uint32_t *a; /* the block of packed rows */
+	__m512 s[2];	   /* scales of the weights */
+};
+
+/* As i8_rows() does: the same sums, in the same order. Rows [m, end). */
+V_INLINE void tile_scale(const unsigned blocks, const struct tile_sums *t, const unsigned rows,
+			 float *acc, unsigned m, unsigned end)
 {
+	for (acc += m * 32; blocks && m < end; m++, acc += 32) {
+		__m512 c[2] = {_mm512_loadu_ps(acc), _mm512_loadu_ps(acc + 16)};
+
+		EACH(b, blocks) {
+			__m512 x = _mm512_set1_ps(((const float *)t[b].a)[8 * rows + m]);
+			__m512i z = _mm512_set1_epi32((int)t[b].a[9 * rows + m]);
+
+			EACH(v, 2) {
+				__m512i d = _mm512_load_si512(t[b].at + m * 32 + v * 16);
+
+				c[v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(d, z)),
+						       _mm512_mul_ps(t[b].s[v], x), c[v]);
+			}
+		}
+		_mm512_storeu_ps(acc, c[0]);
+		_mm512_storeu_ps(acc + 16, c[1]);
+	}
+}
+
+/*
+ * The int8 products of one block of 32 of K. Meanwhile quarters of half of the rows of @blocks
+ * earlier ones are scaled, between the instructions, since what a CPU looks ahead is less than a
+ * block.
+ */
+V_INLINE void tile_block_i8(const bool two, int32_t *sums, const uint8_t *w, const uint32_t *a,
+			    const unsigned blocks, const struct tile_sums *t, const unsigned rows,
+			    float *acc, const unsigned half)
+{
+#define SCALE_PART(i)                                                                              \
+	tile_scale(blocks, t, rows, acc, (half * 4 + (i)) * rows / 8,                              \
+		   (half * 4 + (i) + 1) * rows / 8)
 	TILE_ZERO(0);
 	TILE_LOAD(4, a, 32);
 	TILE_LOAD(6, w, 128);
 	TILE_I8(0, 4, 6);
+	SCALE_PART(0);
 	TILE_ZERO(1);
 	TILE_LOAD(7, w + 64, 128);
 	TILE_I8(1, 4, 7);
+	SCALE_PART(1);
 	if (two) {
 		TILE_ZERO(2);
 		TILE_LOAD(5, a + 128, 32);
 		TILE_I8(2, 5, 6);
+	}
+	TILE_STORE(0, sums, 128);
+	SCALE_PART(2);
+	if (two) {
 		TILE_ZERO(3);
 		TILE_I8(3, 5, 7);
 	}
-	TILE_STORE(0, sums, 128);
 	TILE_STORE(1, sums + 16, 128);
+	SCALE_PART(3);
 	if (two) {
 		TILE_STORE(2, sums + 512, 128);
 		TILE_STORE(3, sums + 528, 128);
 	}
+#undef SCALE_PART
 }
 
-/* As i8_rows(): the same sums, scaled in the same order. */
-V_INLINE void tile_rows_i8(const int bits, const bool two, const struct cm_panel *p)
+/* Where the next block is read from. */
+struct tile_at {
+	const uint8_t *w, *ahead;
+	const uint32_t *a;
+	unsigned left; /* blocks of the group */
+	__m512 s[2];
+};
+
+/* The next block: its sums into @t, which has their place. */
+V_INLINE void tile_next_i8(const int bits, const bool two, const unsigned rows,
+			   const struct cm_panel *p, struct tile_at *at, struct tile_sums *t,
+			   const unsigned blocks, const struct tile_sums *waiting,
+			   const unsigned half)
 {
-	int32_t sums[1024] __attribute__((aligned(64)));
 	uint8_t bytes[1024] __attribute__((aligned(64)));
-	const uint8_t *w = p->w, *ahead = p->ahead;
-	const uint32_t *a = p->a;
-	const unsigned rows = p->mr;
-	float *acc = p->acc;
 
+	if (!at->left) {
+		at->left = p->group / 32;
+		EACH(v, 2)
+			at->s[v] = _mm512_cvtph_ps(
+				_mm256_load_si256((const __m256i *)(at->w + v * 32)));
+		at->w += 64;
+		tile_ahead(p, &at->ahead, 1);
+	}
+	at->left--;
+	tile_ahead(p, &at->ahead, 2 * bits);
+	if (bits == 4)
+		tile_nibbles(bytes, at->w);
+	t->a = at->a;
+	EACH(v, 2)
+		t->s[v] = at->s[v];
+	tile_block_i8(two, (int32_t *)t->at, bits == 4 ? bytes : at->w, at->a, blocks, waiting,
+		      rows, p->acc, half);
+	at->w += 128 * bits;
+	at->a += 10 * rows;
+}
+
+V_INLINE void tile_rows_i8(const int bits, const bool two, const unsigned rows,
+			   const struct cm_panel *p)
+{
+	int32_t sums[2][I8_BLOCKS][1024] __attribute__((aligned(64)));
+	struct tile_at at = {.w = p->w, .ahead = p->ahead, .a = p->a};
+	struct tile_sums t[2][I8_BLOCKS];
+	size_t n = 0;
+
+	EACH(i, 2)
+		EACH(b, I8_BLOCKS)
+			t[i][b].at = sums[i][b];
 	for (unsigned m = 0; p->first && m < 2 * rows; m++)
-		_mm512_storeu_ps(acc + m * 16, _mm512_setzero_ps());
-	for (size_t n = p->n; n;) {
-		size_t blocks = p->group / 32 < n ? p->group / 32 : n;
-		__m512 s0 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)w));
-		__m512 s1 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(w + 32)));
+		_mm512_storeu_ps(p->acc + m * 16, _mm512_setzero_ps());
+	for (; n + I8_BLOCKS <= p->n; n += I8_BLOCKS) {
+		struct tile_sums *now = t[n / I8_BLOCKS % 2], *waiting = t[(n / I8_BLOCKS + 1) % 2];
 
-		w += 64;
-		n -= blocks;
-		tile_ahead(p, &ahead, 1);
-		for (; blocks; blocks--, w += 128 * bits, a += 10 * rows) {
-			tile_ahead(p, &ahead, 2 * bits);
-			if (bits == 4)
-				tile_nibbles(bytes, w);
-			tile_block_i8(two, sums, bits == 4 ? bytes : w, a);
-			for (unsigned m = 0; m < rows; m++) {
-				__m512 x = _mm512_set1_ps(((const float *)a)[8 * rows + m]);
-				__m512i z = _mm512_set1_epi32((int)a[9 * rows + m]);
-				float *to = acc + m * 32;
-
-				for (unsigned v = 0; v < 2; v++) {
-					__m512i d = _mm512_load_si512(sums + m * 32 + v * 16);
-					__m512 f = _mm512_cvtepi32_ps(_mm512_add_epi32(d, z));
-
-					f = _mm512_fmadd_ps(f, _mm512_mul_ps(v ? s1 : s0, x),
-							    _mm512_loadu_ps(to + v * 16));
-					_mm512_storeu_ps(to + v * 16, f);
-				}
-			}
+		if (n) {
+			tile_next_i8(bits, two, rows, p, &at, &now[0], I8_BLOCKS, waiting, 0);
+			tile_next_i8(bits, two, rows, p, &at, &now[1], I8_BLOCKS, waiting, 1);
+		} else {
+			tile_next_i8(bits, two, rows, p, &at, &now[0], 0, waiting, 0);
+			tile_next_i8(bits, two, rows, p, &at, &now[1], 0, waiting, 1);
 		}
+	}
+	if (n)
+		tile_scale(I8_BLOCKS, t[(n / I8_BLOCKS + 1) % 2], rows, p->acc, 0, rows);
+	if (n < p->n) {
+		tile_next_i8(bits, two, rows, p, &at, t[0], 0, t[0], 0);
+		tile_scale(1, t[0], rows, p->acc, 0, rows);
 	}
 }
 
@@ -295,10 +370,12 @@ V_INLINE void tile_rows_i8(const int bits, const bool two, const struct cm_panel
 			return;                                                                    \
 		}                                                                                  \
 		tiles_for_rows(FOR_I8, p->mr);                                                     \
-		if (p->mr > 16)                                                                    \
-			tile_rows_i8(bits, true, p);                                               \
+		if (p->mr == 32)                                                                   \
+			tile_rows_i8(bits, true, 32, p);                                           \
+		else if (p->mr > 16)                                                               \
+			tile_rows_i8(bits, true, p->mr, p);                                        \
 		else                                                                               \
-			tile_rows_i8(bits, false, p);                                              \
+			tile_rows_i8(bits, false, p->mr, p);                                       \
 	}
 TILE_PANEL_I8(8)
 TILE_PANEL_I8(4)
