@@ -264,10 +264,13 @@ static void attention_plan(struct cm_launch *l)
 		uint64_t rows = sq[s].n * g.group,
 			 splits = cm_div_up(sq[s].context, TXDA_ATTENTION_SPLIT);
 
-		/* The last rows see the most keys: they go first, so that no core starts a long
-		 * item at the end. */
-		for (uint64_t b = cm_div_up(rows, CM_ATT_ROWS); b-- > 0;)
-			for (uint32_t h = 0; h < g.n_kv_heads; h++)
+		/*
+		 * Items of one head follow each other, whose keys and values are then near. The
+		 * last rows see the most keys: they go first, so that no core starts a long item at
+		 * the end.
+		 */
+		for (uint32_t h = 0; h < g.n_kv_heads; h++)
+			for (uint64_t b = cm_div_up(rows, CM_ATT_ROWS); b-- > 0;)
 				for (uint64_t i = 0; i < (split ? splits : 1); i++, n++) {
 					uint64_t row = b * CM_ATT_ROWS;
 
