@@ -76,7 +76,7 @@ static void read_table(struct chat *c, const char *case_dir)
 	}
 	t->wide = (size_t)bytes == 4 * elements;
 	if (!t->wide && (size_t)bytes != 2 * elements) {
-		fprintf(stderr, "%s: %ld bytes are no table of %u rows of %u\n", path, bytes,
+		fprintf(stderr, "%s: %ld bytes are not a table of %u rows of %u\n", path, bytes,
 			c->info.vocab, t->hidden);
 		exit(1);
 	}
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
 	int32_t prompt[256], next;
 	char *end;
 
-	/* A second argument that is no number is the decode program. */
+	/* A second argument that is not a number is the decode program. */
 	if (argc > 2 && (strtol(argv[2], &end, 10), *end))
 		first = 3;
 	n = argc > (int)first ? (unsigned)argc - first : 0;

@@ -259,7 +259,7 @@ static void describe(char *err, size_t errlen, const struct scanner *sc, int cod
 	if (code == -E2BIG)
 		snprintf(what, sizeof(what), "nested deeper than %d levels", TXDA_JSON_MAX_DEPTH);
 	else if (sc->at >= sc->len)
-		snprintf(what, sizeof(what), "the text ends too early");
+		snprintf(what, sizeof(what), "unexpected end of text");
 	else if (sc->buf[sc->at] > 0x20 && sc->buf[sc->at] < 0x7F)
 		snprintf(what, sizeof(what), "'%c' cannot stand here", sc->buf[sc->at]);
 	else

@@ -26,7 +26,7 @@
  * mark, no lone surrogate in \u escapes, and no more than @max_depth levels of arrays and objects.
  *
  * Returns 0; -EINVAL for wrong syntax; -E2BIG for too deep nesting. On failure *ret_err_off (may be
- * NULL) is the offset of the byte that cannot stand there (@len when the text ends too early). For
+ * NULL) is the offset of the byte that cannot stand there (@len at an unexpected end). For
  * tests: whoever wants the tree calls txda_json_parse().
  */
 int txda_json_check(const char *buf, size_t len, unsigned max_depth, size_t *ret_err_off);

@@ -35,12 +35,12 @@ void log_set_level(enum log_level level)
 static const char *what_is_wrong(const struct stat *st)
 {
 	if (!S_ISREG(st->st_mode))
-		return "it is no regular file";
+		return "it is not a regular file";
 	if (st->st_uid && st->st_uid != geteuid())
 		return "it belongs to another user";
 	if (st->st_mode & S_IWOTH)
 		return "everybody may write to it";
-	return st->st_nlink > 1 ? "it has more than one name" : NULL;
+	return st->st_nlink > 1 ? "it has more than one hard link" : NULL;
 }
 
 /* A descriptor, or -errno with *ret_why set where errno does not say it all. */
@@ -63,7 +63,7 @@ static int open_below(int dir, const char *name, const char **ret_why)
 		*ret_why = errno == ELOOP ? "it is a symbolic link" : NULL;
 		return -errno;
 	}
-	*ret_why = fstat(fd, &st) ? "its owner is not known" : what_is_wrong(&st);
+	*ret_why = fstat(fd, &st) ? "its owner is unknown" : what_is_wrong(&st);
 	if (!*ret_why)
 		return fd;
 	close(fd);

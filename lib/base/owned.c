@@ -67,7 +67,7 @@ static int check_file(int dirfd, const char *name, const struct stat *st, char *
 	struct stat dir;
 
 	if (!S_ISREG(st->st_mode)) {
-		snprintf(err, errlen, "%.300s is no regular file", name);
+		snprintf(err, errlen, "%.300s is not a regular file", name);
 		return -EINVAL;
 	}
 	if (dirfd == AT_FDCWD)

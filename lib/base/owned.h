@@ -20,7 +20,7 @@ int owned_check(const struct stat *st, uid_t owner, const char *what, char *err,
 
 /*
  * Opens the regular file @name below the directory @dirfd for reading; with AT_FDCWD whoever owns
- * it. A descriptor and *ret_stat, or -errno: those of open(2), -EINVAL if it is no regular file,
+ * it. A descriptor and *ret_stat, or -errno: those of open(2), -EINVAL if it is not a regular file,
  * -EPERM if it is another's. @err has no name of the directory.
  */
 int owned_open(int dirfd, const char *name, struct stat *ret_stat, char *err, size_t errlen);

@@ -193,7 +193,7 @@ static int check_file(const char *dir, const char *name, uint64_t bytes, uid_t o
 
 	if (goes_up(name) ||
 	    (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path)) {
-		snprintf(err, errlen, "%.300s: \"%.100s\" is no file below it", dir, name);
+		snprintf(err, errlen, "%.300s: \"%.100s\" is not a file below it", dir, name);
 		return -EINVAL;
 	}
 	if (!realpath(path, real) || stat(real, &st))
@@ -207,7 +207,7 @@ static int check_file(const char *dir, const char *name, uint64_t bytes, uid_t o
 		return error;
 	}
 	if (!S_ISREG(st.st_mode)) {
-		snprintf(err, errlen, "%.400s is no regular file", path);
+		snprintf(err, errlen, "%.400s is not a regular file", path);
 		return -EINVAL;
 	}
 	if (bytes && (uint64_t)st.st_size != bytes) {
@@ -355,7 +355,7 @@ static bool has(const char *dir, const char *name)
 	       !lstat(path, &st);
 }
 
-/* Where param_dir leads, if that is a case dir. A key that stands there twice is the compiler's to
+/* Where param_dir leads, if that is a case dir. A key that occurs twice is the compiler's to
  * refuse. */
 static bool find_case(const char *dir, const cJSON *config, char *real)
 {

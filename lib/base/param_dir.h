@@ -30,7 +30,7 @@ struct case_facts {
 	enum case_experts experts;
 };
 
-/* -ENOENT, -EINVAL: there is no model_info.json, or it is no JSON object. libtxda checks the rest. */
+/* -ENOENT, -EINVAL: no model_info.json, or not a JSON object. libtxda checks the rest. */
 int case_facts_read(const char *case_dir, struct case_facts *ret, char *err, size_t errlen);
 
 /* What somebody asks a compiled model to be; 0, NULL and false: as it is. */

@@ -217,8 +217,7 @@ struct grammar_piece grammar_repeat(struct grammar_builder *b, struct grammar_pi
 	uint32_t rule, end, node;
 
 	if (max < min) {
-		grammar_fail(b, -EINVAL, "a repetition from %u to %u times makes no sense", min,
-			     max);
+		grammar_fail(b, -EINVAL, "a repetition from %u to %u times is invalid", min, max);
 		return grammar_never(b);
 	}
 	if (!max)

@@ -54,7 +54,7 @@ struct grammar_piece grammar_never(struct grammar_builder *b); /* matches nothin
 struct grammar_piece grammar_bytes(struct grammar_builder *b, const char *bytes, size_t len);
 struct grammar_piece grammar_text(struct grammar_builder *b, const char *text);
 struct grammar_piece grammar_byte(struct grammar_builder *b, unsigned first, unsigned last);
-/* The character @c, which is no surrogate. */
+/* The character @c, which is not a surrogate. */
 struct grammar_piece grammar_character(struct grammar_builder *b, uint32_t c);
 /* One character of the set, as UTF-8. Surrogates are left out. */
 struct grammar_piece grammar_char(struct grammar_builder *b, const struct grammar_set *set);

@@ -192,8 +192,8 @@ static struct grammar_piece text(struct parser *p)
 
 	while (!scan_take(&p->s, '"')) {
 		if (!take_char(p, &c) || (c >= 0xD800 && c <= 0xDFFF))
-			return wrong(p, scan_end(&p->s) ? "a text has no \" at its end"
-							: "a character that is none");
+			return wrong(p, scan_end(&p->s) ? "a string is not closed"
+							: "not a character");
 		piece = grammar_seq(
 			p->b, piece,
 			grammar_bytes(p->b, (const char *)bytes, utf8_encode(c, bytes)));
@@ -211,13 +211,13 @@ static struct grammar_piece set(struct parser *p)
 	grammar_set_clear(&p->set);
 	while (!scan_take(&p->s, ']')) {
 		if (!take_char(p, &first))
-			return wrong(p, scan_end(&p->s) ? "a set has no ]"
-							: "a character that is none");
+			return wrong(p,
+				     scan_end(&p->s) ? "a set is not closed" : "not a character");
 		last = first;
 		if (scan_peek(&p->s, 0) == '-' && scan_peek(&p->s, 1) != ']') {
 			p->s.at++;
 			if (!take_char(p, &last) || last < first)
-				return wrong(p, "a range of characters that makes no sense");
+				return wrong(p, "an invalid range of characters");
 		}
 		grammar_set_add(&p->set, first, last);
 	}
@@ -233,12 +233,12 @@ static struct grammar_piece group(struct parser *p)
 	struct grammar_piece piece;
 
 	if (p->depth == GRAMMAR_GBNF_MAX_DEPTH)
-		return wrong(p, "more than 200 groups within each other");
+		return wrong(p, "groups nested deeper than 200");
 	p->depth++;
 	piece = alternatives(p);
 	p->depth--;
 	if (!scan_take(&p->s, ')'))
-		return wrong(p, "a group has no )");
+		return wrong(p, "a group is not closed");
 	return piece;
 }
 
@@ -260,7 +260,7 @@ static struct grammar_piece atom(struct parser *p)
 	if (take_name(p, name))
 		return grammar_call(p->b, find_rule(p, name));
 	return wrong(p, scan_end(&p->s) ? "the grammar ends where something is expected"
-					: "this is not understood");
+					: "a syntax error");
 }
 
 /* Behind the {. */
@@ -299,7 +299,7 @@ static struct grammar_piece repeated(struct parser *p)
 		else if (bounds(p, &min, &max))
 			piece = grammar_repeat(p->b, piece, min, max);
 		else
-			return wrong(p, "a repetition that makes no sense");
+			return wrong(p, "an invalid repetition");
 	}
 	return piece;
 }

@@ -145,7 +145,7 @@ static struct grammar_piece set_piece(struct parser *p)
 	grammar_set_clear(&p->set);
 	while (!scan_take(&p->s, ']')) {
 		if (!set_member(&p->s, &p->set, &first, &class))
-			return wrong(p, scan_end(&p->s) ? "the set has no ]"
+			return wrong(p, scan_end(&p->s) ? "the set is not closed"
 							: "an escape that is not supported");
 		if (class)
 			continue;
@@ -153,7 +153,7 @@ static struct grammar_piece set_piece(struct parser *p)
 		if (scan_peek(&p->s, 0) == '-' && scan_peek(&p->s, 1) != ']') {
 			p->s.at++;
 			if (!set_member(&p->s, &p->set, &last, &class) || class || last < first)
-				return wrong(p, "a range of characters that makes no sense");
+				return wrong(p, "an invalid range of characters");
 		}
 		grammar_set_add(&p->set, first, last);
 	}
@@ -195,12 +195,12 @@ static struct grammar_piece group(struct parser *p)
 		}
 	}
 	if (p->depth == GRAMMAR_REGEX_MAX_DEPTH)
-		return wrong(p, "more than 200 groups within each other");
+		return wrong(p, "groups nested deeper than 200");
 	p->depth++;
 	piece = alternatives(p);
 	p->depth--;
 	if (!scan_take(&p->s, ')'))
-		return wrong(p, "a group has no )");
+		return wrong(p, "a group is not closed");
 	return piece;
 }
 
@@ -209,7 +209,7 @@ static struct grammar_piece atom(struct parser *p)
 	uint32_t c;
 
 	if (!scan_char(&p->s, &c))
-		return wrong(p, "this is no UTF-8");
+		return wrong(p, "not valid UTF-8");
 	switch (c) {
 	case '(': return group(p);
 	case '[': return set_piece(p);
@@ -223,7 +223,7 @@ static struct grammar_piece atom(struct parser *p)
 		return emit_set(p);
 	case '*':
 	case '+':
-	case '?': return wrong(p, "there is nothing to be repeated");
+	case '?': return wrong(p, "nothing to repeat");
 	case '^':
 	case '$': return wrong(p, "^ and $ are supported at the ends of the expression only");
 	default: return emit_one(p, c);
@@ -263,7 +263,7 @@ static struct grammar_piece repeated(struct parser *p)
 			piece = grammar_optional(p->b, piece);
 		} else if (bounds(p, &min, &max)) {
 			if (max < min)
-				return wrong(p, "a repetition whose end is before its beginning");
+				return wrong(p, "a repetition whose end is below its beginning");
 			piece = grammar_repeat(p->b, piece, min, max);
 		} else {
 			break;

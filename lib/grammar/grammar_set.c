@@ -145,7 +145,7 @@ struct grammar_piece grammar_char(struct grammar_builder *b, const struct gramma
 
 			if (first > limits[k])
 				continue;
-			/* Surrogates are no characters. */
+			/* Surrogates are not characters. */
 			if (limits[k] != 0xDFFF)
 				add_range(b, piece, first, end);
 			first = end + 1;

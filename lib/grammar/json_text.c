@@ -64,7 +64,7 @@ static struct grammar_piece digits(struct grammar_builder *b, const char *firsts
 	return piece;
 }
 
-/* \uHHHH that is no surrogate, or a pair of them. */
+/* \uHHHH that is not a surrogate, or a pair of them. */
 static struct grammar_piece unicode_escape(struct grammar_builder *b)
 {
 	struct grammar_piece high, low, plain;

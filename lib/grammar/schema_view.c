@@ -204,7 +204,7 @@ static const cJSON *resolve(struct grammar_json *j, const cJSON *root, const cJS
 			break;
 	}
 	if (!target)
-		grammar_fail(j->b, -EINVAL, "the schema's \"$ref\" \"%.80s\" leads nowhere",
+		grammar_fail(j->b, -EINVAL, "the schema's \"$ref\" \"%.80s\" does not resolve",
 			     ref->valuestring);
 	return target;
 }

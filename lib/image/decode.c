@@ -23,11 +23,11 @@ int image_allocate(const struct image_bytes *in, int64_t width, int64_t height,
 {
 	if (width < 1 || height < 1 || width > IMAGE_MAX_SIDE || height > IMAGE_MAX_SIDE)
 		return image_fail(in, -EINVAL,
-				  "the picture has %lld x %lld pixels; sides of 1 to %d are taken",
+				  "the picture has %lld x %lld pixels; sides must be from 1 to %d",
 				  (long long)width, (long long)height, IMAGE_MAX_SIDE);
 	if ((uint64_t)width * (uint64_t)height > in->max_pixels)
 		return image_fail(
-			in, -E2BIG, "the picture has %lld x %lld pixels; at most %llu are taken",
+			in, -E2BIG, "the picture has %lld x %lld pixels; the limit is %llu",
 			(long long)width, (long long)height, (unsigned long long)in->max_pixels);
 	*ret = (struct image_picture){
 		(uint32_t)width, (uint32_t)height,
@@ -113,7 +113,7 @@ int image_decode(const void *data, size_t bytes, uint64_t max_pixels, struct ima
 	else if (bytes >= 6 && (!memcmp(data, "GIF87a", 6) || !memcmp(data, "GIF89a", 6)))
 		r = image_decode_gif(&in, &p);
 	else
-		r = image_fail(&in, -ENOTSUP, "no JPEG, PNG, WebP or GIF");
+		r = image_fail(&in, -ENOTSUP, "not a JPEG, PNG, WebP or GIF");
 	if (!r)
 		r = orient(&in, orientation, &p);
 	if (!r)

@@ -22,7 +22,7 @@
 #define BASE_MEMORY (96ull << 20) /* the program, its libraries, tables of decoders */
 
 static int __attribute__((format(printf, 4, 5)))
-say(int code, char *err, size_t errlen, const char *format, ...)
+set_error(int code, char *err, size_t errlen, const char *format, ...)
 {
 	va_list args;
 
@@ -119,20 +119,21 @@ static int take_picture(int fd, struct image_answer *a, uint64_t max_pixels,
 	for (char *s = a->text; *s; s++)
 		*s = *s >= ' ' && *s <= '~' ? *s : '?';
 	if (a->code)
-		return say(a->code == -E2BIG || a->code == -ENOTSUP || a->code == -ENOMEM ? a->code
-											  : -EINVAL,
-			   err, errlen, "%s", a->text);
+		return set_error(a->code == -E2BIG || a->code == -ENOTSUP || a->code == -ENOMEM
+					 ? a->code
+					 : -EINVAL,
+				 err, errlen, "%s", a->text);
 	if (!p.width || !p.height || p.width > 65535 || p.height > 65535 ||
 	    (uint64_t)p.width * p.height > max_pixels)
-		return say(-EINVAL, err, errlen, "the decoder gives a picture of %u x %u", p.width,
-			   p.height);
+		return set_error(-EINVAL, err, errlen, "the decoder gives a picture of %u x %u",
+				 p.width, p.height);
 	if (o && o->may_take && !o->may_take(o->arg, p.width, p.height))
-		return say(-EDQUOT, err, errlen, "a picture of %u x %u takes too much memory",
-			   p.width, p.height);
+		return set_error(-EDQUOT, err, errlen, "a picture of %u x %u takes too much memory",
+				 p.width, p.height);
 	p.rgb = malloc(image_picture_bytes(p.width, p.height));
 	if (!p.rgb)
-		return say(-ENOMEM, err, errlen, "no memory for a picture of %u x %u", p.width,
-			   p.height);
+		return set_error(-ENOMEM, err, errlen, "no memory for a picture of %u x %u",
+				 p.width, p.height);
 	r = transfer(fd, false, p.rgb, image_picture_bytes(p.width, p.height), deadline_ns);
 	if (r) {
 		free(p.rgb);
@@ -161,11 +162,12 @@ static int converse(int fd, const void *data, size_t bytes, uint64_t max_pixels,
 	if (!r)
 		r = take_picture(fd, &answer, max_pixels, o, deadline, ret, err, errlen);
 	if (r == -ETIMEDOUT && !err[0])
-		return say(r, err, errlen, "the picture is not decoded after %u seconds", seconds);
+		return set_error(r, err, errlen, "the picture was not decoded within %u seconds",
+				 seconds);
 	if (r && !err[0])
-		return say(r, err, errlen,
-			   "the decoder ended without a picture: it is broken, or "
-			   "needs more memory than it may");
+		return set_error(r, err, errlen,
+				 "the decoder ended without a picture: it is broken, or "
+				 "needs more memory than it may");
 	return r;
 }
 
@@ -187,8 +189,8 @@ int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 	pid_t pid;
 
 	if (bytes > IMAGE_MAX_BYTES)
-		return say(-E2BIG, err, errlen, "a picture of %zu bytes; at most %u are taken",
-			   bytes, IMAGE_MAX_BYTES);
+		return set_error(-E2BIG, err, errlen, "a picture of %zu bytes; the limit is %u",
+				 bytes, IMAGE_MAX_BYTES);
 	if (options && options->program)
 		snprintf(path, sizeof(path), "%s", options->program);
 	else
@@ -196,7 +198,7 @@ int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 	if (!r)
 		r = start(path, &limits, &pid, &fd);
 	if (r)
-		return say(r, err, errlen, "txda-decode does not start: %s", strerror(-r));
+		return set_error(r, err, errlen, "cannot start txda-decode: %s", strerror(-r));
 	r = converse(fd, data, bytes, max_pixels, options, seconds, ret, err, errlen);
 	close(fd);
 	kill(pid, SIGKILL);
@@ -204,7 +206,7 @@ int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 		;
 	/* Where vfork() is a fork() in truth, as under some sanitizers, start() does not hear of it. */
 	if (r == -EPIPE && WIFEXITED(status) && WEXITSTATUS(status) == 127)
-		return say(-ENOENT, err, errlen, "txda-decode does not start: %s cannot be run",
-			   path);
+		return set_error(-ENOENT, err, errlen,
+				 "cannot start txda-decode: %s is not executable", path);
 	return r;
 }

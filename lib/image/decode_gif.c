@@ -100,9 +100,7 @@ int image_decode_gif(const struct image_bytes *in, struct image_picture *ret)
 	if (!r && !map)
 		r = image_fail(in, -EINVAL, "broken GIF: no colours");
 	if (!r && (uint64_t)gif->Image.Width * (uint64_t)gif->Image.Height > in->max_pixels)
-		r = image_fail(in, -E2BIG,
-			       "the GIF's frame has %d x %d pixels; at most %llu are "
-			       "taken",
+		r = image_fail(in, -E2BIG, "the GIF's frame has %d x %d pixels; the limit is %llu",
 			       gif->Image.Width, gif->Image.Height,
 			       (unsigned long long)in->max_pixels);
 	if (!r)

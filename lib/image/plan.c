@@ -37,8 +37,9 @@ static int measure(const struct image_tower *t, const struct image_size *sizes, 
 		uint64_t own = image_tokens(t, sizes[i]);
 
 		if (!own) {
-			snprintf(err, errlen, "image %u: %u x %u is no size that the model takes",
-				 i, sizes[i].width, sizes[i].height);
+			snprintf(err, errlen,
+				 "image %u: %u x %u is not a size that the model accepts", i,
+				 sizes[i].width, sizes[i].height);
 			return -EINVAL;
 		}
 		tokens += own;

@@ -13,7 +13,7 @@
 #define MAX_SLICES 1000
 
 static int __attribute__((format(printf, 4, 5)))
-say(int code, char *err, size_t errlen, const char *format, ...)
+set_error(int code, char *err, size_t errlen, const char *format, ...)
 {
 	va_list args;
 
@@ -41,7 +41,8 @@ static int get_number(const cJSON *object, const char *key, double min, double m
 	if (!item)
 		return 0;
 	if (!cJSON_IsNumber(item) || !(item->valuedouble >= min && item->valuedouble <= max))
-		return say(-EINVAL, err, errlen, "%s: not a number in [%g, %g]", key, min, max);
+		return set_error(-EINVAL, err, errlen, "%s: not a number in [%g, %g]", key, min,
+				 max);
 	*ret = item->valuedouble;
 	return 0;
 }
@@ -53,12 +54,13 @@ static int get_three(const cJSON *config, const char *key, float ret[3], char *e
 	if (!list)
 		return 0;
 	if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != 3)
-		return say(-EINVAL, err, errlen, "%s: not an array of 3 numbers", key);
+		return set_error(-EINVAL, err, errlen, "%s: not an array of 3 numbers", key);
 	for (int i = 0; i < 3; i++) {
 		const cJSON *item = cJSON_GetArrayItem(list, i);
 
 		if (!cJSON_IsNumber(item) || !(fabs(item->valuedouble) <= 1e6))
-			return say(-EINVAL, err, errlen, "%s: entry %d is not a number", key, i);
+			return set_error(-EINVAL, err, errlen, "%s: entry %d is not a number", key,
+					 i);
 		ret[i] = (float)item->valuedouble;
 	}
 	return 0;
@@ -78,17 +80,18 @@ static int check_steps(const cJSON *config, enum image_kind kind, char *err, siz
 		if (strncmp(item->string, "do_", 3) || cJSON_IsNull(item))
 			continue;
 		if (!cJSON_IsBool(item))
-			return say(-EINVAL, err, errlen, "%s: not true or false", item->string);
+			return set_error(-EINVAL, err, errlen, "%s: not true or false",
+					 item->string);
 		for (int i = 0; i < 4; i++)
 			fine |= !strcmp(item->string, known[i]);
 		for (int i = 0; i < 2; i++)
 			fine |= kind == IMAGE_TILES && !strcmp(item->string, tiles[i]);
 		if (!fine)
-			return say(-ENOTSUP, err, errlen, "%s: this step is not supported",
-				   item->string);
+			return set_error(-ENOTSUP, err, errlen, "%s: this step is not supported",
+					 item->string);
 	}
 	if (cJSON_IsFalse(find(config, "do_convert_rgb")))
-		return say(-ENOTSUP, err, errlen, "do_convert_rgb: false is not supported");
+		return set_error(-ENOTSUP, err, errlen, "do_convert_rgb: false is not supported");
 	return 0;
 }
 
@@ -122,9 +125,9 @@ static int check_type(const cJSON *config, const struct image_tower *t, struct i
 			return 0;
 		}
 	}
-	return say(-ENOTSUP, err, errlen,
-		   "image_processor_type: \"%.64s\" is not supported for this model",
-		   type ? type : "missing");
+	return set_error(-ENOTSUP, err, errlen,
+			 "image_processor_type: \"%.64s\" is not supported for this model",
+			 type ? type : "missing");
 }
 
 /* Values of the tower that the file may repeat, and nothing else. */
@@ -135,7 +138,8 @@ static int check_same(const cJSON *config, const char *key, uint32_t tower, char
 	int r = get_number(config, key, 0, 1e9, &value, err, errlen);
 
 	if (!r && value != tower)
-		r = say(-EINVAL, err, errlen, "%s: %g, but the model has %u", key, value, tower);
+		r = set_error(-EINVAL, err, errlen, "%s: %g, but the model has %u", key, value,
+			      tower);
 	return r;
 }
 
@@ -146,15 +150,15 @@ static int check_keys(const cJSON *object, const char *name, const char *const *
 	const cJSON *item;
 
 	if (object && !cJSON_IsObject(object))
-		return say(-EINVAL, err, errlen, "%s: not an object", name);
+		return set_error(-EINVAL, err, errlen, "%s: not an object", name);
 	cJSON_ArrayForEach(item, object) {
 		bool fine = cJSON_IsNull(item);
 
 		for (unsigned i = 0; i < n; i++)
 			fine |= !strcmp(item->string, known[i]);
 		if (!fine)
-			return say(-ENOTSUP, err, errlen, "%s: %s is not supported", name,
-				   item->string);
+			return set_error(-ENOTSUP, err, errlen, "%s: %s is not supported", name,
+					 item->string);
 	}
 	return 0;
 }
@@ -174,7 +178,8 @@ static int parse_limits(const cJSON *config, struct image_processor *p, char *er
 	for (int i = 2; i < 4 && !r; i++)
 		r = get_number(config, keys[i], 1, 1e12, i % 2 ? &most : &least, err, errlen);
 	if (!r && least > most)
-		r = say(-EINVAL, err, errlen, "min_pixels: %g is above max_pixels %g", least, most);
+		r = set_error(-EINVAL, err, errlen, "min_pixels: %g is above max_pixels %g", least,
+			      most);
 	p->min_pixels = (uint64_t)least;
 	p->max_pixels = (uint64_t)most;
 	return r;
@@ -208,10 +213,10 @@ static int check_tiles(const cJSON *config, const struct image_tower *t, char *e
 
 			if (cJSON_GetArraySize(list) != (int)t->n_pinpoints ||
 			    !cJSON_IsNumber(number) || number->valuedouble != t->pinpoints[i][k])
-				return say(-EINVAL, err, errlen,
-					   "image_grid_pinpoints: entry %u is not that of "
-					   "config.json",
-					   i);
+				return set_error(-EINVAL, err, errlen,
+						 "image_grid_pinpoints: entry %u is not that of "
+						 "config.json",
+						 i);
 		}
 	return 0;
 }
@@ -222,8 +227,9 @@ static int parse_values(const cJSON *config, struct image_processor *p, char *er
 	int r = get_number(config, "resample", 0, 5, &filter, err, errlen);
 
 	if (!r && filter != IMAGE_BILINEAR_FILTER && filter != IMAGE_BICUBIC_FILTER)
-		r = say(-ENOTSUP, err, errlen,
-			"resample: %g is not supported (2, bilinear, and 3, bicubic, are)", filter);
+		r = set_error(-ENOTSUP, err, errlen,
+			      "resample: %g is not supported (2, bilinear, and 3, bicubic, are)",
+			      filter);
 	if (!r)
 		r = get_number(config, "rescale_factor", 0, 1e6, &scale, err, errlen);
 	if (!r)
@@ -232,7 +238,8 @@ static int parse_values(const cJSON *config, struct image_processor *p, char *er
 		r = get_three(config, "image_std", p->std, err, errlen);
 	for (int i = 0; i < 3 && !r; i++) {
 		if (!(p->std[i] > 0))
-			r = say(-EINVAL, err, errlen, "image_std: entry %d is not above 0", i);
+			r = set_error(-EINVAL, err, errlen, "image_std: entry %d is not above 0",
+				      i);
 	}
 	p->filter = (enum image_filter)filter;
 	p->scale = cJSON_IsFalse(find(config, "do_rescale")) ? 1 : scale;
@@ -250,7 +257,7 @@ static int get_bool(const cJSON *object, const char *key, bool *ret, char *err, 
 	if (!item)
 		return 0;
 	if (!cJSON_IsBool(item))
-		return say(-EINVAL, err, errlen, "%s: not true or false", key);
+		return set_error(-EINVAL, err, errlen, "%s: not true or false", key);
 	*ret = cJSON_IsTrue(item);
 	return 0;
 }
@@ -275,14 +282,15 @@ static int parse_slices(const cJSON *config, const struct image_tower *t, struct
 	if (!r)
 		r = get_bool(config, "use_image_id", &p->number, err, errlen);
 	if (!r && (!name || strcmp(name, want)))
-		r = say(-EINVAL, err, errlen, "downsample_mode: \"%.16s\", but the model has %s",
-			name ? name : "?", want);
+		r = set_error(-EINVAL, err, errlen,
+			      "downsample_mode: \"%.16s\", but the model has %s", name ? name : "?",
+			      want);
 	if (!r && !p->resize)
-		r = say(-ENOTSUP, err, errlen, "do_resize: false is not supported");
+		r = set_error(-ENOTSUP, err, errlen, "do_resize: false is not supported");
 	if (!r && (most != floor(most) || side != floor(side)))
-		r = say(-EINVAL, err, errlen,
-			"max_slice_nums or scale_resolution: %g or %g is no whole number", most,
-			side);
+		r = set_error(-EINVAL, err, errlen,
+			      "max_slice_nums or scale_resolution: %g or %g is not a whole number",
+			      most, side);
 	p->max_slices = (uint32_t)most;
 	p->resolution = (uint32_t)side;
 	return r;
@@ -298,7 +306,7 @@ int image_processor_parse(const cJSON *config, const struct image_tower *t,
 		/* Grids of tiles take a picture at their size, whatever is said. */
 		.resize = t->kind == IMAGE_TILES || !cJSON_IsFalse(find(config, "do_resize")),
 	};
-	int r = cJSON_IsObject(config) ? 0 : say(-EINVAL, err, errlen, "not an object");
+	int r = cJSON_IsObject(config) ? 0 : set_error(-EINVAL, err, errlen, "not an object");
 
 	for (int i = 0; i < 3 && t->kind == IMAGE_SLICES; i++)
 		p.mean[i] = p.std[i] = 0.5f;
@@ -348,9 +356,9 @@ static int fit(const struct image_processor *p, const struct image_tower *t, dou
 		w = floor(w * scale);
 	}
 	if (fmax(h, w) / fmin(h, w) > MAX_ASPECT)
-		return say(-EINVAL, err, errlen,
-			   "a picture of %g x %g: one side is more than %d times the other", w, h,
-			   MAX_ASPECT);
+		return set_error(-EINVAL, err, errlen,
+				 "a picture of %g x %g: one side is more than %d times the other",
+				 w, h, MAX_ASPECT);
 	*height = to_multiple(h, f);
 	*width = to_multiple(w, f);
 	area = frames * *height * *width;
@@ -420,8 +428,8 @@ static int fit_slices(const struct image_processor *p, const struct image_tower 
 	fit_piece(p, t, !ret->rows, &h, &w);
 	if (h > MAX_SIDE || w > MAX_SIDE || sh * ret->rows > MAX_SIDE ||
 	    sw * ret->columns > MAX_SIDE)
-		return say(-EINVAL, err, errlen, "a picture of %u x %u becomes %g x %g", width,
-			   height, w, h);
+		return set_error(-EINVAL, err, errlen, "a picture of %u x %u becomes %g x %g",
+				 width, height, w, h);
 	ret->whole = (struct image_size){(uint32_t)h / t->patch, (uint32_t)w / t->patch};
 	ret->slice = (struct image_size){(uint32_t)sh / t->patch, (uint32_t)sw / t->patch};
 	return 0;
@@ -434,8 +442,9 @@ int image_process_size(const struct image_processor *p, const struct image_tower
 	int r;
 
 	if (!width || !height || width > MAX_SIDE || height > MAX_SIDE)
-		return say(-EINVAL, err, errlen, "a picture of %u x %u; sides of 1 to %d are taken",
-			   width, height, MAX_SIDE);
+		return set_error(-EINVAL, err, errlen,
+				 "a picture of %u x %u; sides must be from 1 to %d", width, height,
+				 MAX_SIDE);
 	*ret = (struct image_parts){.whole = {height, width}};
 	if (t->kind == IMAGE_TILES)
 		return 0;
@@ -446,13 +455,14 @@ int image_process_size(const struct image_processor *p, const struct image_tower
 		if (r)
 			return r;
 	} else if (fmod(h, f) != 0 || fmod(w, f) != 0) {
-		return say(-EINVAL, err, errlen,
-			   "a picture of %u x %u: without do_resize sides must be multiples of %g",
-			   width, height, f);
+		return set_error(
+			-EINVAL, err, errlen,
+			"a picture of %u x %u: without do_resize sides must be multiples of %g",
+			width, height, f);
 	}
 	if (!(h >= f && w >= f && h <= MAX_SIDE && w <= MAX_SIDE))
-		return say(-EINVAL, err, errlen, "a picture of %u x %u becomes %g x %g", width,
-			   height, w, h);
+		return set_error(-EINVAL, err, errlen, "a picture of %u x %u becomes %g x %g",
+				 width, height, w, h);
 	ret->whole = (struct image_size){(uint32_t)h / t->patch, (uint32_t)w / t->patch};
 	return 0;
 }
@@ -584,7 +594,7 @@ int image_process(const struct image_processor *p, const struct image_tower *t,
 		uint64_t tokens = image_tokens(t, size);
 
 		if (image_units(t, size) > t->max_units || tokens > t->max_rows)
-			return say(
+			return set_error(
 				-E2BIG, err, errlen,
 				"a picture of %u x %u takes %llu tokens; the model encodes %u at a "
 				"time",
@@ -598,8 +608,8 @@ int image_process(const struct image_processor *p, const struct image_tower *t,
 				     : put_parts(p, t, picture, &parts, pixels);
 	if (r) {
 		free(pixels);
-		return say(r, err, errlen, "no memory for a picture of %u x %u", picture->width,
-			   picture->height);
+		return set_error(r, err, errlen, "no memory for a picture of %u x %u",
+				 picture->width, picture->height);
 	}
 	*ret_parts = parts;
 	*ret_pixels = pixels;

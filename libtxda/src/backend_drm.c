@@ -124,7 +124,7 @@ void txda__drm_chip_put(struct drm_chip *chip)
 /*
  * "txda-run" in fdinfo and in the driver's messages; the kernel accepts printable characters only.
  */
-static void tell_name(struct drm_chip *chip)
+static void set_client_name(struct drm_chip *chip)
 {
 	char name[sizeof(drm_context(chip)->name)];
 	struct drm_set_client_name args = {.name = (uintptr_t)name};
@@ -213,7 +213,7 @@ static int read_chip(struct drm_chip *chip)
 	chip->card_index = topology.card_index;
 	chip->n_ports = topology.n_ports;
 	describe(chip, &device, &memory, &firmware);
-	tell_name(chip);
+	set_client_name(chip);
 	return 0;
 }
 
@@ -495,8 +495,9 @@ static int drm_vm_memory_id(struct txda__vm *vm, uint64_t *ret_id)
 	int r = txda__drm_query(vm->chip, DRM_TXDA_QUERY_RESET, &reset, sizeof(reset));
 
 	if (r < 0)
-		return txda__fail(drm_context(vm->chip), r, "asking chip %u for its resets: %s",
-				  vm->chip->index, strerror(-r));
+		return txda__fail(drm_context(vm->chip), r,
+				  "reading the reset count of chip %u: %s", vm->chip->index,
+				  strerror(-r));
 	*ret_id = vm->chip->node.incarnation * 0x9e3779b97f4a7c15ull + reset.chip_resets;
 	return 0;
 }

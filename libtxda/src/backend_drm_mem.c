@@ -243,7 +243,7 @@ static int import_dmabuf(struct txda__mem *mem, int fd, bool own)
 				  fd, chip->index, strerror(-r));
 	if (!info.size || info.size % TXDA__PAGE || info.size > (1ull << 40))
 		return txda__fail(drm_context(chip), -EINVAL,
-				  "the dma-buf has %llu bytes; whole pages up to 1 TiB are wanted",
+				  "the dma-buf has %llu bytes; it must be whole pages up to 1 TiB",
 				  (unsigned long long)info.size);
 	/*
 	 * For a buffer of the same chip the kernel returns another handle; it is already
@@ -366,7 +366,7 @@ int txda__drm_mem_bind(struct txda__mem *mem, uint64_t va, bool read_only)
 		return txda__fail(
 			drm_context(chip), r, "mapping %llu bytes at 0x%llx of chip %u: %s",
 			(unsigned long long)mem->bytes, (unsigned long long)va, chip->index,
-			r == -EXDEV ? "it is another chip's, and no link leads there"
+			r == -EXDEV ? "it belongs to another chip, to which there is no link"
 				    : strerror(-r));
 	mem->va = va;
 	mem->bound_read_only = read_only;
@@ -403,7 +403,7 @@ int txda__drm_mem_map(struct txda__mem *mem, void **ret_ptr)
 
 	if (!mem->mappable)
 		return txda__fail(drm_context(chip), -ENOTSUP,
-				  "the host has no view of this memory of chip %u", chip->index);
+				  "this memory of chip %u is not visible to the host", chip->index);
 	pthread_mutex_lock(&mem->lock);
 	if (!mem->view) {
 		r = make_view(mem, &ptr);

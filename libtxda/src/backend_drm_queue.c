@@ -216,7 +216,7 @@ int txda__drm_hwqueue_fault(struct drm_chip *chip, uint32_t id, struct txda_faul
 	if (atomic_load(&chip->lost)) {
 		fault.code = TXDA_FAULT_LOST;
 	} else if (r < 0) {
-		snprintf(buf, len, "the driver does not tell the queue's state: %s", strerror(-r));
+		snprintf(buf, len, "cannot read the queue's state: %s", strerror(-r));
 	} else if (!state.state) {
 		return 0;
 	} else if (from.code) {
@@ -230,9 +230,7 @@ int txda__drm_hwqueue_fault(struct drm_chip *chip, uint32_t id, struct txda_faul
 	} else if (state.state & DRM_TXDA_QUEUE_TIMEDOUT) {
 		fault.code = TXDA_FAULT_HANG;
 	} else {
-		snprintf(buf, len,
-			 "lost to a reset of the chip, for which this queue is not to "
-			 "blame");
+		snprintf(buf, len, "lost in a reset of the chip that another queue caused");
 	}
 	*ret_fault = fault;
 	return fault.code == TXDA_FAULT_LOST ? -ENODEV : -EIO;

@@ -59,7 +59,8 @@ int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memor
 
 	if (!bytes || bytes > (1ull << 40))
 		return txda__fail(context, -EINVAL,
-				  "a buffer of %llu bytes is wanted; 1 byte to 1 TiB are possible",
+				  "a buffer of %llu bytes was requested; the size must be from 1 "
+				  "byte to 1 TiB",
 				  (unsigned long long)bytes);
 	room = txda__align(bytes, TXDA__PAGE);
 	r = txda__space_get(device, &space);
@@ -106,7 +107,7 @@ int txda__buffer_import(struct txda_device *device, struct txda__space *space, i
 	if (r < 0)
 		return r;
 	if (bytes && txda__align(bytes, TXDA__PAGE) != room)
-		r = txda__fail(context, -EINVAL, "the memory has %llu bytes; %llu are wanted",
+		r = txda__fail(context, -EINVAL, "the memory has %llu bytes; %llu were requested",
 			       (unsigned long long)room,
 			       (unsigned long long)txda__align(bytes, TXDA__PAGE));
 	else

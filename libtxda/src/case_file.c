@@ -84,7 +84,7 @@ int txda__case_read(int dir_fd, const char *name, uint64_t bytes, uint64_t max, 
 	int fd, r;
 
 	if (bytes > max)
-		return txda__say(err, errlen, -EFBIG, "%s has %llu bytes; %llu are possible", name,
+		return txda__say(err, errlen, -EFBIG, "%s has %llu bytes; the limit is %llu", name,
 				 (unsigned long long)bytes, (unsigned long long)max);
 	r = txda__case_file(dir_fd, name, bytes, &fd, err, errlen);
 	return r < 0 ? r : read_and_close(fd, name, bytes, ret_data, err, errlen);
@@ -104,7 +104,7 @@ int txda__case_open(const char *path, int *ret_dir_fd, struct txda__case *ret_ca
 	r = open_file(dir_fd, name, &fd, &bytes, err, errlen);
 	if (r >= 0 && bytes > TXDA__CASE_MAX_BYTES) {
 		close(fd);
-		r = txda__say(err, errlen, -EFBIG, "%s has %llu bytes; %u are possible", name,
+		r = txda__say(err, errlen, -EFBIG, "%s has %llu bytes; the limit is %u", name,
 			      (unsigned long long)bytes, TXDA__CASE_MAX_BYTES);
 	} else if (r >= 0) {
 		r = read_and_close(fd, name, bytes, &text, err, errlen);

@@ -36,13 +36,13 @@ static int get_number(const struct reader *r, const cJSON *object, const char *w
 	if (get(r, object, where, key, &item) < 0)
 		return -EINVAL;
 	if (!cJSON_IsNumber(item))
-		return txda__say(r->err, r->errlen, -EINVAL, "%s%s is no number", where, key);
+		return txda__say(r->err, r->errlen, -EINVAL, "%s%s is not a number", where, key);
 	value = item->valuedouble;
 	/* Checked before the conversion; all whole numbers up to 2^53 are exact. NaN fails too. */
 	if (!(value >= 0 && value <= 9007199254740992.0) || value != (double)(uint64_t)value ||
 	    (uint64_t)value < min || (uint64_t)value > max)
 		return txda__say(r->err, r->errlen, -EINVAL,
-				 "%s%s is %.17g; %llu to %llu is possible", where, key, value,
+				 "%s%s is %.17g; it must be from %llu to %llu", where, key, value,
 				 (unsigned long long)min, (unsigned long long)max);
 	*ret = (uint64_t)value;
 	return 0;
@@ -63,8 +63,8 @@ static int copy_text(const struct reader *r, const cJSON *item, const char *wher
 		     char *text, size_t size)
 {
 	if (!cJSON_IsString(item) || !item->valuestring[0] || strlen(item->valuestring) >= size)
-		return txda__say(r->err, r->errlen, -EINVAL, "%s%s is no string of 1 to %zu bytes",
-				 where, key, size - 1);
+		return txda__say(r->err, r->errlen, -EINVAL,
+				 "%s%s is not a string of 1 to %zu bytes", where, key, size - 1);
 	strcpy(text, item->valuestring);
 	for (const char *s = text; *s; s++)
 		if ((unsigned char)*s < ' ')
@@ -89,7 +89,7 @@ static int get_object(const struct reader *r, const cJSON *object, const char *k
 	if (get(r, object, "", key, ret) < 0)
 		return -EINVAL;
 	if (!cJSON_IsObject(*ret))
-		return txda__say(r->err, r->errlen, -EINVAL, "%s is no object", key);
+		return txda__say(r->err, r->errlen, -EINVAL, "%s is not an object", key);
 	return 0;
 }
 
@@ -102,8 +102,8 @@ static int get_array(const struct reader *r, const cJSON *object, const char *ke
 		return -EINVAL;
 	n = cJSON_IsArray(*ret) ? cJSON_GetArraySize(*ret) : -1;
 	if (n < (int)min || n > (int)max)
-		return txda__say(r->err, r->errlen, -EINVAL, "%s is no array of %u to %u entries",
-				 key, min, max);
+		return txda__say(r->err, r->errlen, -EINVAL,
+				 "%s is not an array of %u to %u entries", key, min, max);
 	return 0;
 }
 
@@ -139,7 +139,7 @@ static int read_chip(const struct reader *r, const cJSON *object, unsigned rank,
 
 	snprintf(where, sizeof(where), "chips[%u].", rank);
 	if (!cJSON_IsObject(object))
-		return txda__say(r->err, r->errlen, -EINVAL, "chips[%u] is no object", rank);
+		return txda__say(r->err, r->errlen, -EINVAL, "chips[%u] is not an object", rank);
 	if (get_text(r, object, where, "kcore", chip->kcore, sizeof(chip->kcore)) < 0 ||
 	    get_text(r, object, where, "param", chip->param, sizeof(chip->param)) < 0 ||
 	    get_number(r, object, where, "param_crc32c", 0, UINT32_MAX, &crc) < 0)
@@ -150,7 +150,7 @@ static int read_chip(const struct reader *r, const cJSON *object, unsigned rank,
 			return -EINVAL;
 	if (!is_relative(chip->kcore) || !is_relative(chip->param))
 		return txda__say(r->err, r->errlen, -EINVAL,
-				 "%s%s is \"%.60s\"; a file below the case dir is wanted", where,
+				 "%s%s is \"%.60s\"; it must be a file below the case dir", where,
 				 is_relative(chip->kcore) ? "param" : "kcore",
 				 is_relative(chip->kcore) ? chip->param : chip->kcore);
 	chip->param_crc32c = (uint32_t)crc;
@@ -230,7 +230,8 @@ static int read_tensors(const struct reader *r, const cJSON *root, const char *k
 
 		snprintf(where, sizeof(where), "%s[%u].", key, n);
 		if (!cJSON_IsObject(item))
-			return txda__say(r->err, r->errlen, -EINVAL, "%s[%u] is no object", key, n);
+			return txda__say(r->err, r->errlen, -EINVAL, "%s[%u] is not an object", key,
+					 n);
 		if (get_text(r, item, where, "name", t->name, sizeof(t->name)) < 0 ||
 		    get_text(r, item, where, "dtype", dtype, sizeof(dtype)) < 0 ||
 		    get(r, item, where, "shape", &shape) < 0)
@@ -241,7 +242,7 @@ static int read_tensors(const struct reader *r, const cJSON *root, const char *k
 		if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) < 1 ||
 		    cJSON_GetArraySize(shape) > 4)
 			return txda__say(r->err, r->errlen, -EINVAL,
-					 "%sshape is no array of 1 to 4 entries", where);
+					 "%sshape is not an array of 1 to 4 entries", where);
 		t->ndim = 0;
 		cJSON_ArrayForEach(dim, shape)
 			if (!parse_dim(dim, &t->dim[t->ndim++]))
@@ -253,7 +254,7 @@ static int read_tensors(const struct reader *r, const cJSON *root, const char *k
 		for (unsigned i = 0; i < n; i++)
 			if (!strcmp(tensor[i].name, t->name))
 				return txda__say(r->err, r->errlen, -EINVAL,
-						 "%sname \"%s\" comes twice", where, t->name);
+						 "%sname \"%s\" occurs twice", where, t->name);
 		n++;
 	}
 	*ret_count = n;
@@ -306,7 +307,7 @@ static int read_pooling(const struct reader *r, const cJSON *root, struct txda__
 		return -EINVAL;
 	if (strcmp(c->pooling, "last") && strcmp(c->pooling, "mean") && strcmp(c->pooling, "cls"))
 		return txda__say(r->err, r->errlen, -EINVAL,
-				 "pooling is \"%s\"; last, mean and cls are possible", c->pooling);
+				 "pooling is \"%s\"; it must be last, mean or cls", c->pooling);
 	return 0;
 }
 
@@ -317,7 +318,8 @@ static int read_vision_chip(const struct reader *r, const cJSON *object, unsigne
 
 	snprintf(where, sizeof(where), "vision.chips[%u].", rank);
 	if (!cJSON_IsObject(object))
-		return txda__say(r->err, r->errlen, -EINVAL, "vision.chips[%u] is no object", rank);
+		return txda__say(r->err, r->errlen, -EINVAL, "vision.chips[%u] is not an object",
+				 rank);
 	if (get_text(r, object, where, "kcore", kcore, sizeof(v->chip[rank].kcore)) < 0 ||
 	    get_number(r, object, where, "kcore_bytes", sizeof(struct txda_program),
 		       TXDA_PROGRAM_MAX_BYTES, &v->chip[rank].kcore_bytes) < 0 ||
@@ -327,8 +329,8 @@ static int read_vision_chip(const struct reader *r, const cJSON *object, unsigne
 		return -EINVAL;
 	if (!is_relative(kcore))
 		return txda__say(r->err, r->errlen, -EINVAL,
-				 "%skcore is \"%.60s\"; a file below the case dir is wanted", where,
-				 kcore);
+				 "%skcore is \"%.60s\"; it must be a file below the case dir",
+				 where, kcore);
 	return 0;
 }
 
@@ -384,7 +386,7 @@ static int read_root(const struct reader *r, const cJSON *root, struct txda__cas
 	unsigned format;
 
 	if (!cJSON_IsObject(root))
-		return txda__say(r->err, r->errlen, -EINVAL, "the document is no object");
+		return txda__say(r->err, r->errlen, -EINVAL, "the document is not an object");
 	if (get_unsigned(r, root, "", "format", 0, UINT32_MAX, &format) < 0)
 		return -EINVAL;
 	if (format != FORMAT)
@@ -413,18 +415,18 @@ int txda__case_parse(const char *text, size_t bytes, struct txda__case *ret_case
 
 	if (bytes > TXDA__CASE_MAX_BYTES)
 		return txda__say(err, errlen, -EFBIG,
-				 "model_info.json has %zu bytes; %u are possible", bytes,
+				 "model_info.json has %zu bytes; the limit is %u", bytes,
 				 TXDA__CASE_MAX_BYTES);
 	root = cJSON_ParseWithLengthOpts(text, bytes, &end, false);
 	if (!root)
 		return txda__say(err, errlen, -EINVAL,
-				 "model_info.json is no JSON: error near byte %zu",
+				 "model_info.json is not JSON: error near byte %zu",
 				 end ? (size_t)(end - text) : 0);
 	for (; end < text + bytes && *end; end++)
 		if (!strchr(" \t\r\n", *end)) {
 			cJSON_Delete(root);
 			return txda__say(err, errlen, -EINVAL,
-					 "model_info.json goes on after its end, at byte %zu",
+					 "model_info.json has data after its end, at byte %zu",
 					 (size_t)(end - text));
 		}
 	c = calloc(1, sizeof(*c));

@@ -24,7 +24,7 @@ static int choose_backend(const char *name, const struct txda__backend_ops **ret
 	if (!name || !*name)
 		name = "auto";
 	if (strcmp(name, "auto") && strcmp(name, "drm") && strcmp(name, "cmodel"))
-		return txda__fail(NULL, -EINVAL, "TXDA_BACKEND=%s: auto, drm or cmodel is wanted",
+		return txda__fail(NULL, -EINVAL, "TXDA_BACKEND=%s: must be auto, drm or cmodel",
 				  name);
 	nodes = strcmp(name, "cmodel") ? txda__drm_count() : 0;
 	if (nodes <= 0 && !strcmp(name, "drm"))

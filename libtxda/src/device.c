@@ -27,8 +27,8 @@ int txda_context_device_count(struct txda_context *context)
 int txda_device_get(struct txda_context *context, unsigned index, struct txda_device **ret_device)
 {
 	if (index >= context->n_devices)
-		return txda__fail(context, -ENODEV, "no chip %u; this process sees %u", index,
-				  context->n_devices);
+		return txda__fail(context, -ENODEV, "chip %u does not exist; this process sees %u",
+				  index, context->n_devices);
 	*ret_device = txda_device_ref(&context->device[index]);
 	return 0;
 }

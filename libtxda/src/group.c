@@ -38,13 +38,14 @@ static int take_named(struct txda_group *group, const struct txda_group_options 
 	unsigned tp = o->tp ? o->tp : 1;
 
 	if (o->map && strcmp(o->map, "auto"))
-		return txda__fail(context, -EINVAL, "both devices and the map %.40s are given",
+		return txda__fail(context, -EINVAL, "devices and the map %.40s exclude each other",
 				  o->map);
 	for (unsigned i = 0; i < tp; i++) {
 		if (o->devices[i] >= context->n_devices)
-			return txda__fail(context, -ENODEV,
-					  "no chip %u for rank %u; this process sees %u",
-					  o->devices[i], i, context->n_devices);
+			return txda__fail(
+				context, -ENODEV,
+				"chip %u for rank %u does not exist; this process sees %u",
+				o->devices[i], i, context->n_devices);
 		for (unsigned j = 0; j < i; j++)
 			if (o->devices[j] == o->devices[i])
 				return txda__fail(context, -EINVAL,
@@ -70,8 +71,8 @@ static int take_mapped(struct txda_group *group, const struct txda_group_options
 		txda__auto_map(context->n_logical, tp, logical_distance, context, &t);
 		if (!t.n_groups)
 			return txda__fail(context, -ENODEV,
-					  "a group of %u chips is wanted; this process sees %u", tp,
-					  context->n_logical);
+					  "a group of %u chips was requested; this process sees %u",
+					  tp, context->n_logical);
 		explain(group,
 			"Automatic map: %u chip%s in %u group%s of %u, nearest chips together, "
 			"lowest first.",
@@ -85,12 +86,12 @@ static int take_mapped(struct txda_group *group, const struct txda_group_options
 			t.n_groups == 1 ? "" : "s");
 	}
 	if (o->replica >= t.n_groups)
-		return txda__fail(context, -ENODEV, "group %u is wanted; the map has %u",
+		return txda__fail(context, -ENODEV, "group %u was requested; the map has %u",
 				  o->replica, t.n_groups);
 	if (o->tp && t.size[o->replica] != o->tp)
 		return txda__fail(context, -EINVAL,
-				  "group %u of map %.64s has %u chips; %u are wanted", o->replica,
-				  o->map, t.size[o->replica], o->tp);
+				  "group %u of map %.64s has %u chips; %u were requested",
+				  o->replica, o->map, t.size[o->replica], o->tp);
 
 	group->size = t.size[o->replica];
 	explain(group, "This is group %u of it.", o->replica);
@@ -141,7 +142,7 @@ int txda_group_new(struct txda_context *context, const struct txda_group_options
 		return r;
 	if (o.tp > TXDA_MAX_CHIPS_PER_GROUP)
 		return txda__fail(context, -EINVAL,
-				  "a group of %u chips is wanted; %d are possible", o.tp,
+				  "a group of %u chips was requested; the limit is %d", o.tp,
 				  TXDA_MAX_CHIPS_PER_GROUP);
 	group = calloc(1, sizeof(*group));
 	if (!group)

@@ -35,7 +35,7 @@ void txda__listener_push(struct txda__listener *l, const struct txda__node_event
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static void tell_node(struct txda__listener *l, const struct txda__node *node, bool added)
+static void push_node_event(struct txda__listener *l, const struct txda__node *node, bool added)
 {
 	struct txda__node_event event = {.kind = added ? TXDA_EVENT_DEVICE_ADDED
 						       : TXDA_EVENT_DEVICE_REMOVED,
@@ -63,7 +63,7 @@ static void node_gone(struct txda__listener *l, struct txda__node *node)
 {
 	struct txda__node last = l->node[l->n_nodes - 1];
 
-	tell_node(l, node, false);
+	push_node_event(l, node, false);
 	*node = last;
 	l->n_nodes--;
 }
@@ -79,11 +79,11 @@ static void node_came(struct txda__listener *l, const struct txda__node *node)
 	if (l->n_nodes == TXDA__MAX_CHIPS)
 		return;
 	l->node[l->n_nodes++] = *node;
-	tell_node(l, node, true);
+	push_node_event(l, node, true);
 }
 
 /* Messages were lost: compares the existing nodes with the known ones. */
-static void look(struct txda__listener *l)
+static void resync(struct txda__listener *l)
 {
 	struct txda__node *now = calloc(TXDA__MAX_CHIPS, sizeof(*now));
 	int n = now ? txda__nodes(now, TXDA__MAX_CHIPS) : -1;
@@ -133,7 +133,7 @@ static void take_uevents(struct txda__listener *l)
 		if (device)
 			take_uevent(l, device);
 		else
-			look(l);
+			resync(l);
 		udev_device_unref(device);
 	}
 }

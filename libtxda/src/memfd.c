@@ -14,7 +14,8 @@ int txda__memfd_check(struct txda_context *context, int fd, bool read_only, uint
 		return txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
 	seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0 || !S_ISREG(st.st_mode))
-		return txda__fail(context, -EINVAL, "fd %d is no memfd of an exported buffer", fd);
+		return txda__fail(context, -EINVAL, "fd %d is not a memfd of an exported buffer",
+				  fd);
 	if (!(seals & F_SEAL_SHRINK))
 		return txda__fail(context, -EPERM, "the memfd is not sealed against shrinking");
 	mode = fcntl(fd, F_GETFL) & O_ACCMODE;
@@ -24,7 +25,7 @@ int txda__memfd_check(struct txda_context *context, int fd, bool read_only, uint
 				  read_only ? "reading" : "writing");
 	if (st.st_size <= 0 || st.st_size > (off_t)(1ll << 40) || st.st_size % (off_t)TXDA__PAGE)
 		return txda__fail(context, -EINVAL,
-				  "the memfd has %lld bytes; whole pages up to 1 TiB are wanted",
+				  "the memfd has %lld bytes; it must be whole pages up to 1 TiB",
 				  (long long)st.st_size);
 	*ret_bytes = (uint64_t)st.st_size;
 	return 0;

@@ -119,8 +119,8 @@ int txda_model_tensor(struct txda_model *model, unsigned index, struct txda_tens
 	bool wide;
 
 	if (index >= model->n_io)
-		return txda__fail(context, -ENOENT, "no tensor %u; model %.60s has %u", index,
-				  model->info.name, model->n_io);
+		return txda__fail(context, -ENOENT, "tensor %u does not exist; model %.60s has %u",
+				  index, model->info.name, model->n_io);
 	io = &model->io[index];
 	rank = &model->rank[io->first_rank];
 	t = &rank->program.tensor[rank->program.io_tensor[io->slot[io->first_rank]]];
@@ -144,8 +144,8 @@ static int find_slot(struct txda_model *model, unsigned rank, const char *name, 
 	int ret;
 
 	if (rank >= model->tp)
-		return txda__fail(context, -EINVAL, "no rank %u; model %.60s has %u", rank,
-				  model->info.name, model->tp);
+		return txda__fail(context, -EINVAL, "rank %u does not exist; model %.60s has %u",
+				  rank, model->info.name, model->tp);
 	ret = txda_model_find(model, name, &index);
 	if (ret < 0)
 		return ret;

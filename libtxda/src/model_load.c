@@ -173,7 +173,7 @@ static int list_io(struct loading *l)
 			found |= !strcmp(m->io[i].name, *dummy);
 		if (!found)
 			return txda__fail(l->context, -ENOENT,
-					  "dummy \"%.60s\" is no input or output", *dummy);
+					  "dummy \"%.60s\" is not an input or output", *dummy);
 	}
 	return 0;
 }
@@ -238,7 +238,7 @@ static int choose_kv_blocks(struct loading *l, uint64_t *ret_blocks)
 	if (blocks) {
 		if (blocks > limit)
 			return txda__fail(l->context, -E2BIG,
-					  "%llu KV blocks are wanted; the program allows %llu",
+					  "%llu KV blocks were requested; the program allows %llu",
 					  (unsigned long long)blocks, (unsigned long long)limit);
 		*ret_blocks = blocks;
 		return 0;
@@ -256,7 +256,7 @@ static int choose_kv_blocks(struct loading *l, uint64_t *ret_blocks)
 		if (!blocks)
 			return txda__fail(
 				l->context, -ENOMEM,
-				"chip %u: %s wanted for a KV block, %s free (beside %s to leave)",
+				"chip %u: %s wanted for a KV block, %s free (beside %s to be left)",
 				m->rank[r].device->index, txda__bytes(m->kv_block_bytes[r], wanted),
 				txda__bytes(unused, left), txda__bytes(o->kv_reserve_bytes, kept));
 	}

@@ -166,7 +166,7 @@ static int load_program(const struct txda__case *info, int dir_fd, const char *w
 	name = txda__program_string(p, h->name);
 	if (strcmp(name, wanted))
 		return txda__say(err, errlen, -EINVAL,
-				 "%s holds program \"%.40s\"; \"%.40s\" is wanted", chip->kcore,
+				 "%s holds program \"%.40s\"; expected \"%.40s\"", chip->kcore,
 				 name, wanted);
 	/* A program for one chip does the same on each. */
 	if (h->group_size != 1 && (h->group_size != info->tp || h->rank != r))

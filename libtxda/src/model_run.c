@@ -74,10 +74,9 @@ static int check_ready(struct txda_model *model)
 	struct txda_context *context = txda__model_context(model);
 
 	if (model->broken)
-		return txda__fail(
-			context, -EIO,
-			"model %.60s: a launch reached only some chips; load the model anew",
-			model->info.name);
+		return txda__fail(context, -EIO,
+				  "model %.60s: a launch reached only some chips; reload the model",
+				  model->info.name);
 	for (unsigned r = 0; r < model->tp; r++) {
 		const struct txda__rank *rank = &model->rank[r];
 

@@ -79,7 +79,7 @@ static void fill_chip(struct txda__page_chip *chip, const struct txda_device_sta
 }
 
 /* Samples all chips; true if anything has changed since the last time. */
-static bool look(struct watch *watch)
+static bool sample_chips(struct watch *watch)
 {
 	struct txda_context *context = watch->context;
 	uint64_t now = clock_ns();
@@ -173,7 +173,7 @@ static void *run(void *arg)
 
 	for (;;) {
 		pokes = atomic_load(&monitor->pokes);
-		quiet = look(watch) ? 0 : quiet + 1;
+		quiet = sample_chips(watch) ? 0 : quiet + 1;
 		txda__telemetry_publish(&monitor->telemetry, &watch->page);
 		if (!rest(monitor, quiet > QUIET_PERIODS, pokes))
 			break;
@@ -211,7 +211,7 @@ int txda__monitor_start(struct txda__monitor *monitor, struct txda_context *cont
 	 * works.
 	 */
 	txda__telemetry_open(&monitor->telemetry);
-	look(watch);
+	sample_chips(watch);
 	txda__telemetry_publish(&monitor->telemetry, &watch->page);
 	r = txda__thread_start(&monitor->thread, "txda-monitor", run, watch);
 	if (r < 0) {

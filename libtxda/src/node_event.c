@@ -142,7 +142,7 @@ static void describe_thermal(struct nlattr **a, struct txda__node_event *event)
 {
 	uint32_t why = u32_or(a[TXDA_A_EVENT_THROTTLE], 0);
 	const char *state = why & TXDA_NL_THROTTLE_THERMAL ? "throttled, too hot"
-			    : why			   ? "throttled, too much power"
+			    : why			   ? "throttled, power limit exceeded"
 							   : "at full speed";
 
 	if (a[TXDA_A_EVENT_TEMP_MC])
@@ -195,7 +195,8 @@ static bool describe(uint32_t kind, struct nlattr **a, struct txda__node_event *
 		state = u32_or(a[TXDA_A_EVENT_PORT_STATE], UINT32_MAX);
 		snprintf(event->text, sizeof(event->text), "port %u is %s",
 			 u32_or(a[TXDA_A_EVENT_PORT], 0),
-			 state < ARRAY_SIZE(port_state) ? port_state[state] : "in another state");
+			 state < ARRAY_SIZE(port_state) ? port_state[state]
+							: "in an unknown state");
 		return true;
 	case TXDA_NL_EVENT_FIRMWARE:
 		event->kind = TXDA_EVENT_FIRMWARE;

@@ -15,7 +15,7 @@ int txda__profile_start(struct txda_model *model, struct txda_op_timing *timing,
 	pthread_mutex_unlock(&model->lock);
 	if (busy)
 		return txda__fail(txda__model_context(model), -EBUSY,
-				  "a launch with a timeline is under way: sync it first");
+				  "a launch with a timeline is in flight: sync it first");
 	return 0;
 }
 
@@ -52,8 +52,8 @@ int txda_model_op(struct txda_model *model, unsigned index, const char **ret_opc
 
 	if (index >= p->header->n_ops)
 		return txda__fail(txda__model_context(model), -ENOENT,
-				  "no op %u; model %.60s has %u", index, model->info.name,
-				  p->header->n_ops);
+				  "op %u does not exist; model %.60s has %u", index,
+				  model->info.name, p->header->n_ops);
 	*ret_opcode = isa_opcode_name(p->op[index].op);
 	*ret_label = txda__program_string(p, p->op[index].label);
 	return 0;

@@ -59,8 +59,8 @@ static int check_header(const struct txda_program *h, size_t bytes, char *err, s
 	uint32_t crc;
 
 	if (h->magic != TXDA_PROGRAM_MAGIC)
-		return txda__say(err, errlen, -EINVAL, "magic is 0x%08x; 0x%08x is wanted",
-				 h->magic, TXDA_PROGRAM_MAGIC);
+		return txda__say(err, errlen, -EINVAL, "magic is 0x%08x; expected 0x%08x", h->magic,
+				 TXDA_PROGRAM_MAGIC);
 	if (h->major != TXDA_ISA_MAJOR || h->minor > TXDA_ISA_MINOR)
 		return txda__say(err, errlen, -EINVAL,
 				 "version %u.%u; this library runs %u.0 to %u.%u", h->major,
@@ -77,7 +77,7 @@ static int check_header(const struct txda_program *h, size_t bytes, char *err, s
 		return txda__say(err, errlen, -EINVAL, "checksum is 0x%08x; the header says 0x%08x",
 				 crc, h->crc32c);
 	if (!h->n_slots || h->n_slots > TXDA_PROGRAM_MAX_SLOTS)
-		return txda__say(err, errlen, -EINVAL, "%u slots; 1 to %d are possible", h->n_slots,
+		return txda__say(err, errlen, -EINVAL, "%u slots; it must be 1 to %d", h->n_slots,
 				 TXDA_PROGRAM_MAX_SLOTS);
 	if (!h->n_ops || !h->n_tensors)
 		return txda__say(err, errlen, -EINVAL, "it has no %s",
@@ -124,15 +124,15 @@ static int check_slots(const struct txda__program *p, char *err, size_t errlen)
 					 name, slot->kind);
 		if (!slot->bytes || slot->bytes > 1ull << 40)
 			return txda__say(err, errlen, -EINVAL,
-					 "slot %u (%.60s) has %llu bytes; 1 to 2^40 are possible",
-					 i, name, (unsigned long long)slot->bytes);
+					 "slot %u (%.60s) has %llu bytes; it must be 1 to 2^40", i,
+					 name, (unsigned long long)slot->bytes);
 		if (slot->kind < TXDA_SLOT_INPUT && ++count[slot->kind] > 1)
 			return txda__say(err, errlen, -EINVAL,
 					 "slot %u (%.60s): there is one of that kind already", i,
 					 name);
 		if (slot->kind >= TXDA_SLOT_INPUT && (!*name || strlen(name) >= 64))
 			return txda__say(err, errlen, -EINVAL,
-					 "slot %u has a name of %zu bytes; 1 to 63 are possible", i,
+					 "slot %u has a name of %zu bytes; it must be 1 to 63", i,
 					 strlen(name));
 		for (uint32_t j = 0; j < i; j++)
 			if (!strcmp(name, txda__program_string(p, p->slot[j].name)))
@@ -163,7 +163,7 @@ static int find_io(struct txda__program *p, char *err, size_t errlen)
 			continue;
 		if (!t->ndim || t->ndim > 4 || t->layout != TXDA_ROWS || !isa_dtype_bytes(t->dtype))
 			return txda__say(err, errlen, -EINVAL,
-					 "tensor %u (%.60s) is no plain array", i, name);
+					 "tensor %u (%.60s) is not a plain array", i, name);
 		for (unsigned d = 0; d < t->ndim; d++)
 			if (t->dim[d].sym > TXDA_SYM_N)
 				return txda__say(err, errlen, -EINVAL,
@@ -194,7 +194,7 @@ int txda__program_check(const void *data, size_t bytes, struct txda__program *re
 	int r;
 
 	if (bytes < sizeof(*header) || bytes > TXDA_PROGRAM_MAX_BYTES)
-		return txda__say(err, errlen, -EINVAL, "it has %zu bytes; %zu to %u are possible",
+		return txda__say(err, errlen, -EINVAL, "it has %zu bytes; it must be %zu to %u",
 				 bytes, sizeof(*header), TXDA_PROGRAM_MAX_BYTES);
 	r = check_header(header, bytes, err, errlen);
 	if (r < 0)

@@ -15,7 +15,7 @@ static const struct txda__backend_ops *ops_of(const struct txda_queue *queue)
 	return queue->device->context->backend->ops;
 }
 
-static void tell(struct txda_queue *queue)
+static void signal_fd(struct txda_queue *queue)
 {
 	int fd = atomic_load(&queue->fd);
 	uint64_t one = 1;
@@ -33,12 +33,12 @@ static void arm(struct txda_queue *queue, uint64_t fence, int fd)
 {
 	if (fd >= 0 && ops_of(queue)->queue_arm &&
 	    ops_of(queue)->queue_arm(queue->hw, fence, fd) < 0)
-		tell(queue);
+		signal_fd(queue);
 }
 
 static void on_passed(void *arg)
 {
-	tell(arg);
+	signal_fd(arg);
 }
 
 /*
@@ -80,7 +80,7 @@ static int latch_fault(struct txda_queue *queue)
 static void on_faulted(void *arg)
 {
 	latch_fault(arg);
-	tell(arg);
+	signal_fd(arg);
 }
 
 int txda__queue_check(struct txda_queue *queue)
@@ -208,8 +208,8 @@ static int refuse(struct txda_queue *queue, int r)
 	int fault = txda__queue_check(queue);
 
 	return fault < 0 ? fault
-			 : txda__fail(queue->device->context, r, "chip %u takes no stream: %s",
-				      queue->device->index,
+			 : txda__fail(queue->device->context, r,
+				      "chip %u did not accept the stream: %s", queue->device->index,
 				      r == -EPERM ? "this user is banned from it for a while, its "
 						    "jobs made resets necessary"
 						  : strerror(-r));
@@ -232,7 +232,7 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 
 	if (bytes % 8 || bytes > TXDA_STREAM_MAX_BYTES - sizeof(signal))
 		return txda__fail(context, -EINVAL,
-				  "a stream of %zu bytes; a multiple of 8 up to %zu is possible",
+				  "a stream of %zu bytes; it must be a multiple of 8 up to %zu",
 				  bytes, TXDA_STREAM_MAX_BYTES - sizeof(signal));
 	if (flags & ~TXDA_SUBMIT_WAIT_SOON)
 		return txda__fail(context, -EINVAL, "unknown submit flags 0x%x",

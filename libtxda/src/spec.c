@@ -35,37 +35,36 @@ static int parse_key(const char *key, const char *value, struct txda__cmodel_spe
 	if (!strcmp(key, "chips")) {
 		if (!number_parse(value, TXDA__MAX_CHIPS, &number) || !number)
 			return txda__say(err, errlen, -EINVAL,
-					 "chips=%s: a number from 1 to %d is wanted", value,
+					 "chips=%s: must be a number from 1 to %d", value,
 					 TXDA__MAX_CHIPS);
 		spec->chips = (unsigned)number;
 	} else if (!strcmp(key, "mem")) {
 		if (!number_parse_size(value, 1ull << 40, &number) || number < (2ull << 20) ||
 		    number % (2ull << 20))
 			return txda__say(err, errlen, -EINVAL,
-					 "mem=%s: bytes of each chip with K, M, G or T are wanted, "
-					 "a multiple of 2M up to 1T",
+					 "mem=%s: must be a multiple of 2M up to 1T, such as 512M",
 					 value);
 		spec->mem_bytes = number;
 	} else if (!strcmp(key, "cores")) {
 		if (!number_parse(value, MAX_CORES, &number))
 			return txda__say(err, errlen, -EINVAL,
-					 "cores=%s: a number up to 64 is wanted (0: one per CPU)",
+					 "cores=%s: must be a number up to 64 (0: one per CPU)",
 					 value);
 		spec->cores = (unsigned)number;
 		spec->cores_given = true;
 	} else if (!strcmp(key, "spin")) {
 		if (txda__parse_us(value, &spec->spin_us))
 			return txda__say(err, errlen, -EINVAL,
-					 "spin=%s: a time such as 100us or 1ms is wanted", value);
+					 "spin=%s: must be a time such as 100us or 1ms", value);
 	} else if (!strcmp(key, "isa")) {
 		if (!*value || strlen(value) >= sizeof(spec->isa))
 			return txda__say(err, errlen, -EINVAL,
-					 "isa=%s: auto, c, avx2 or avx512 is wanted", value);
+					 "isa=%s: must be auto, c, avx2 or avx512", value);
 		strcpy(spec->isa, value);
 	} else if (!strcmp(key, "faults")) {
 		if (!*value || strlen(value) >= sizeof(spec->faults[0]))
 			return txda__say(err, errlen, -EINVAL,
-					 "faults=%s: KIND[:chip=N][:after=OPS] is wanted", value);
+					 "faults=%s: must be KIND[:chip=N][:after=OPS]", value);
 		if (spec->n_faults == TXDA__MAX_FAULT_SPECS)
 			return txda__say(err, errlen, -EINVAL, "faults=%s: more than %d faults",
 					 value, TXDA__MAX_FAULT_SPECS);
@@ -129,8 +128,7 @@ int txda__parse_threads(const char *text, unsigned *ret_cores, char *err, size_t
 		if (!number_parse(word, UINT32_MAX, &number) || !number)
 			return txda__say(
 				err, errlen, -EINVAL,
-				"OMP_NUM_THREADS=%.100s: a number of threads from 1 is wanted",
-				text);
+				"OMP_NUM_THREADS=%.100s: must be a number of threads from 1", text);
 		first = first ? first : number;
 	}
 	*ret_cores = first < MAX_CORES ? (unsigned)first : MAX_CORES;
@@ -179,7 +177,7 @@ int txda__parse_visible(const char *text, const struct txda_device_info *info, u
 		if (chip < 0)
 			return txda__say(
 				err, errlen, -EINVAL,
-				"\"%s\" names no chip; there are %u, by index from 0, serial, "
+				"\"%s\" is not a chip; there are %u, by index from 0, serial, "
 				"bus address or node",
 				word, count);
 		for (unsigned i = 0; i < n; i++)

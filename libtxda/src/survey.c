@@ -192,7 +192,7 @@ int txda_survey_chip(struct txda_survey *survey, unsigned index, struct txda_dev
 	int r = 0;
 
 	if (index >= survey->n_chips)
-		return txda__fail(NULL, -ENODEV, "no chip %u; there are %u", index,
+		return txda__fail(NULL, -ENODEV, "chip %u does not exist; there are %u", index,
 				  survey->n_chips);
 	chip = &survey->chip[index];
 	if (ret_info)

@@ -32,10 +32,11 @@ int txda__parse_chip_map(const char *text, unsigned n_devices, unsigned *ret_log
 
 		if (!read_number(&s, &device) || (*s && *s != ','))
 			return txda__say(err, errlen, -EINVAL,
-					 "\"%.20s\" is no list of chips such as 1,0", word);
+					 "\"%.20s\" is not a list of chips such as 1,0", word);
 		if (device >= n_devices || device >= TXDA__MAX_CHIPS)
-			return txda__say(err, errlen, -EINVAL, "no chip %u; this process sees %u",
-					 device, n_devices);
+			return txda__say(err, errlen, -EINVAL,
+					 "chip %u does not exist; this process sees %u", device,
+					 n_devices);
 		if (taken[device])
 			return txda__say(err, errlen, -EINVAL, "chip %u is named twice", device);
 		taken[device] = true;
@@ -56,11 +57,10 @@ static int parse_named(const char *map, unsigned n_chips, struct txda__topology 
 	if (!read_number(&s, &chips) || strncmp(s, "TP", 2) || (s += 2, !read_number(&s, &tp)) ||
 	    (*s == 'B' && (s++, !read_number(&s, &batch) || !batch)) || *s)
 		return txda__say(err, errlen, -EINVAL,
-				 "\"%.40s\" is no map; CxTPy is wanted, such as C4TP2", map);
+				 "\"%.40s\" is not a map of the form CxTPy, such as C4TP2", map);
 	if (!tp || tp > TXDA_MAX_CHIPS_PER_GROUP)
-		return txda__say(err, errlen, -EINVAL,
-				 "%s: groups of %u chips; 1 to %d are possible", map, tp,
-				 TXDA_MAX_CHIPS_PER_GROUP);
+		return txda__say(err, errlen, -EINVAL, "%s: groups of %u chips; it must be 1 to %d",
+				 map, tp, TXDA_MAX_CHIPS_PER_GROUP);
 	if (!chips || chips % tp)
 		return txda__say(err, errlen, -EINVAL,
 				 "%s: %u chips do not divide into groups of %u", map, chips, tp);
@@ -87,11 +87,12 @@ static int parse_spelled(const char *map, unsigned n_chips, struct txda__topolog
 
 		if (!read_number(&s, &chip) || (*s && *s != ',' && *s != ';'))
 			return txda__say(err, errlen, -EINVAL,
-					 "\"%.40s\" is no map; C4TP2 or 0,1;2,3 are examples",
+					 "\"%.40s\" is not a map; examples: C4TP2 or 0,1;2,3",
 					 word);
 		if (chip >= n_chips || chip >= TXDA__MAX_CHIPS)
-			return txda__say(err, errlen, -EINVAL, "%.40s: no chip %u; there are %u",
-					 map, chip, n_chips);
+			return txda__say(err, errlen, -EINVAL,
+					 "%.40s: chip %u does not exist; there are %u", map, chip,
+					 n_chips);
 		if (taken[chip])
 			return txda__say(err, errlen, -EINVAL, "%.40s: chip %u is named twice", map,
 					 chip);

@@ -19,8 +19,8 @@ int txda_model_weights(struct txda_model *model, unsigned rank, struct txda_weig
 	struct txda_context *context = txda__model_context(model);
 
 	if (rank >= model->tp)
-		return txda__fail(context, -EINVAL, "no rank %u; model %.60s has %u", rank,
-				  model->info.name, model->tp);
+		return txda__fail(context, -EINVAL, "rank %u does not exist; model %.60s has %u",
+				  rank, model->info.name, model->tp);
 	if (!model->rank[rank].weights)
 		return txda__fail(context, -ENOENT, "rank %u of model %.60s has no weights", rank,
 				  model->info.name);
@@ -180,8 +180,9 @@ int txda_weights_check(struct txda_weights *weights, const char *path, unsigned 
 		return txda__fail(context, r, "%s: %s", path, err);
 	}
 	if (rank >= info->tp) {
-		r = txda__fail(context, -ESTALE, "%s is compiled for %u chips; rank %u is wanted",
-			       path, info->tp, rank);
+		r = txda__fail(context, -ESTALE,
+			       "%s is compiled for %u chips; rank %u was requested", path, info->tp,
+			       rank);
 	} else {
 		file.bytes = info->chip[rank].param_bytes;
 		file.crc32c = info->chip[rank].param_crc32c;

@@ -151,7 +151,7 @@ done <<END
 400|token|$comp|{"prompt":""}
 400|may begin with itself|$comp|{"prompt":"a","guided_grammar":"root ::= root \\"a\\" | \\"b\\""}
 400|invalid_grammar|$comp|{"prompt":"a","guided_regex":"("}
-400|leads nowhere|$comp|{"prompt":"a","guided_json":{"\$ref":"#/x"}}
+400|does not resolve|$comp|{"prompt":"a","guided_json":{"\$ref":"#/x"}}
 400|logit_bias has the id 99999999|$comp|{"prompt":"a","logit_bias":{"99999999":1}}
 400|there are no tools|$chat|{$hi,"tool_choice":"required"}
 404|the model \\"gpt-4\\" does not exist; served are: demo, tales|$chat|{$hi,"model":"gpt-4"}

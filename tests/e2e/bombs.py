@@ -83,12 +83,12 @@ def bombs(jpeg, plain):
     many = exif(*[(0x8769, 8)] * 5000, to=8)
     frame = gif_frame(40, 30)
     control = chunk(b"fcTL", struct.pack(">IIIIIHHBB", 0, 40, 30, 0, 0, 1, 10, 0, 0))
-    yield "a PNG of 50,000 x 50,000", png(50000, 50000, rows=10), "50000 x 50000 pixels; at most "
-    yield "a JPEG of 60,000 x 50,000", jpeg_sized(jpeg, 60000, 50000), "60000 x 50000 pixels; at most "
-    yield "a GIF of 65,535 x 65,535", gif(65535, 65535, frame, b";"), "65535 x 65535 pixels; at most "
+    yield "a PNG of 50,000 x 50,000", png(50000, 50000, rows=10), "50000 x 50000 pixels; the limit is "
+    yield "a JPEG of 60,000 x 50,000", jpeg_sized(jpeg, 60000, 50000), "60000 x 50000 pixels; the limit is "
+    yield "a GIF of 65,535 x 65,535", gif(65535, 65535, frame, b";"), "65535 x 65535 pixels; the limit is "
     yield "a GIF with a frame of 60,000 x 60,000", gif(40, 30, b"," + struct.pack("<HHHHB", 0, 0, 60000, 60000, 0) +
-                                                       frame[10:], b";"), "60000 x 60000 pixels; at most "
-    yield "a WebP of 16,384 x 16,384", webp(16384, 16384), "16384 x 16384 pixels; at most "
+                                                       frame[10:], b";"), "60000 x 60000 pixels; the limit is "
+    yield "a WebP of 16,384 x 16,384", webp(16384, 16384), "16384 x 16384 pixels; the limit is "
     yield "an animated WebP", animated_webp(20000), "several frames"
     yield "a GIF of comments without an end", gif(40, 30, b"!\xfe\1a\0" * 300000), "no frame"
     yield "a GIF of one comment without an end", gif(40, 30, b"!\xfe" + b"\1a" * 800000), "no frame"

@@ -64,13 +64,13 @@ if [ "$(id -u)" -eq 0 ]; then
 	ln -sf "$tmp/private/secret" "$evil/qwen/tokenizer.json"
 	refused "tokenizer.json belongs to user 4322, neither to root nor to user 4321"
 	ln -sf /dev/zero "$evil/qwen/tokenizer.json"
-	refused "tokenizer.json is no regular file"
+	refused "tokenizer.json is not a regular file"
 	rm "$evil/qwen/tokenizer.json"
 	cp "$MODEL/tokenizer.json" "$evil/qwen"
 	mv "$evil/qwen/model.safetensors" "$tmp/weights"
 	mkfifo "$evil/qwen/model.safetensors"
 	own 4321 "$evil"
-	refused "model.safetensors is no regular file"
+	refused "model.safetensors is not a regular file"
 	rm "$evil/qwen/model.safetensors"
 	cp "$evil/qwen/config.json" "$tmp/config.json"
 	sed -i "1s|{|{ \"param_dir\": \"$good/qwen\",|" "$evil/qwen/config.json"
@@ -122,7 +122,7 @@ grep -q 'param.bin: checksum is' "$tmp/answer" || fail "other weights are loaded
 stop
 
 # ---- files that change ---------------------------------------------------------------------------
-# A mapping that is cut short is no finding of a sanitizer.
+# A mapping that is cut short is not a finding of a sanitizer.
 ASAN_OPTIONS=${ASAN_OPTIONS:-}:handle_sigbus=0
 export ASAN_OPTIONS
 

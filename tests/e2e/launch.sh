@@ -120,11 +120,11 @@ while IFS='|' read -r setting words; do
 	grep -qF -- "$words" "$tmp/err" || fail "$setting: $(cat "$tmp/err")"
 done <<END
 DISABLE_CACHE=maybe|DISABLE_CACHE=maybe: must be 1 (yes, true, on) or 0
-OMP_NUM_THREADS=many|OMP_NUM_THREADS=many: a number of threads from 1 is wanted
-OMP_NUM_THREADS=0|OMP_NUM_THREADS=0: a number of threads from 1 is wanted
-CHIP_MAP=0,9|CHIP_MAP=0,9: no chip 9
-CHIP_MAP=0;1|CHIP_MAP=0;1: "0;1" is no list of chips
-TXDA_VISIBLE_DEVICES=7|TXDA_VISIBLE_DEVICES=7: "7" names no chip; there are 4
+OMP_NUM_THREADS=many|OMP_NUM_THREADS=many: must be a number of threads from 1
+OMP_NUM_THREADS=0|OMP_NUM_THREADS=0: must be a number of threads from 1
+CHIP_MAP=0,9|CHIP_MAP=0,9: chip 9 does not exist
+CHIP_MAP=0;1|CHIP_MAP=0;1: "0;1" is not a list of chips
+TXDA_VISIBLE_DEVICES=7|TXDA_VISIBLE_DEVICES=7: "7" is not a chip; there are 4
 TXDA_VISIBLE_DEVICES=1,1|chip "1" is named twice
 END
 # Cores that TXDA_CMODEL names are those that count.

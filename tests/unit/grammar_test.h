@@ -82,7 +82,7 @@ static inline int build_schema(const char *text, const struct grammar_json_optio
 	int error;
 
 	if (!schema)
-		fail_msg("the test's schema is no JSON: %s", text);
+		fail_msg("the test's schema is not JSON: %s", text);
 	assert_non_null(b);
 	j = grammar_json_new(b, options);
 	assert_non_null(j);

@@ -224,7 +224,7 @@ static void test_shards(void **state)
 		    "twice");
 	snprintf(path, sizeof(path), "%s/fifo", dir);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	index_error("{\"weight_map\":{\"a\":\"fifo\"}}", "no regular file");
+	index_error("{\"weight_map\":{\"a\":\"fifo\"}}", "not a regular file");
 	snprintf(path, sizeof(path), "rm -r %s", dir);
 	assert_int_equal(system(path), 0);
 }

@@ -152,7 +152,7 @@ static void test_messages(void **state)
 	assert_null(txda_json_parse("[1,]", 4, err, sizeof(err)));
 	assert_string_equal(err, "line 1, column 4: ']' cannot stand here");
 	assert_null(txda_json_parse("[1", 2, err, sizeof(err)));
-	assert_string_equal(err, "line 1, column 3: the text ends too early");
+	assert_string_equal(err, "line 1, column 3: unexpected end of text");
 	assert_int_equal(txda_json_check("[1", 2, 8, &off), -EINVAL);
 	assert_int_equal(off, 2);
 	off = 77;

@@ -122,7 +122,7 @@ static void test_devices(void **state)
 	options.visible_devices = "4";
 	assert_int_equal(try_open(&options), -EINVAL);
 	assert_has(txda_context_error(NULL),
-		   "TXDA_VISIBLE_DEVICES=4: \"4\" names no chip; there are 4");
+		   "TXDA_VISIBLE_DEVICES=4: \"4\" is not a chip; there are 4");
 	options.visible_devices = NULL;
 	options.chip_map = "0,0";
 	assert_int_equal(try_open(&options), -EINVAL);
@@ -167,11 +167,11 @@ static void test_groups(void **state)
 
 	go.tp = 3;
 	assert_int_equal(txda_group_new(context, &go, &group), -EINVAL);
-	assert_has(txda_context_error(context), "has 2 chips; 3 are wanted");
+	assert_has(txda_context_error(context), "has 2 chips; 3 were requested");
 	go.tp = 0;
 	go.replica = 2;
 	assert_int_equal(txda_group_new(context, &go, &group), -ENODEV);
-	assert_has(txda_context_error(context), "group 2 is wanted; the map has 2");
+	assert_has(txda_context_error(context), "group 2 was requested; the map has 2");
 	go = TXDA_INIT(struct txda_group_options);
 	go.tp = 5;
 	assert_int_equal(txda_group_new(context, &go, &group), -ENODEV);
@@ -196,7 +196,7 @@ static void *fail_elsewhere(void *arg)
 
 	assert_string_equal(txda_context_error(arg), "");
 	assert_int_equal(txda_device_get(arg, 9, &device), -ENODEV);
-	assert_has(txda_context_error(arg), "no chip 9");
+	assert_has(txda_context_error(arg), "chip 9 does not exist");
 	return NULL;
 }
 
@@ -212,14 +212,14 @@ static void test_messages(void **state)
 	assert_string_equal(txda_context_error(context[0]), "");
 	txda_device_get(context[0], 7, &device);
 	txda_device_get(context[1], 8, &device);
-	assert_has(txda_context_error(context[0]), "no chip 7");
-	assert_has(txda_context_error(context[1]), "no chip 8");
+	assert_has(txda_context_error(context[0]), "chip 7 does not exist");
+	assert_has(txda_context_error(context[1]), "chip 8 does not exist");
 	pthread_create(&thread, NULL, fail_elsewhere, context[0]);
 	pthread_join(thread, NULL);
-	assert_has(txda_context_error(context[0]), "no chip 7");
+	assert_has(txda_context_error(context[0]), "chip 7 does not exist");
 	for (unsigned i = 0; i < 6; i++)
 		txda_device_get(context[i], 10 + i, &device);
-	assert_has(txda_context_error(context[5]), "no chip 15");
+	assert_has(txda_context_error(context[5]), "chip 15 does not exist");
 	for (unsigned i = 0; i < 6; i++)
 		txda_context_unref(context[i]);
 }

@@ -26,22 +26,22 @@ static void test_info(void **state)
 		const char *from, *to, *reason;
 	} change[] = {
 		{"\"format\": 1", "\"format\": 2", "format is 2; this library reads 1"},
-		{"\"format\": 1", "\"format\": \"1\"", "format is no number"},
+		{"\"format\": 1", "\"format\": \"1\"", "format is not a number"},
 		{"\"format\": 1", "\"forma\": 1", "format is missing"},
-		{"\"name\": \"tiny\"", "\"name\": \"\"", "name is no string"},
-		{"\"name\": \"tiny\"", "\"name\": 5", "name is no string"},
+		{"\"name\": \"tiny\"", "\"name\": \"\"", "name is not a string"},
+		{"\"name\": \"tiny\"", "\"name\": 5", "name is not a string"},
 		{"\"name\": \"tiny\"", "\"name\": \"a\\nb\"", "control character"},
 		{"\"tp\": 1", "\"tp\": 2", "tp is 2, but chips has 1"},
-		{"\"tp\": 1", "\"tp\": 9", "1 to 8 is possible"},
+		{"\"tp\": 1", "\"tp\": 9", "it must be from 1 to 8"},
 		{"\"tokens\": 16", "\"tokens\": -1", "limits.tokens is -1"},
 		{"\"tokens\": 16", "\"tokens\": 1.5", "limits.tokens is 1.5"},
 		{"\"tokens\": 16", "\"tokens\": 1e300", "limits.tokens is 1"},
 		{"\"tokens\": 16", "\"tokens\": 0", "limits.tokens is 0"},
-		{"\"limits\": {", "\"limits\": [], \"l\": {", "limits is no object"},
-		{"\"block_size\": 32", "\"block_size\": null", "kv.block_size is no number"},
-		{"\"chips\": [", "\"chips\": 7, \"c\": [", "chips is no array"},
+		{"\"limits\": {", "\"limits\": [], \"l\": {", "limits is not an object"},
+		{"\"block_size\": 32", "\"block_size\": null", "kv.block_size is not a number"},
+		{"\"chips\": [", "\"chips\": 7, \"c\": [", "chips is not an array"},
 		{"chip0/kcore.bin", "../kcore.bin",
-		 "chips[0].kcore is \"../kcore.bin\"; a file below"},
+		 "chips[0].kcore is \"../kcore.bin\"; it must be a file below"},
 		{"chip0/param.bin", "/etc/passwd", "chips[0].param is \"/etc/passwd\""},
 		{"chip0/param.bin", "chip0//param.bin", "chips[0].param"},
 		{"chip0/param.bin", "chip0/./param.bin", "chips[0].param"},
@@ -49,17 +49,17 @@ static void test_info(void **state)
 		{"\"param_bytes\": 12544", "\"param_bytes\": 0", "param_bytes is 0"},
 		{"\"param_bytes\": 12544", "\"param_bytes\": 9007199254740993", "param_bytes is"},
 		{"\"param_crc32c\": ", "\"param_crc32c\": 1", "param_crc32c is 1"},
-		{"[\"step\"]", "[]", "programs is no array of 1 to 8"},
-		{"[\"step\"]", "[3]", "programs[] is no string"},
+		{"[\"step\"]", "[]", "programs is not an array of 1 to 8"},
+		{"[\"step\"]", "[3]", "programs[] is not a string"},
 		{"\"F32\"", "\"F31\"", "dtype \"F31\" is not known"},
 		{"[\"T\", 64]", "[\"Q\", 64]", "inputs[0].shape[0] is neither"},
 		{"[\"T\", 64]", "[\"T\", 0]", "inputs[0].shape[1] is neither"},
 		{"[\"T\", 64]", "[\"T\", 1.5]", "inputs[0].shape[1] is neither"},
-		{"[\"T\", 64]", "[]", "shape is no array of 1 to 4"},
-		{"[\"T\", 64]", "[1,1,1,1,1]", "shape is no array of 1 to 4"},
-		{"\"name\": \"rows\"", "\"name\": \"x\"", "\"x\" comes twice"},
-		{"\"outputs\": [{", "\"outputs\": [4, {", "outputs[0] is no object"},
-		{"{\"format\"", "[{\"format\"", "no JSON"},
+		{"[\"T\", 64]", "[]", "shape is not an array of 1 to 4"},
+		{"[\"T\", 64]", "[1,1,1,1,1]", "shape is not an array of 1 to 4"},
+		{"\"name\": \"rows\"", "\"name\": \"x\"", "\"x\" occurs twice"},
+		{"\"outputs\": [{", "\"outputs\": [4, {", "outputs[0] is not an object"},
+		{"{\"format\"", "[{\"format\"", "not JSON"},
 	};
 	char err[300], *text = case_info(1), *bad;
 	struct txda__case *info = calloc(1, sizeof(*info));
@@ -86,7 +86,7 @@ static void test_info(void **state)
 	}
 	bad = replaced(text, "}]}\n", "}]} x");
 	assert_int_equal(txda__case_parse(bad, strlen(bad), info, err, sizeof(err)), -EINVAL);
-	assert_has(err, "goes on after its end");
+	assert_has(err, "has data after its end");
 	free(bad);
 	bad = calloc(1, (2 << 20));
 	memset(bad, '[', 2 << 20);
@@ -185,12 +185,13 @@ static void test_program(void **state)
 	check_change(tensors + offsetof(struct txda_tensor, name), 1 << 20, 4, "a name is outside");
 	check_change(tensors + offsetof(struct txda_tensor, slot), 99, 2,
 		     "tensor 3 (x) is in slot 99 of 6");
-	check_change(tensors + offsetof(struct txda_tensor, dtype), TXDA_W4, 1, "no plain array");
-	check_change(tensors + offsetof(struct txda_tensor, dtype), 200, 1, "no plain array");
+	check_change(tensors + offsetof(struct txda_tensor, dtype), TXDA_W4, 1,
+		     "not a plain array");
+	check_change(tensors + offsetof(struct txda_tensor, dtype), 200, 1, "not a plain array");
 	check_change(tensors + offsetof(struct txda_tensor, layout), TXDA_TILE32, 1,
-		     "no plain array");
-	check_change(tensors + offsetof(struct txda_tensor, ndim), 0, 1, "no plain array");
-	check_change(tensors + offsetof(struct txda_tensor, ndim), 5, 1, "no plain array");
+		     "not a plain array");
+	check_change(tensors + offsetof(struct txda_tensor, ndim), 0, 1, "not a plain array");
+	check_change(tensors + offsetof(struct txda_tensor, ndim), 5, 1, "not a plain array");
 	check_change(tensors + offsetof(struct txda_tensor, dim), 7, 4, "has symbol 7");
 	check_change(tensors + offsetof(struct txda_tensor, dim), 0xffffffff, 4, "has symbol");
 	check_change(tensors + offsetof(struct txda_tensor, dim) + 4, 0xffffffff, 4,
@@ -262,10 +263,10 @@ static void test_dir(void **state)
 	check_dir(context, path, "\"kcore_bytes\": ", "\"kcore_bytes\": 1", "chip0/kcore.bin has ");
 	check_dir(context, path, "\"kcore_bytes\": ", "\"kcore_bytes\": 9999999",
 		  "chips[0].kcore_bytes is 9999999");
-	check_dir(context, path, "chip0/kcore.bin", "chip0", "chip0 is no regular file");
+	check_dir(context, path, "chip0/kcore.bin", "chip0", "chip0 is not a regular file");
 	check_dir(context, path, "chip0/kcore.bin", "chip0/gone", "chip0/gone: No such file");
 	check_dir(context, path, "[\"step\"]", "[\"other\"]",
-		  "holds program \"step\"; \"other\" is wanted");
+		  "holds program \"step\"; expected \"other\"");
 	check_dir(context, path, "[\"T\", 64]", "[\"T\", 65]", "type or shape of tensor x differ");
 	check_dir(context, path, "\"dtype\": \"I32\"", "\"dtype\": \"F32\"",
 		  "type or shape of tensor rows differ");
@@ -287,7 +288,7 @@ static void test_dir(void **state)
 	assert_int_equal(unlink(name), 0);
 	assert_int_equal(mkfifo(name, 0600), 0);
 	assert_int_equal(try_load(context, path, NULL), -EINVAL);
-	assert_has(txda_context_error(context), "no regular file");
+	assert_has(txda_context_error(context), "not a regular file");
 	assert_int_equal(unlink(name), 0);
 	case_put(path, "model_info.json", "", 0);
 	assert_int_equal(truncate(name, 1ll << 34), 0);

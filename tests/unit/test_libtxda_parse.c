@@ -109,7 +109,7 @@ static void test_visible(void **state)
 		txda__parse_visible("/dev/accel/accel1", info, 3, chips, &n, err, sizeof(err)), 0);
 	assert_int_equal(chips[0], 1);
 	assert_int_equal(txda__parse_visible("3", info, 3, chips, &n, err, sizeof(err)), -EINVAL);
-	assert_has(err, "\"3\" names no chip; there are 3");
+	assert_has(err, "\"3\" is not a chip; there are 3");
 	assert_int_equal(txda__parse_visible("0,A1", info, 3, chips, &n, err, sizeof(err)),
 			 -EINVAL);
 	assert_has(err, "named twice");
@@ -131,7 +131,7 @@ static void test_chip_map(void **state)
 	assert_int_equal(txda__parse_chip_map("3", 4, logical, &n, err, sizeof(err)), 0);
 	assert_int_equal(n, 1);
 	assert_int_equal(txda__parse_chip_map("0,2", 2, logical, &n, err, sizeof(err)), -EINVAL);
-	assert_has(err, "no chip 2");
+	assert_has(err, "chip 2 does not exist");
 	assert_int_equal(txda__parse_chip_map("0,0", 2, logical, &n, err, sizeof(err)), -EINVAL);
 	assert_has(err, "twice");
 	assert_int_equal(txda__parse_chip_map("0;1", 2, logical, &n, err, sizeof(err)), -EINVAL);
@@ -162,7 +162,7 @@ static void test_threads(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		assert_int_equal(txda__parse_threads(bad[i], &cores, err, sizeof(err)), -EINVAL);
 		assert_has(err, bad[i]);
-		assert_has(err, "a number of threads from 1 is wanted");
+		assert_has(err, "must be a number of threads from 1");
 	}
 }
 
@@ -171,15 +171,24 @@ static void test_maps(void **state)
 	static const struct {
 		const char *map, *reason;
 	} bad[] = {
-		{"C4TP3", "do not divide"}, {"C8TP2", "needs 8 chips; there are 4"},
-		{"C4TP0", "groups of 0"},   {"C4TP9", "1 to 8"},
-		{"C4", "is no map"},	    {"C4TP2x", "is no map"},
-		{"C0TP1", "do not divide"}, {"CTP2", "is no map"},
-		{"", "is no map"},	    {"0,1;", "is no map"},
-		{"0,,1", "is no map"},	    {"0,1;1,2", "chip 1 is named twice"},
-		{"0,4", "no chip 4"},	    {"a", "is no map"},
-		{"C99999TP1", "is no map"}, {"C4TP2B", "is no map"},
-		{"C4TP2B0", "is no map"},   {"C4TP2B1x", "is no map"},
+		{"C4TP3", "do not divide"},
+		{"C8TP2", "needs 8 chips; there are 4"},
+		{"C4TP0", "groups of 0"},
+		{"C4TP9", "1 to 8"},
+		{"C4", "is not a map"},
+		{"C4TP2x", "is not a map"},
+		{"C0TP1", "do not divide"},
+		{"CTP2", "is not a map"},
+		{"", "is not a map"},
+		{"0,1;", "is not a map"},
+		{"0,,1", "is not a map"},
+		{"0,1;1,2", "chip 1 is named twice"},
+		{"0,4", "chip 4 does not exist"},
+		{"a", "is not a map"},
+		{"C99999TP1", "is not a map"},
+		{"C4TP2B", "is not a map"},
+		{"C4TP2B0", "is not a map"},
+		{"C4TP2B1x", "is not a map"},
 	};
 	struct txda__topology t;
 	char err[200];

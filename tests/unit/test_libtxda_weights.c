@@ -269,7 +269,7 @@ static void test_refused(void **state)
 		info.bytes = UINT64_MAX;
 		refuse(context, kept.fd[0], &info, -EINVAL, "weights of 1844");
 		info.bytes = CASE_PARAM + 4096;
-		refuse(context, kept.fd[0], &info, -EINVAL, "bytes; 20480 are wanted");
+		refuse(context, kept.fd[0], &info, -EINVAL, "bytes; 20480 were requested");
 		info = kept.info[0];
 		info.memory_id++;
 		refuse(context, kept.fd[0], &info, -ESTALE, "was reset since");

@@ -106,7 +106,7 @@ static void hostile_files_are_refused(void **state)
 	refused("dangling", "it is a symbolic link");
 	assert_int_not_equal(access(at("nowhere"), F_OK), 0);
 	assert_int_equal(link(at("target"), at("second")), 0);
-	refused("second", "it has more than one name");
+	refused("second", "it has more than one hard link");
 	make("public", 0666);
 	refused("public", "everybody may write to it");
 	assert_int_equal(mkfifo(at("pipe"), 0600), 0);

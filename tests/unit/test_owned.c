@@ -76,16 +76,16 @@ static void no_files(void **state)
 	(void)state;
 	/* Nobody writes: an open that waits would wait for ever. */
 	assert_int_equal(mkfifo(below(model, "fifo"), 0600), 0);
-	expect("fifo", -EINVAL, "fifo is no regular file");
+	expect("fifo", -EINVAL, "fifo is not a regular file");
 	assert_int_equal(symlink("fifo", below(model, "to_fifo")), 0);
-	expect("to_fifo", -EINVAL, "to_fifo is no regular file");
+	expect("to_fifo", -EINVAL, "to_fifo is not a regular file");
 	assert_int_equal(symlink("/dev/zero", below(model, "to_device")), 0);
-	expect("to_device", -EINVAL, "to_device is no regular file");
+	expect("to_device", -EINVAL, "to_device is not a regular file");
 	assert_int_equal(mkdir(below(model, "dir"), 0700), 0);
-	expect("dir", -EINVAL, "dir is no regular file");
+	expect("dir", -EINVAL, "dir is not a regular file");
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	assert_int_equal(symlink(path, below(model, "to_open")), 0);
-	expect("to_open", -EINVAL, "to_open is no regular file");
+	expect("to_open", -EINVAL, "to_open is not a regular file");
 	assert_int_equal(symlink("loop", below(model, "loop")), 0);
 	expect("loop", -ELOOP, "loop: ");
 	close(fd);

@@ -230,10 +230,10 @@ static void checks_files(void **state)
 	unlink("m/case/chip1/param.bin");
 	check_right(-ENOENT, "chip1/param.bin");
 	assert_int_equal(mkfifo("m/case/chip1/param.bin", 0644), 0);
-	check_right(-EINVAL, "no regular file");
+	check_right(-EINVAL, "not a regular file");
 	unlink("m/case/chip1/param.bin");
 	assert_int_equal(symlink("/dev/zero", "m/case/chip1/param.bin"), 0);
-	check_right(-EINVAL, "no regular file");
+	check_right(-EINVAL, "not a regular file");
 	unlink("m/case/chip1/param.bin");
 	assert_int_equal(symlink("param.bin", "m/case/chip1/param.bin"), 0);
 	check_right(-ELOOP, "param.bin");
@@ -252,13 +252,13 @@ static void checks_files(void **state)
 	check_right(-EPERM, "m/case can be written");
 	assert_int_equal(chmod("m/case", 0755), 0);
 	assert_int_equal(mkfifo("m/tokenizer.json", 0644), 0);
-	check_right(-EINVAL, "tokenizer.json is no regular file");
+	check_right(-EINVAL, "tokenizer.json is not a regular file");
 	unlink("m/tokenizer.json");
 
 	put("m/case/model_info.json", "{\"chips\": [{\"kcore\": \"../../x\"}]}");
-	check_right(-EINVAL, "\"../../x\" is no file below it");
+	check_right(-EINVAL, "\"../../x\" is not a file below it");
 	put("m/case/model_info.json", "{\"chips\": [{\"kcore\": \"\"}]}");
-	check_right(-EINVAL, "no regular file");
+	check_right(-EINVAL, "not a regular file");
 	put("m/case/model_info.json", "{\"programs\": [\"prefill\", 5]}");
 	check_right(-EINVAL, "has no program \"step\"");
 	put("m/case/model_info.json", "[]");
@@ -269,7 +269,7 @@ static void checks_files(void **state)
 	check_right(-EFBIG, "model_info.json");
 	unlink("m/case/model_info.json");
 	assert_int_equal(mkfifo("m/case/model_info.json", 0644), 0);
-	check_right(-EINVAL, "model_info.json is no regular file");
+	check_right(-EINVAL, "model_info.json is not a regular file");
 }
 
 /* Who may name what; needs root to make files of two users. */

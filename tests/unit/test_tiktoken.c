@@ -260,7 +260,7 @@ static void test_refused(void **state)
 		{"YWI= -1\n", "line 257: not a token in base64"},
 		{"YWI= 99999999999999999999\n", "line 257: not a token in base64"},
 		{"YWI= 2097000\n", "line 257: rank 2097000, the limit is 2096895"},
-		{"\r\n\nYWI= 7\r\n", "line 259: rank 7 stands there twice"},
+		{"\r\n\nYWI= 7\r\n", "line 259: rank 7 occurs twice"},
 		{"YWI= 258\n", "rank 256 is missing, the highest is 258"},
 		{"YWI= 256\nYWI= 257", "ranks 256 and 257 are the same token"},
 	};

@@ -57,7 +57,7 @@ static bool take_string(struct call_python *c, char byte)
 			return put(c, "'");
 		if (byte == '\n')
 			return true;
-		/* \a and the like are no escapes of JSON. */
+		/* \a and the like are not JSON escapes. */
 		snprintf(text, sizeof(text),
 			 strchr("\"\\/bfnrtu", byte) && byte ? "\\%c" : "\\\\%c", byte);
 		return put(c, text);

@@ -142,7 +142,7 @@ static int change_content(cJSON *message, int number, const struct txda_chat_cap
 	return 0;
 }
 
-/* Text that is no JSON object stays what it is: a model may have written it so. */
+/* Text that is not a JSON object stays what it is: a model may have written it so. */
 static int change_arguments(cJSON *call, struct txda_template_error *error)
 {
 	cJSON *function = member(call, "function");

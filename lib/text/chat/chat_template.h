@@ -76,7 +76,7 @@ txda_chat_template_capabilities(const struct txda_chat_template *chat);
  *
  * Messages are handed over as they are, except that
  * - content in parts becomes a string for a template that knows no parts: texts joined by "\n", and
- *   a part that is no text is an error; a string becomes one part for a template that knows parts
+ *   a part that is not text is an error; a string becomes one part for a template that knows parts
  *   only;
  * - function.arguments of tool calls, JSON text in OpenAI's form, becomes an object for a template
  *   that wants one. A template named "tool_use" is taken instead of the default when there are

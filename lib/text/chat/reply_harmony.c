@@ -127,7 +127,7 @@ static int part_message(struct reply_parser *p, bool final)
 			len = i < 3 ? strlen(ends[i]) : 0;
 		}
 	}
-	/* A mark that was cut off is no content, a bracket is. Behind arguments it is nothing. */
+	/* A mark that was cut off is not content, a bracket is. Behind arguments it is nothing. */
 	if (final && !any && n + 1 == p->pending.len && p->message != MESSAGE_CALL)
 		n = p->pending.len;
 	error = give_message(p, n);

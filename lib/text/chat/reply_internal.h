@@ -72,7 +72,7 @@ void reply_drop_space(struct reply_parser *p);
 /* The pending text begins with @mark; may still become it. NULL is "". */
 bool reply_begins(const struct reply_parser *p, const char *mark);
 bool reply_may_become(const struct reply_parser *p, const char *mark);
-/* Where @mark is in the pending text. If it is not there: how much can be no part of it. */
+/* Where @mark is in the pending text. If it is not there: how much cannot be part of it. */
 size_t reply_find(const struct reply_parser *p, const char *mark, bool *ret_found);
 /* @n without the white space (or line breaks alone) at its end. */
 size_t reply_trimmed(const char *text, size_t n, bool breaks_only);

@@ -180,7 +180,7 @@ static int part_reasoning(struct reply_parser *p, bool final)
 	error = reply_give(p, true, shown);
 	if (error || (!found && !final))
 		return error;
-	/* A mark that was cut off is no reasoning. */
+	/* A mark that was cut off is not reasoning. */
 	reply_drop(p, found ? n - shown + strlen(mark) : p->pending.len);
 	p->part = found ? PART_SNIFF : p->part;
 	p->trim = true;
@@ -261,7 +261,7 @@ static int part_content(struct reply_parser *p, bool final)
 		p->pending.len = 0;
 		return error;
 	}
-	/* White space before a call is no part of the content. */
+	/* White space before a call is not part of the content. */
 	shown = reply_trimmed(p->pending.data, n, false);
 	error = reply_give(p, false, shown);
 	if (error || !found)

@@ -4,14 +4,14 @@
  * of reply_format.h.
  *
  * Reasoning stands at the beginning, between its marks (<think> and </think>), or in messages of its
- * own; line breaks around it are no part of it nor of the content.
+ * own; line breaks around it are not part of it nor of the content.
  *
  * Arguments are given out while they come, as the JSON text that was generated; those that are
  * written otherwise (Python, tags) are translated. What begins as a call and turns out to be none
  * before its name is known is content; later, arguments are what they are. Text that may still
  * become a mark is held back. What stands between a call and the mark at its end is dropped. A reply
  * that ends behind a call's mark, or within the mark of a further call or of the end of reasoning, was
- * cut off: that rest is no content.
+ * cut off: the rest is not content.
  *
  * Memory: what is held back is bounded by the text itself. One thread at a time.
  */
@@ -24,7 +24,7 @@
 
 #include "reply_format.h"
 
-#define REPLY_MAX_NAME 256 /* bytes of a function's name; longer ones are no call */
+#define REPLY_MAX_NAME 256 /* bytes of a function's name; longer ones are not a call */
 
 struct reply_call {
 	unsigned index; /* 0, 1, ... */

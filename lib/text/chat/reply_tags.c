@@ -103,7 +103,7 @@ static bool is_name(const char *text, size_t n)
 	return n && n <= REPLY_MAX_NAME;
 }
 
-/* It is no call: what stands behind the mark is looked through as content. */
+/* Not a call: what stands behind the mark is looked through as content. */
 static int none(struct reply_parser *p, bool cut_off)
 {
 	int error = reply_no_call(p, cut_off);
@@ -122,7 +122,7 @@ static int part_name(struct reply_parser *p, bool final)
 	size_t first = 0, n;
 	int error;
 
-	/* Space is part of the content if this is no call, so it stays. */
+	/* Space is part of the content if this is not a call, so it stays. */
 	while (first < p->pending.len && reply_is_space(p->pending.data[first]))
 		first++;
 	if (before) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Parser of expressions; the grammar and its precedences are jinja2's. Names such as `if` or `in`
- * are no reserved words: where an operand is expected they are variables.
+ * are not reserved: where an operand is expected they are variables.
  */
 #include <string.h>
 

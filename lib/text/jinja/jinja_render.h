@@ -223,7 +223,7 @@ struct jinja_value jinja_negate(struct jinja_render *r, struct jinja_value v);
 
 /* Of decimal text, which is such a one. */
 struct jinja_value jinja_bigint(struct jinja_render *r, const char *text, size_t len);
-/* Operators of any two integers; what fits 64 bits is no BIGINT. */
+/* Operators of any two integers; what fits 64 bits is not a BIGINT. */
 struct jinja_value jinja_big_binary(struct jinja_render *r, uint8_t op, struct jinja_value a,
 				    struct jinja_value b);
 /* -1, 0, 1 */

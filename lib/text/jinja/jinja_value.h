@@ -239,7 +239,7 @@ size_t jinja_count_chars(const struct jinja_str *s, size_t length);
 bool jinja_str_is(const struct jinja_str *s, const char *literal);
 bool jinja_str_equal(const struct jinja_str *a, const struct jinja_str *b);
 
-/* Dictionaries. jinja_hash() is false when the value is no possible key. */
+/* Dictionaries. jinja_hash() is false when the value cannot be a key. */
 uint64_t jinja_hash_bytes(const struct jinja_arena *arena, const char *data, size_t length);
 bool jinja_hash(const struct jinja_arena *arena, struct jinja_value v, unsigned int depth,
 		uint64_t *ret);
@@ -287,7 +287,7 @@ bool jinja_changes(uint32_t c, enum jinja_case mode);
 unsigned int jinja_change_char(const struct jinja_str *s, size_t at, enum jinja_case mode,
 			       unsigned int *state, uint32_t out[3]);
 
-/* Python's int(text, base) and float(text): false when the text is no number. */
+/* Python's int(text, base) and float(text): false when the text is not a number. */
 bool jinja_parse_int(const struct jinja_str *s, unsigned int base, int64_t *ret);
 bool jinja_parse_float(const struct jinja_str *s, double *ret);
 

@@ -208,7 +208,7 @@ static bool end_run(struct txda_detok *d, struct text_buf *run)
 }
 
 /*
- * All ids at once. Where runs of byte tokens are no text this differs from a stream, which cannot
+ * All ids at once. Where runs of byte tokens are not text this differs from a stream, which cannot
  * know in time what comes later in the run: here the result is that of the reference library.
  */
 int txda_tokenizer_decode(const struct txda_tokenizer *tok, const uint32_t *ids, size_t n,

@@ -262,7 +262,7 @@ static struct pretok_step *add_step(struct pretok *pretok, const struct json_at 
 	struct pretok_step *step;
 
 	if (pretok->byte_level)
-		json_fail(at->errors, "%s: nothing may follow ByteLevel", at->path);
+		json_fail(at->errors, "%s: ByteLevel must be the last step", at->path);
 	else if (pretok->n_steps == PRETOK_MAX_STEPS)
 		json_fail(at->errors, "%s: more than %d steps", at->path, PRETOK_MAX_STEPS);
 	if (at->errors->code)
@@ -345,7 +345,7 @@ static void load_byte_level(struct pretok *pretok, const struct json_at *at)
 	bool use_regex = json_get_bool(at, "use_regex", true);
 
 	if (pretok->byte_level)
-		json_fail(at->errors, "%s: ByteLevel stands there twice", at->path);
+		json_fail(at->errors, "%s: ByteLevel occurs twice", at->path);
 	if (prefix_space)
 		add_step(pretok, at, PRETOK_PREPEND, " ");
 	if (use_regex)

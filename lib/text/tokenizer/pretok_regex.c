@@ -254,11 +254,11 @@ static int rewrite_braces(struct rewriter *rw)
 	size_t len = 1 + strspn(here + 1, "0123456789");
 
 	if (len == 1)
-		return refuse(rw, rw->at, "a brace that is no quantifier is not supported");
+		return refuse(rw, rw->at, "a brace that is not a quantifier is not supported");
 	if (here[len] == ',')
 		len += 1 + strspn(here + len + 1, "0123456789");
 	if (here[len] != '}')
-		return refuse(rw, rw->at, "a brace that is no quantifier is not supported");
+		return refuse(rw, rw->at, "a brace that is not a quantifier is not supported");
 	if (here[len + 1] == '+')
 		return refuse(rw, rw->at, "a quantified quantifier is not supported");
 	return put_from(rw, len + 1);

@@ -113,7 +113,7 @@ static int add_piece(struct model *m, struct reader r)
 
 	while (r.at < r.end) {
 		if (!read_field(&r, &number, &value, &bytes))
-			return fail(m, -EINVAL, "a damaged record in piece", m->n);
+			return fail(m, -EINVAL, "a corrupt record in piece", m->n);
 		if (number == 1) {
 			p.text = bytes.at;
 			p.bytes = (uint32_t)(bytes.end - bytes.at);
@@ -124,7 +124,9 @@ static int add_piece(struct model *m, struct reader r)
 		}
 	}
 	if (!p.bytes || p.bytes > MAX_PIECE_BYTES || p.score != p.score)
-		return fail(m, -EINVAL, "no text, too long a one or no score in piece", m->n);
+		return fail(m, -EINVAL,
+			    "the text is missing or too long, or the score is missing, in piece",
+			    m->n);
 	if (m->n == MAX_PIECES)
 		return fail(m, -E2BIG, "more pieces than", MAX_PIECES);
 	if (m->n == m->room) {
@@ -148,7 +150,7 @@ static int read_spec(struct model *m, struct reader r, bool trainer)
 
 	while (r.at < r.end) {
 		if (!read_field(&r, &number, &value, &bytes))
-			return fail(m, -EINVAL, "a damaged record of settings", trainer);
+			return fail(m, -EINVAL, "a corrupt record of settings", trainer);
 		if (trainer && number == 3)
 			m->type = (uint32_t)value;
 		else if (trainer && number == 35)
@@ -179,7 +181,7 @@ static int read_model(struct model *m, const uint8_t *data, size_t size)
 	m->dummy_prefix = true;
 	while (r.at < r.end && !ret) {
 		if (!read_field(&r, &number, &value, &bytes))
-			ret = fail(m, -EINVAL, "a damaged record at byte",
+			ret = fail(m, -EINVAL, "a corrupt record at byte",
 				   (unsigned long long)(r.at - data));
 		else if (number == 1)
 			ret = add_piece(m, bytes);

@@ -118,7 +118,7 @@ static int set_token(struct ranks *r, uint32_t rank, struct token token)
 		r->room = room;
 	}
 	if (r->tokens[rank].len)
-		return fail(r, -EINVAL, "rank %u stands there twice", rank);
+		return fail(r, -EINVAL, "rank %u occurs twice", rank);
 	r->tokens[rank] = token;
 	if (rank >= r->n)
 		r->n = rank + 1;

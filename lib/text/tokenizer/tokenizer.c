@@ -20,7 +20,7 @@ static int load_trees(struct txda_tokenizer *tok, const cJSON *json, const cJSON
 	if (!cJSON_IsObject(json) || !model)
 		return json_fail(errors, "\"model\" is missing");
 	if (config && !cJSON_IsObject(config))
-		return json_fail(errors, "tokenizer_config.json is no object");
+		return json_fail(errors, "tokenizer_config.json is not an object");
 	ret = normalizer_load(&tok->normalizer, json_get(json, "normalizer"), errors);
 	if (!ret)
 		ret = pretok_load(&tok->pretok, json_get(json, "pre_tokenizer"), errors);

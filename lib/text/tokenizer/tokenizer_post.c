@@ -104,7 +104,7 @@ static void load_step(void *arg, const struct json_at *at, const char *type)
 	}
 }
 
-/* "bos_token": "<s>" or {"content": "<s>", ...}. A name that is no token is as none. */
+/* "bos_token": "<s>" or {"content": "<s>", ...}. An unknown name counts as absent. */
 static uint32_t config_token(const struct txda_tokenizer *tok, const cJSON *config, const char *key)
 {
 	const cJSON *value = json_get(config, key);
