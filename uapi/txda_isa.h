@@ -318,7 +318,7 @@ struct txda_op_rmsnorm {
  * LINEAR: out = act(norm(x) W^T + bias) + residual, accumulated in float32 over rising K.
  * norm(x) is RMSNORM by [3] and @eps when [3] is given. Then, when [5] is given, K is put into
  * another order: element k of the product's input is norm(x)[columns[k]], or 0 for 0xffffffff. So
- * weights whose groups are no runs of K (GPTQ's act-order, a shard that begins within a group) keep
+ * weights with non-contiguous groups (GPTQ's act-order, a shard that begins within a group) keep
  * their groups.
  * W8 and W4 weights: the activations are quantised by row to int8 in groups of 32 of K (scale =
  * max|x| / 127), products are int32; but see TXDA_LINEAR_FLOAT_INPUT. W4M, W5M and W6S: likewise to

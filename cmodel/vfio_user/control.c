@@ -28,9 +28,9 @@ static struct vu_device *chip_of(struct vu_server *s, const char *words)
 	return number_parse(words, m->n_devices - 1, &chip) ? &m->device[chip] : NULL;
 }
 
-/* ---- orders ---------------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
-static int order_inject(struct vu_server *s, const char *words, FILE *out)
+static int command_inject(struct vu_server *s, const char *words, FILE *out)
 {
 	int err = cm_inject(vu_server_machine(s)->cm, words);
 
@@ -72,7 +72,7 @@ static void print_status(struct vu_device *d, FILE *out)
 	fprintf(out, "]}\n");
 }
 
-static int order_status(struct vu_server *s, const char *words, FILE *out)
+static int command_status(struct vu_server *s, const char *words, FILE *out)
 {
 	struct vu_machine *m = vu_server_machine(s);
 	struct vu_device *only = chip_of(s, words);
@@ -93,7 +93,7 @@ static int order_status(struct vu_server *s, const char *words, FILE *out)
 	return 0;
 }
 
-static int order_disappear(struct vu_server *s, const char *words, FILE *out)
+static int command_disappear(struct vu_server *s, const char *words, FILE *out)
 {
 	struct vu_device *d = chip_of(s, words);
 
@@ -101,7 +101,7 @@ static int order_disappear(struct vu_server *s, const char *words, FILE *out)
 	return d ? vu_server_disappear(s, d->index) : -ENODEV;
 }
 
-static int order_appear(struct vu_server *s, const char *words, FILE *out)
+static int command_appear(struct vu_server *s, const char *words, FILE *out)
 {
 	struct vu_device *d = chip_of(s, words);
 
@@ -121,13 +121,13 @@ static int on_device(struct vu_server *s, const char *words, void (*fn)(struct v
 	return 0;
 }
 
-static int order_liveness_stop(struct vu_server *s, const char *words, FILE *out)
+static int command_liveness_stop(struct vu_server *s, const char *words, FILE *out)
 {
 	(void)out;
 	return on_device(s, words, vu_device_hang);
 }
 
-static int order_trip(struct vu_server *s, const char *words, FILE *out)
+static int command_trip(struct vu_server *s, const char *words, FILE *out)
 {
 	(void)out;
 	return on_device(s, words, vu_device_trip);
@@ -138,7 +138,7 @@ static void stick_flushes(struct vu_device *d)
 	vu_device_stick(d, VU_STUCK_FLUSH);
 }
 
-static int order_stick_flush(struct vu_server *s, const char *words, FILE *out)
+static int command_stick_flush(struct vu_server *s, const char *words, FILE *out)
 {
 	(void)out;
 	return on_device(s, words, stick_flushes);
@@ -149,7 +149,7 @@ static void stick_resets(struct vu_device *d)
 	vu_device_stick(d, VU_STUCK_RESET);
 }
 
-static int order_stick_reset(struct vu_server *s, const char *words, FILE *out)
+static int command_stick_reset(struct vu_server *s, const char *words, FILE *out)
 {
 	(void)out;
 	return on_device(s, words, stick_resets);
@@ -160,7 +160,7 @@ static void stick_stop(struct vu_device *d)
 	vu_device_stick(d, VU_STUCK_STOP);
 }
 
-static int order_stick_stop(struct vu_server *s, const char *words, FILE *out)
+static int command_stick_stop(struct vu_server *s, const char *words, FILE *out)
 {
 	(void)out;
 	return on_device(s, words, stick_stop);
@@ -171,61 +171,61 @@ static void slow_stop(struct vu_device *d)
 	vu_device_stick(d, VU_SLOW_STOP);
 }
 
-static int order_slow_stop(struct vu_server *s, const char *words, FILE *out)
+static int command_slow_stop(struct vu_server *s, const char *words, FILE *out)
 {
 	(void)out;
 	return on_device(s, words, slow_stop);
 }
 
-static int order_help(struct vu_server *s, const char *words, FILE *out);
+static int command_help(struct vu_server *s, const char *words, FILE *out);
 
-static const struct order {
+static const struct command {
 	const char *name, *words;
-	int (*obey)(struct vu_server *s, const char *words, FILE *out);
-} orders[] = {
+	int (*run)(struct vu_server *s, const char *words, FILE *out);
+} commands[] = {
 	{"inject",
 	 "SPEC: hang, page, ecc, ecc-corrected, link-down, thermal, slow-dma, lost, clear",
-	 order_inject},
-	{"status", "[CHIP]", order_status},
-	{"disappear", "CHIP", order_disappear},
-	{"appear", "CHIP", order_appear},
-	{"liveness-stop", "CHIP", order_liveness_stop},
-	{"trip", "CHIP", order_trip},
-	{"stick-flush", "CHIP", order_stick_flush},
-	{"stick-reset", "CHIP", order_stick_reset},
-	{"stick-stop", "CHIP", order_stick_stop},
-	{"slow-stop", "CHIP", order_slow_stop},
-	{"help", "", order_help},
+	 command_inject},
+	{"status", "[CHIP]", command_status},
+	{"disappear", "CHIP", command_disappear},
+	{"appear", "CHIP", command_appear},
+	{"liveness-stop", "CHIP", command_liveness_stop},
+	{"trip", "CHIP", command_trip},
+	{"stick-flush", "CHIP", command_stick_flush},
+	{"stick-reset", "CHIP", command_stick_reset},
+	{"stick-stop", "CHIP", command_stick_stop},
+	{"slow-stop", "CHIP", command_slow_stop},
+	{"help", "", command_help},
 };
 
-#define N_ORDERS (sizeof(orders) / sizeof(orders[0]))
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
-static int order_help(struct vu_server *s, const char *words, FILE *out)
+static int command_help(struct vu_server *s, const char *words, FILE *out)
 {
 	(void)s;
 	(void)words;
-	for (unsigned i = 0; i < N_ORDERS; i++)
-		fprintf(out, "%s%s%s\n", orders[i].name, *orders[i].words ? " " : "",
-			orders[i].words);
+	for (unsigned i = 0; i < N_COMMANDS; i++)
+		fprintf(out, "%s%s%s\n", commands[i].name, *commands[i].words ? " " : "",
+			commands[i].words);
 	return 0;
 }
 
-void vu_control_obey(struct vu_server *s, const char *line, FILE *out)
+void vu_control_run(struct vu_server *s, const char *line, FILE *out)
 {
 	size_t len = strcspn(line, " ");
 	const char *words = line + len + strspn(line + len, " ");
 
-	for (unsigned i = 0; i < N_ORDERS; i++) {
+	for (unsigned i = 0; i < N_COMMANDS; i++) {
 		int err;
 
-		if (strlen(orders[i].name) != len || memcmp(orders[i].name, line, len))
+		if (strlen(commands[i].name) != len || memcmp(commands[i].name, line, len))
 			continue;
-		err = orders[i].obey(s, words, out);
+		err = commands[i].run(s, words, out);
 		if (err)
-			fprintf(out, "error: %s: %s\n", orders[i].name, strerror(-err));
+			fprintf(out, "error: %s: %s\n", commands[i].name, strerror(-err));
 		else
 			fprintf(out, "ok\n");
 		return;
 	}
-	fprintf(out, "error: \"%.32s\" is no order; help lists them\n", line);
+	fprintf(out, "error: \"%.32s\" is not a command; help lists them\n", line);
 }

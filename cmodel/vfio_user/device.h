@@ -4,7 +4,7 @@
  * (regs.h) and the accesses of clients (access.h) stand above it.
  *
  * Who locks what. A device has two locks. op_lock is held around each message of the client and
- * each order of the control socket: one thing at a time is done to a device. lock guards its state
+ * each control command: one thing at a time is done to a device. lock guards its state
  * for moments; completions and faults take it too, in the thread that leads the model's work. So:
  *  - op_lock is taken first and may be held while the model is paused (cm_queue_free() and others);
  *  - with lock held nothing may wait for the model, that is call what pauses it;

@@ -3,7 +3,7 @@
  * All chips of the process: one device model, a PCI function for each of its chips, cards of up to
  * eight chips that are all linked with each other.
  *
- * Threads: vu_machine_look() and the orders may be called from any thread that holds no lock of a
+ * Threads: vu_machine_look() and the commands may be called from any thread that holds no lock of a
  * device.
  */
 #ifndef VU_MACHINE_H

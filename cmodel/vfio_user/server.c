@@ -108,7 +108,7 @@ static void *session_main(void *arg)
 	int err = vu_session_run(door->device, door->sock);
 
 	if (err)
-		vu_log(VU_LOG_WARNING, (int)door->device->index, "the connection ends: %s",
+		vu_log(VU_LOG_WARNING, (int)door->device->index, "connection closed: %s",
 		       strerror(-err));
 	else
 		vu_log(VU_LOG_INFO, (int)door->device->index, "disconnected");
@@ -145,7 +145,7 @@ static void accept_client(struct door *door)
 	if (sock < 0)
 		return;
 	if (door->sock >= 0 && !has_left(door)) {
-		vu_log(VU_LOG_WARNING, (int)door->device->index, "a second client is turned away");
+		vu_log(VU_LOG_WARNING, (int)door->device->index, "rejected a second client");
 		close(sock);
 		return;
 	}
@@ -154,8 +154,8 @@ static void accept_client(struct door *door)
 	atomic_store(&door->done, false);
 	err = pthread_create(&door->thread, NULL, session_main, door);
 	if (err) {
-		vu_log(VU_LOG_ERROR, (int)door->device->index, "no thread for a client: %s",
-		       strerror(err));
+		vu_log(VU_LOG_ERROR, (int)door->device->index,
+		       "cannot create a thread for a client: %s", strerror(err));
 		close(sock);
 		door->sock = -1;
 		return;
@@ -164,7 +164,7 @@ static void accept_client(struct door *door)
 	vu_log(VU_LOG_INFO, (int)door->device->index, "connected");
 }
 
-/* ---- orders ---------------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 struct vu_machine *vu_server_machine(struct vu_server *s)
 {
@@ -238,7 +238,7 @@ static void accept_controller(struct vu_server *s)
 }
 
 /* Executes one line and replies; false: the peer does not read. */
-static bool obey_line(struct vu_server *s, struct controller *c, const char *line)
+static bool run_command(struct vu_server *s, struct controller *c, const char *line)
 {
 	char *text = NULL;
 	size_t bytes = 0;
@@ -246,7 +246,7 @@ static bool obey_line(struct vu_server *s, struct controller *c, const char *lin
 	bool ok = false;
 
 	if (out) {
-		vu_control_obey(s, line, out);
+		vu_control_run(s, line, out);
 		if (!fclose(out))
 			/*
 			 * A reply fits the socket's buffer; a peer that lets it fill up is
@@ -274,7 +274,7 @@ static void read_controller(struct vu_server *s, struct controller *c)
 		size_t used = (size_t)(end - c->line) + 1;
 
 		*end = '\0';
-		if (!obey_line(s, c, c->line)) {
+		if (!run_command(s, c, c->line)) {
 			close_controller(c);
 			return;
 		}

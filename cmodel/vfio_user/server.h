@@ -31,14 +31,14 @@ void vu_server_stop(struct vu_server *s);
 /* Ends all sessions, removes the sockets. */
 void vu_server_free(struct vu_server *s);
 
-/* ---- orders of the control socket (control.c), in the thread of vu_server_run() ---------------
+/* ---- commands of the control socket (control.c), in the thread of vu_server_run() -------------
  */
 
 /*
  * Executes one line of control input; the reply is written to @out, its last line is "ok" or
  * "error: WHY".
  */
-void vu_control_obey(struct vu_server *s, const char *line, FILE *out);
+void vu_control_run(struct vu_server *s, const char *line, FILE *out);
 
 struct vu_machine *vu_server_machine(struct vu_server *s);
 /* The chip is pulled out of its slot: its client is disconnected, its socket removed. */

@@ -50,27 +50,27 @@ static int take_fd(struct vu_message *m, unsigned i)
 
 static int handle_version(struct vu_session *s, struct vu_message *m, struct vu_reply *r)
 {
-	const struct vu_version *ask = body_as(m, sizeof(*ask));
-	struct vu_version *say = (void *)r->body;
+	const struct vu_version *in = body_as(m, sizeof(*in));
+	struct vu_version *out = (void *)r->body;
 	size_t room;
 	int n;
 
-	if (!ask || s->greeted)
+	if (!in || s->greeted)
 		return EINVAL;
-	if (ask->major != 0)
+	if (in->major != 0)
 		return EPROTO;
 	/* QEMU has a buffer of its own request's size for the answer. */
-	room = m->body_bytes - sizeof(*say);
-	*say = (struct vu_version){.major = 0, .minor = 0};
-	n = snprintf(say->json, room,
+	room = m->body_bytes - sizeof(*out);
+	*out = (struct vu_version){.major = 0, .minor = 0};
+	n = snprintf(out->json, room,
 		     "{\"capabilities\":{\"max_msg_fds\":%u,\"max_data_xfer_size\":%u}}",
 		     VU_MAX_FDS, VU_MAX_TRANSFER);
 	if ((size_t)n >= room)
-		n = snprintf(say->json, room, "{}");
+		n = snprintf(out->json, room, "{}");
 	/* All of it is optional. */
 	if ((size_t)n >= room)
 		n = -1;
-	r->body_bytes = (uint32_t)sizeof(*say) + (uint32_t)(n + 1);
+	r->body_bytes = (uint32_t)sizeof(*out) + (uint32_t)(n + 1);
 	s->greeted = true;
 	return 0;
 }
@@ -79,21 +79,21 @@ static int handle_version(struct vu_session *s, struct vu_message *m, struct vu_
 
 static int handle_dma_map(struct vu_session *s, struct vu_message *m, struct vu_reply *r)
 {
-	const struct vu_dma_map *ask = body_as(m, sizeof(*ask));
+	const struct vu_dma_map *in = body_as(m, sizeof(*in));
 	struct vu_device *d = s->device;
 	struct vu_guest_region region;
 	int err;
 
 	(void)r;
-	if (!ask || m->n_fds > 1 || (ask->flags & ~(VU_DMA_READABLE | VU_DMA_WRITEABLE)))
+	if (!in || m->n_fds > 1 || (in->flags & ~(VU_DMA_READABLE | VU_DMA_WRITEABLE)))
 		return EINVAL;
 	region = (struct vu_guest_region){
-		.address = ask->address,
-		.bytes = ask->bytes,
-		.offset = ask->offset,
+		.address = in->address,
+		.bytes = in->bytes,
+		.offset = in->offset,
 		.fd = m->n_fds ? m->fd[0] : -1,
-		.readable = ask->flags & VU_DMA_READABLE,
-		.writeable = ask->flags & VU_DMA_WRITEABLE,
+		.readable = in->flags & VU_DMA_READABLE,
+		.writeable = in->flags & VU_DMA_WRITEABLE,
 	};
 	pthread_mutex_lock(&d->lock);
 	err = vu_guest_add(&d->guest, &region);
@@ -101,39 +101,39 @@ static int handle_dma_map(struct vu_session *s, struct vu_message *m, struct vu_
 	if (!err)
 		take_fd(m, 0);
 	vu_log(VU_LOG_DEBUG, (int)d->index, "map 0x%llx, 0x%llx bytes%s: %d",
-	       (unsigned long long)ask->address, (unsigned long long)ask->bytes,
+	       (unsigned long long)in->address, (unsigned long long)in->bytes,
 	       region.fd < 0 ? " without a file" : "", err);
 	return -err;
 }
 
 static int handle_dma_unmap(struct vu_session *s, struct vu_message *m, struct vu_reply *r)
 {
-	const struct vu_dma_unmap *ask = body_as(m, sizeof(*ask));
+	const struct vu_dma_unmap *in = body_as(m, sizeof(*in));
 	struct vu_device *d = s->device;
 	struct vu_guest_removed removed = {0};
-	struct vu_dma_unmap say;
+	struct vu_dma_unmap out;
 	int err = 0;
 
-	if (!ask || (ask->flags & ~VU_DMA_UNMAP_ALL))
+	if (!in || (in->flags & ~VU_DMA_UNMAP_ALL))
 		return EINVAL;
-	say = *ask;
-	say.argsz = sizeof(say);
-	if ((ask->flags & VU_DMA_UNMAP_ALL) && (ask->address || ask->bytes))
+	out = *in;
+	out.argsz = sizeof(out);
+	if ((in->flags & VU_DMA_UNMAP_ALL) && (in->address || in->bytes))
 		return EINVAL;
 	pthread_mutex_lock(&d->lock);
-	if (ask->flags & VU_DMA_UNMAP_ALL)
+	if (in->flags & VU_DMA_UNMAP_ALL)
 		vu_guest_remove_all(&d->guest, &removed);
 	else
-		err = vu_guest_remove(&d->guest, ask->address, ask->bytes, &removed);
+		err = vu_guest_remove(&d->guest, in->address, in->bytes, &removed);
 	pthread_mutex_unlock(&d->lock);
 	vu_log(VU_LOG_DEBUG, (int)d->index, "unmap 0x%llx, 0x%llx bytes: %d",
-	       (unsigned long long)ask->address, (unsigned long long)ask->bytes, err);
+	       (unsigned long long)in->address, (unsigned long long)in->bytes, err);
 	if (err)
 		return -err;
 	vu_device_forget_translations(d);
-	say.bytes = removed.bytes;
+	out.bytes = removed.bytes;
 	vu_guest_release(&removed);
-	answer(r, &say, sizeof(say));
+	answer(r, &out, sizeof(out));
 	return 0;
 }
 
@@ -141,58 +141,58 @@ static int handle_dma_unmap(struct vu_session *s, struct vu_message *m, struct v
 
 static int handle_info(struct vu_session *s, struct vu_message *m, struct vu_reply *r)
 {
-	const struct vu_device_info say = {
-		.argsz = sizeof(say),
+	const struct vu_device_info out = {
+		.argsz = sizeof(out),
 		.flags = VU_DEVICE_RESETTABLE | VU_DEVICE_PCI,
 		.regions = VU_REGION_COUNT,
 		.irqs = VU_IRQ_INDEX_COUNT,
 	};
 
 	(void)s;
-	if (!body_as(m, sizeof(say)))
+	if (!body_as(m, sizeof(out)))
 		return EINVAL;
-	answer(r, &say, sizeof(say));
+	answer(r, &out, sizeof(out));
 	return 0;
 }
 
 static int handle_region_info(struct vu_session *s, struct vu_message *m, struct vu_reply *r)
 {
-	const struct vu_region_info *ask = body_as(m, sizeof(*ask));
+	const struct vu_region_info *in = body_as(m, sizeof(*in));
 	struct vu_device *d = s->device;
 	struct {
 		struct vu_region_info info;
 		struct vu_sparse_mmap sparse;
-	} say = {.info = {.argsz = sizeof(say.info)}};
-	size_t bytes = sizeof(say.info);
+	} out = {.info = {.argsz = sizeof(out.info)}};
+	size_t bytes = sizeof(out.info);
 
-	if (!ask || ask->index >= VU_REGION_COUNT)
+	if (!in || in->index >= VU_REGION_COUNT)
 		return EINVAL;
-	say.info.index = ask->index;
-	say.info.flags = VU_REGION_READABLE | VU_REGION_WRITABLE;
-	switch (ask->index) {
-	case VU_REGION_BAR0: say.info.bytes = TXDA_BAR_REGS_BYTES; break;
-	case VU_REGION_CONFIG: say.info.bytes = VU_CONFIG_BYTES; break;
+	out.info.index = in->index;
+	out.info.flags = VU_REGION_READABLE | VU_REGION_WRITABLE;
+	switch (in->index) {
+	case VU_REGION_BAR0: out.info.bytes = TXDA_BAR_REGS_BYTES; break;
+	case VU_REGION_CONFIG: out.info.bytes = VU_CONFIG_BYTES; break;
 	case VU_REGION_BAR2:
-		say.info.bytes = d->bar_bytes;
-		say.info.flags |= VU_REGION_MAPPABLE;
+		out.info.bytes = d->bar_bytes;
+		out.info.flags |= VU_REGION_MAPPABLE;
 		r->fd = d->dram_fd;
 		if (d->bar_bytes <= d->dram_bytes)
 			break;
 		/* Beyond the end of the DRAM there is nothing to map. */
-		say.info.flags |= VU_REGION_CAPS;
-		say.info.argsz = sizeof(say);
-		say.sparse = (struct vu_sparse_mmap){
+		out.info.flags |= VU_REGION_CAPS;
+		out.info.argsz = sizeof(out);
+		out.sparse = (struct vu_sparse_mmap){
 			.id = VU_CAP_SPARSE_MMAP, .version = 1, .areas = 1, .bytes = d->dram_bytes};
 		/*
 		 * Also in a short reply: QEMU reads the offset before it asks for the capability.
 		 */
-		say.info.cap_offset = sizeof(say.info);
-		if (ask->argsz >= sizeof(say))
-			bytes = sizeof(say);
+		out.info.cap_offset = sizeof(out.info);
+		if (in->argsz >= sizeof(out))
+			bytes = sizeof(out);
 		break;
-	default: say.info.flags = 0; break;
+	default: out.info.flags = 0; break;
 	}
-	answer(r, &say, bytes);
+	answer(r, &out, bytes);
 	return 0;
 }
 
@@ -207,21 +207,21 @@ static unsigned irq_count(const struct vu_device *d, uint32_t index)
 
 static int handle_irq_info(struct vu_session *s, struct vu_message *m, struct vu_reply *r)
 {
-	const struct vu_irq_info *ask = body_as(m, sizeof(*ask));
-	struct vu_irq_info say;
+	const struct vu_irq_info *in = body_as(m, sizeof(*in));
+	struct vu_irq_info out;
 
-	if (!ask || ask->index >= VU_IRQ_INDEX_COUNT)
+	if (!in || in->index >= VU_IRQ_INDEX_COUNT)
 		return EINVAL;
-	say = (struct vu_irq_info){
-		.argsz = sizeof(say),
-		.index = ask->index,
-		.count = irq_count(s->device, ask->index),
+	out = (struct vu_irq_info){
+		.argsz = sizeof(out),
+		.index = in->index,
+		.count = irq_count(s->device, in->index),
 	};
-	if (say.count)
-		say.flags = VU_IRQ_INFO_EVENTFD;
-	if (say.count && say.index != VU_IRQ_ERR)
-		say.flags |= VU_IRQ_INFO_MASKABLE;
-	answer(r, &say, sizeof(say));
+	if (out.count)
+		out.flags = VU_IRQ_INFO_EVENTFD;
+	if (out.count && out.index != VU_IRQ_ERR)
+		out.flags |= VU_IRQ_INFO_MASKABLE;
+	answer(r, &out, sizeof(out));
 	return 0;
 }
 
@@ -244,31 +244,31 @@ static bool is_eventfd(int fd)
 }
 
 /* The one interrupt of VU_IRQ_ERR: its eventfd is kept and never written to. */
-static int set_error_irq(struct vu_device *d, const struct vu_irq_set *ask, struct vu_message *m)
+static int set_error_irq(struct vu_device *d, const struct vu_irq_set *in, struct vu_message *m)
 {
-	uint32_t data = ask->flags & VU_IRQ_DATA_MASK;
+	uint32_t data = in->flags & VU_IRQ_DATA_MASK;
 
-	if (!(ask->flags & VU_IRQ_ACTION_TRIGGER) || data == VU_IRQ_DATA_BOOL || m->n_fds > 1)
+	if (!(in->flags & VU_IRQ_ACTION_TRIGGER) || data == VU_IRQ_DATA_BOOL || m->n_fds > 1)
 		return EINVAL;
 	pthread_mutex_lock(&d->lock);
-	if (data == VU_IRQ_DATA_EVENTFD || !ask->count)
+	if (data == VU_IRQ_DATA_EVENTFD || !in->count)
 		vu_irq_set_error_fd(&d->irq, take_fd(m, 0));
 	pthread_mutex_unlock(&d->lock);
 	return 0;
 }
 
 /* Binds vectors [start, start + count) to the descriptors of the message, or to none. */
-static int bind_vectors(struct vu_device *d, const struct vu_irq_set *ask, struct vu_message *m)
+static int bind_vectors(struct vu_device *d, const struct vu_irq_set *in, struct vu_message *m)
 {
-	if (m->n_fds && m->n_fds != ask->count)
+	if (m->n_fds && m->n_fds != in->count)
 		return EINVAL;
 	for (unsigned i = 0; i < m->n_fds; i++) {
 		if (!is_eventfd(m->fd[i]))
 			return EINVAL;
 	}
 	pthread_mutex_lock(&d->lock);
-	for (uint32_t i = 0; i < ask->count; i++)
-		vu_irq_set_fd(&d->irq, ask->start + i, take_fd(m, i));
+	for (uint32_t i = 0; i < in->count; i++)
+		vu_irq_set_fd(&d->irq, in->start + i, take_fd(m, i));
 	pthread_mutex_unlock(&d->lock);
 	return 0;
 }
@@ -284,33 +284,33 @@ static void act_on_vector(struct vu_device *d, uint32_t action, unsigned vector)
 
 static int handle_set_irqs(struct vu_session *s, struct vu_message *m, struct vu_reply *r)
 {
-	const struct vu_irq_set *ask = body_as(m, sizeof(*ask));
+	const struct vu_irq_set *in = body_as(m, sizeof(*in));
 	struct vu_device *d = s->device;
 	uint32_t data, action, have;
 
 	(void)r;
-	if (!ask || ask->index >= VU_IRQ_INDEX_COUNT ||
-	    (ask->flags & ~(VU_IRQ_DATA_MASK | VU_IRQ_ACTIONS)))
+	if (!in || in->index >= VU_IRQ_INDEX_COUNT ||
+	    (in->flags & ~(VU_IRQ_DATA_MASK | VU_IRQ_ACTIONS)))
 		return EINVAL;
-	data = ask->flags & VU_IRQ_DATA_MASK;
-	action = ask->flags & VU_IRQ_ACTIONS;
-	have = irq_count(d, ask->index);
-	if (__builtin_popcount(data) != 1 || __builtin_popcount(action) != 1 || ask->start > have ||
-	    ask->count > have - ask->start)
+	data = in->flags & VU_IRQ_DATA_MASK;
+	action = in->flags & VU_IRQ_ACTIONS;
+	have = irq_count(d, in->index);
+	if (__builtin_popcount(data) != 1 || __builtin_popcount(action) != 1 || in->start > have ||
+	    in->count > have - in->start)
 		return EINVAL;
-	if (ask->index == VU_IRQ_ERR)
-		return set_error_irq(d, ask, m);
+	if (in->index == VU_IRQ_ERR)
+		return set_error_irq(d, in, m);
 	if (data == VU_IRQ_DATA_EVENTFD)
-		return action == VU_IRQ_ACTION_TRIGGER && ask->count ? bind_vectors(d, ask, m)
-								     : EINVAL;
-	if (data == VU_IRQ_DATA_BOOL && m->body_bytes - sizeof(*ask) < ask->count)
+		return action == VU_IRQ_ACTION_TRIGGER && in->count ? bind_vectors(d, in, m)
+								    : EINVAL;
+	if (data == VU_IRQ_DATA_BOOL && m->body_bytes - sizeof(*in) < in->count)
 		return EINVAL;
 	pthread_mutex_lock(&d->lock);
-	if (!ask->count && data == VU_IRQ_DATA_NONE && action == VU_IRQ_ACTION_TRIGGER && have)
+	if (!in->count && data == VU_IRQ_DATA_NONE && action == VU_IRQ_ACTION_TRIGGER && have)
 		vu_irq_release(&d->irq);
-	for (uint32_t i = 0; i < ask->count; i++) {
-		if (data == VU_IRQ_DATA_NONE || ask->data[i])
-			act_on_vector(d, action, ask->start + i);
+	for (uint32_t i = 0; i < in->count; i++) {
+		if (data == VU_IRQ_DATA_NONE || in->data[i])
+			act_on_vector(d, action, in->start + i);
 	}
 	pthread_mutex_unlock(&d->lock);
 	return 0;
@@ -319,47 +319,47 @@ static int handle_set_irqs(struct vu_session *s, struct vu_message *m, struct vu
 /* ---- accesses -------------------------------------------------------------------------------- */
 
 /* Whether [offset, offset + count) lies in the region, which must exist. */
-static bool access_is_sound(const struct vu_device *d, const struct vu_region_rw *ask)
+static bool access_is_sound(const struct vu_device *d, const struct vu_region_rw *in)
 {
 	uint64_t bytes;
 
-	switch (ask->region) {
+	switch (in->region) {
 	case VU_REGION_BAR0: bytes = TXDA_BAR_REGS_BYTES; break;
 	case VU_REGION_BAR2: bytes = d->bar_bytes; break;
 	case VU_REGION_CONFIG: bytes = VU_CONFIG_BYTES; break;
 	default: return false;
 	}
-	return ask->count && ask->count <= VU_MAX_TRANSFER && ask->offset < bytes &&
-	       ask->count <= bytes - ask->offset;
+	return in->count && in->count <= VU_MAX_TRANSFER && in->offset < bytes &&
+	       in->count <= bytes - in->offset;
 }
 
 static int handle_region_read(struct vu_session *s, struct vu_message *m, struct vu_reply *r)
 {
-	const struct vu_region_rw *ask = body_as(m, sizeof(*ask));
-	struct vu_region_rw *say = (void *)r->body;
+	const struct vu_region_rw *in = body_as(m, sizeof(*in));
+	struct vu_region_rw *out = (void *)r->body;
 
-	if (!ask || !access_is_sound(s->device, ask))
+	if (!in || !access_is_sound(s->device, in))
 		return EINVAL;
-	*say = *ask;
-	if (ask->region == VU_REGION_CONFIG)
-		vu_device_config_read(s->device, ask->offset, say->data, ask->count);
+	*out = *in;
+	if (in->region == VU_REGION_CONFIG)
+		vu_device_config_read(s->device, in->offset, out->data, in->count);
 	else
-		vu_device_bar_read(s->device, ask->region, ask->offset, say->data, ask->count);
-	r->body_bytes = (uint32_t)sizeof(*say) + ask->count;
+		vu_device_bar_read(s->device, in->region, in->offset, out->data, in->count);
+	r->body_bytes = (uint32_t)sizeof(*out) + in->count;
 	return 0;
 }
 
 static int handle_region_write(struct vu_session *s, struct vu_message *m, struct vu_reply *r)
 {
-	const struct vu_region_rw *ask = body_as(m, sizeof(*ask));
+	const struct vu_region_rw *in = body_as(m, sizeof(*in));
 
-	if (!ask || !access_is_sound(s->device, ask) || m->body_bytes - sizeof(*ask) < ask->count)
+	if (!in || !access_is_sound(s->device, in) || m->body_bytes - sizeof(*in) < in->count)
 		return EINVAL;
-	if (ask->region == VU_REGION_CONFIG)
-		vu_device_config_write(s->device, ask->offset, ask->data, ask->count);
+	if (in->region == VU_REGION_CONFIG)
+		vu_device_config_write(s->device, in->offset, in->data, in->count);
 	else
-		vu_device_bar_write(s->device, ask->region, ask->offset, ask->data, ask->count);
-	answer(r, ask, sizeof(*ask));
+		vu_device_bar_write(s->device, in->region, in->offset, in->data, in->count);
+	answer(r, in, sizeof(*in));
 	return 0;
 }
 

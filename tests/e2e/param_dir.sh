@@ -87,7 +87,7 @@ cp "$tmp/one/case/chip0/param.bin" "$tmp/wrong/broken/chip0/param.bin"
 sed -i 's/"format":[[:space:]]*1/"format": 2/' "$tmp/wrong/broken/model_info.json"
 refuses "format is 2" --model "$tmp/wrong"
 
-# What fails when it is loaded: a tokeniser of another model, and what is no case dir, of which the compiler speaks.
+# What fails when it is loaded: a tokeniser of another model, and what is not a case dir, of which the compiler speaks.
 sed 's/"added_tokens": \[/&{"id": 200000, "content": "<|other|>", "special": true},/' "$MODEL/tokenizer.json" >"$tmp/wide.json"
 config wide "$tmp/one/case" ''
 cp "$tmp/wide.json" "$tmp/wide/tokenizer.json"

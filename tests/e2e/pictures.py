@@ -451,7 +451,7 @@ def check_dropped(test, fixtures, model):
         for line, shown, _ in lines:
             script += f"type {line}\\r\n" + "see Shown: \n" * len(shown) + "see FTL \nsee > \n"
         for other in (f"{home}/no.png", f"{home}/none.png", home):
-            script += f"type {other} What?\\r\nsee There is no command\nsee > \n"
+            script += f"type {other} What?\\r\nsee Unknown command\nsee > \n"
         script += "type /save said.json\\r\nsee Saved 14 messages.\nsee > \ntype /load said.json\\r\nsee Loaded 14 messages.\nsee > \n"
         with open(home + "/bad.json", "w") as f:
             f.write('[{"role":"user","content":[{"type":"text","text":"A"},{"type":"image_url","image_url":{"url":7}}]}]')

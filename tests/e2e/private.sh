@@ -69,12 +69,12 @@ refused() {
 	grep -qF -- "$words" "$tmp/err" || fail "$*: no '$words' in: $(cat "$tmp/err")"
 	nothing "$*"
 }
-refused 1 "is no model: it has neither a config.json" "$run" "$tmp/empty" Hello
+refused 1 "is not a model: it has neither a config.json" "$run" "$tmp/empty" Hello
 refused 1 "$tmp/none: No such file" "$run" "$tmp/none" Hello
-refused 1 "is no directory" "$run" "$model/config.json" Hello
+refused 1 "is not a directory" "$run" "$model/config.json" Hello
 refused 2 "needs a model's directory" "$run" --private Hello
 refused 2 "the directory says which" "$run" --model demo "$model" Hello
-refused 2 "this asks for a private one" "$run" --socket "$socket" --weights w8 "$model" Hello
+refused 2 "cannot be combined with a private one" "$run" --socket "$socket" --weights w8 "$model" Hello
 refused 1 "no daemon listens on $socket" "$run" --socket "$socket" "$model" Hello
 refused 1 "--weights must be keep, bf16, w8 or w4, not w5" "$run" "$model" --weights w5 Hello
 refused 1 "between 0 and 2, not 9" "$run" "$model" --temperature 9 Hello
@@ -86,7 +86,7 @@ refused 1 "model_type" "$run" "$tmp/broken" Hello
 if grep -q "$(printf '\033')" "$tmp/err"; then fail "control characters of a model reach the terminal"; fi
 mkdir "$tmp/alone"
 cp "$TXDA_RUN" "$tmp/alone/txda-run"
-refused 1 "no program txdad beside txda-run or in \$PATH" env PATH="$tmp/empty" "$tmp/alone/txda-run" "$model" Hello
+refused 1 "txdad was found neither beside txda-run nor in \$PATH" env PATH="$tmp/empty" "$tmp/alone/txda-run" "$model" Hello
 PATH="$tmp/bin:$PATH" "$tmp/alone/txda-run" "$model" -n 2 Hello >/dev/null || fail "txdad in \$PATH"
 
 # A cache without room, where a disk can be had for this process alone.
@@ -134,10 +134,10 @@ chat -n 40 <<'END'
 see is ready. /help lists the commands
 see > 
 type /hlep\r
-see There is no command /hlep; did you mean /help?
+see Unknown command /hlep; did you mean /help?
 see > 
 type /nonsense\r
-see There is no command /nonsense; /help lists them.
+see Unknown command /nonsense; /help lists them.
 see > 
 type /hel\t\r
 see /exit
@@ -148,12 +148,12 @@ see >
 type /set top_k 1\r
 see > 
 type /set nothing 1\r
-see There is no such setting
+see Unknown setting
 see > 
 type /set stats on\r
 see > 
 type /system Speak of foxes.\r
-see These instructions hold
+see These instructions apply
 see > 
 type Once x\x7fupon a time: ä€😀x\x7f\r
 see FTL 
@@ -229,10 +229,10 @@ type /load none.json\r
 see cannot read none.json
 see > 
 type /load broken/config.json\r
-see is no JSON array of messages
+see is not a JSON array of messages
 see > 
 type /system\r
-see no instructions any more
+see The instructions are removed
 see > 
 type /exit\r
 status 0
@@ -273,7 +273,7 @@ END
 rm "$history"
 ln -s "$tmp/target" "$history"
 chat -n 5 <<'END'
-see no history is kept
+see the history is not saved
 see > 
 type Hello\r
 see > 

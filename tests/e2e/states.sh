@@ -21,7 +21,7 @@ grep -q '^demo: loading$' "$tmp/out" || fail "txdactl health: $(cat "$tmp/out")"
 request 503 model_loading $comp -d '{"prompt":"a"}' -D "$tmp/head"
 grep -qi '^Retry-After: ' "$tmp/head" || fail "no Retry-After"
 "$TXDA_RUN" --socket "$socket" --raw -n 3 Once >"$tmp/out" 2>"$tmp/err" || fail "txda-run does not wait: $(cat "$tmp/err")"
-grep -q 'the model is loading' "$tmp/err" || fail "txda-run waits without a word"
+grep -q 'waiting for the model to load' "$tmp/err" || fail "txda-run waits without a word"
 wait_healthy
 stop
 

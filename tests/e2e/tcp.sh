@@ -149,7 +149,7 @@ TXDA_API_KEY=$bob benched "localhost:${host##*:}" || fail "txda-bench over TCP: 
 if benched "$host"; then fail "txda-bench needs no key"; fi
 if TXDA_API_KEY="$bob
 X: y" benched "$host"; then fail "txda-bench takes a key of two lines"; fi
-grep -qF 'TXDA_API_KEY is no key' "$tmp/report" || fail "a key of two lines: $(cat "$tmp/report")"
+grep -qF 'TXDA_API_KEY is not a valid key' "$tmp/report" || fail "a key of two lines: $(cat "$tmp/report")"
 tcp_status 400 unix_socket_needed $alice /v1/forward -d '{"model":"demo"}'
 
 # Rights: those of the key, and of the account where it is one's.

@@ -195,7 +195,7 @@ static void test_existing(void **state)
 	assert_non_null(strstr(error.text, "--force"));
 	assert_int_equal(compile(fixture("llama2"), in_dir("case"), &o, true), 0);
 	check_case(in_dir("case"), 1);
-	/* What is no case dir stays. */
+	/* What is not a case dir stays. */
 	shell("mkdir %s/home && touch %s/home/letter && touch %s/file", dir, dir, dir);
 	assert_int_equal(compile(fixture("llama2"), in_dir("home"), &o, true), -EEXIST);
 	assert_int_equal(compile(fixture("llama2"), in_dir("file"), &o, true), -EEXIST);

@@ -413,7 +413,7 @@ static void test_errors(void **state)
 		{"{\"model_type\":\"qwen3_moe\"," SIZES ",\"num_experts\":8,"
 		 "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,"
 		 "\"mlp_only_layers\":[1.5]}",
-		 "mlp_only_layers: an element is no layer number"},
+		 "mlp_only_layers: an element is not a layer number"},
 		{"{\"model_type\":\"glm4_moe\"," SIZES ",\"n_routed_experts\":8,"
 		 "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,\"n_group\":3}",
 		 "n_group: 3 does not divide n_routed_experts 8"},

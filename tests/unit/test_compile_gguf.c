@@ -264,7 +264,7 @@ static void test_hostile_keys(void **state)
 	expect_refused(&f, "k: there twice");
 	f = (struct file){0};
 	key_u32(&f, "general.alignment", 24);
-	expect_refused(&f, "24 is no power of two");
+	expect_refused(&f, "24 is not a power of two");
 	f = (struct file){0};
 	key_text(&f, "general.alignment", "32");
 	expect_refused(&f, "general.alignment");
@@ -297,7 +297,7 @@ static void test_hostile_tensors(void **state)
 	expect_refused(&f, "type 4294967295");
 	f = (struct file){0};
 	tensor(&f, "a", GGML_Q6_K, (const uint64_t[]){128, 2}, 2, 210);
-	expect_refused(&f, "rows of 128 elements are no multiple of 256");
+	expect_refused(&f, "rows of 128 elements are not a multiple of 256");
 	f = (struct file){0};
 	matrix(&f, "a", 8, 0);
 	put(&f.data, (const uint8_t[32]){0}, 32);
@@ -314,7 +314,7 @@ static void test_hostile_tensors(void **state)
 	f = (struct file){0};
 	matrix(&f, "a", 8, 0);
 	matrix(&f, "a", 8, 0);
-	expect_refused(&f, "\"a\" is there twice");
+	expect_refused(&f, "\"a\" occurs twice");
 }
 
 /* ---- blocks ---- */
@@ -858,14 +858,14 @@ static void test_hostile_tokenizer(void **state)
 	key_texts(&f, "tokenizer.ggml.tokens", words, N_WORDS);
 	expect_tokenizer(&f, "merges: missing");
 	key_texts(&f, "tokenizer.ggml.merges", broken, 2);
-	expect_tokenizer(&f, "merges: element 1 is no UTF-8");
+	expect_tokenizer(&f, "merges: element 1 is not UTF-8");
 	f = (struct file){0};
 	pieces(&f, N_WORDS - 1);
 	expect_tokenizer(&f, "scores: 6 elements, not 7 to 7");
 	f = (struct file){0};
 	pieces(&f, N_WORDS);
 	key_u32(&f, "tokenizer.ggml.bos_token_id", N_WORDS);
-	expect_tokenizer(&f, "bos_token_id: 7 is none of 7 tokens");
+	expect_tokenizer(&f, "bos_token_id: 7 is not one of 7 tokens");
 	f = (struct file){0};
 	key_text(&f, "tokenizer.ggml.model", "llama");
 	key_texts(&f, "tokenizer.ggml.tokens", broken, 2);

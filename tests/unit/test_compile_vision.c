@@ -82,7 +82,7 @@ static void test_tower_sizes(void **state)
 		     "vision_config: not an object");
 	expect_error("{\"model_type\":\"qwen2_5_vl\"," TEXT ",\"image_token_id\":519,"
 		     "\"vision_config\":{\"hidden_size\":50,\"num_heads\":4}}",
-		     "hidden_size: 50 is no multiple");
+		     "hidden_size: 50 is not a multiple");
 	expect_error("{\"model_type\":\"qwen2_5_vl\"," TEXT ",\"image_token_id\":519,"
 		     "\"vision_config\":{\"hidden_size\":40,\"num_heads\":4}}",
 		     "hidden_size: 40 / num_heads 4");
@@ -208,7 +208,8 @@ static void test_tiles(void **state)
 	assert_int_equal(c.vision.depth, 4);
 	expect_ok(LLAVA(",\"vision_feature_layer\":1", ""), &c);
 	assert_int_equal(c.vision.depth, 1);
-	expect_error(LLAVA(",\"vision_feature_layer\":5", ""), "vision_feature_layer: 5");
+	expect_error(LLAVA(",\"vision_feature_layer\":5", ""),
+		     "vision_feature_layer: layer 5 of 4 does not exist");
 	expect_error(LLAVA(",\"vision_feature_layer\":[-2,-3]", ""), "vision_feature_layer");
 	expect_error(LLAVA(",\"vision_feature_select_strategy\":\"full\"", ""),
 		     "vision_feature_select_strategy");

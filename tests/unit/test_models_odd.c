@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Every family with shapes that no checkpoint has: odd numbers of heads, one KV head, dimensions
- * that are no multiple of a tile, keys of the config that are not there. Weights are made up. One
+ * that are not a multiple of a tile, keys of the config that are not there. Weights are made up. One
  * chip in precise mode is what the others are compared with: several chips, whole experts, normal
  * mode, every SIMD path, prompts in pieces.
  */

@@ -45,7 +45,7 @@ has Usage: out
 expect 0 "version" --version
 expect 2 "unknown option" --bogus
 expect 2 "unknown command" bogus
-has '"bogus" is no command' err
+has 'unknown command "bogus"' err
 expect 2 "unknown field" query --fields=index,bogus
 has '"bogus"' err
 expect 2 "bad loop" --loop nothing
@@ -56,7 +56,7 @@ has temperature_c out
 expect 2 "reset of nothing" reset
 has "which chip" err
 expect 3 "reset of a chip that is not there" reset 0000:ff:1f.7
-has "no chip 0000:ff:1f.7" err
+has "no such chip: 0000:ff:1f.7" err
 expect 2 "too much" reset 0 1
 expect 2 "bad count" events --count 0
 
@@ -75,7 +75,7 @@ has "chips=two" err
 
 # Other processes of the machine may have chips of their own; none is named like this.
 expect 3 "chip that is not there" -i cmodel:0:0
-has "no chip cmodel:0:0" err
+has "no such chip: cmodel:0:0" err
 [ ! -s "$dir/out" ] || fail "output without a chip"
 expect 3 "JSON without chips" -i cmodel:0:0 --json
 has '"chips":' out

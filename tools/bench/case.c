@@ -82,8 +82,7 @@ static int find_base(const struct case_options *o, char *base, size_t len)
 		snprintf(base, len, "%s/.cache/txda/bench", home);
 	else {
 		fprintf(stderr,
-			"txda-bench: there is neither $XDG_CACHE_HOME nor $HOME: --dir says where "
-			"to compile\n");
+			"txda-bench: neither $XDG_CACHE_HOME nor $HOME is set; give --dir\n");
 		return -ENOENT;
 	}
 	err = make_dirs(base);

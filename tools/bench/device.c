@@ -22,12 +22,12 @@
 static const char usage[] =
 	"usage: txda-bench device [options]\n"
 	"\n"
-	"What a submission and a copy cost on one chip, as ratios of what they are made of, "
-	"measured in\n"
-	"the same run: an ioctl that does nothing, the wake of a thread by an eventfd, memcpy.\n"
+	"Cost of a submission and of a copy on one chip, as ratios to primitives measured in the "
+	"same run: an\n"
+	"empty ioctl, the wake-up of a thread by an eventfd, memcpy.\n"
 	"\n"
 	"  --chip N      the chip (0)\n"
-	"  --rounds N    times each is done (2000); the figures are medians\n"
+	"  --rounds N    repetitions of each measurement (2000); the figures are medians\n"
 	"  --json        one JSON document on standard output\n"
 	"  -h, --help\n";
 
@@ -160,7 +160,7 @@ double device_round_trip_us(struct txda_context *context)
 	return us;
 }
 
-/* Many in flight: what a stream costs when nobody waits for it alone. */
+/* Many in flight: the cost of a stream without waiting for each one. */
 static int streams(struct txda_queue *queue, unsigned rounds, double *ret_us)
 {
 	const struct txda_pkt nop = {.op = TXDA_PKT_NOP, .bytes = sizeof(nop)};
@@ -375,7 +375,7 @@ int device_main(int argc, char **argv)
 		}
 	}
 	if (optind < argc) {
-		fprintf(stderr, "txda-bench: \"%s\" is no option of device\n", argv[optind]);
+		fprintf(stderr, "txda-bench: \"%s\" is not an option of device\n", argv[optind]);
 		return 2;
 	}
 	own_autogroup();

@@ -268,7 +268,7 @@ int image_bench(struct report *report, struct runner *r, const char *case_dir,
 	if (err)
 		return err < 0 ? err : 0;
 	if (w.t.kind != IMAGE_MERGE) {
-		fprintf(stderr, "txda-bench: images are measured of towers that merge patches; "
+		fprintf(stderr, "txda-bench: --image needs a vision tower that merges patches; "
 				"this one takes tiles or slices\n");
 		return 0;
 	}

@@ -27,27 +27,26 @@ static const char usage[] =
 	"\n"
 	"Runs each compiled model without a server and compares it with the machine's ceilings, "
 	"measured\n"
-	"right before and after. Without CASE: synthetic models of Qwen3-0.6B's shape.\n"
+	"immediately before and after. Without CASE: synthetic models of Qwen3-0.6B's shape.\n"
 	"\n"
-	"  --synthetic NAME   the made-up model (qwen3-0.6b)\n"
+	"  --synthetic NAME   the synthetic model (qwen3-0.6b)\n"
 	"  --weights LIST     its weight types (bf16,w8,w4)\n"
-	"  --tp N             its chips (1)\n"
-	"  --dir DIR          where made-up models are kept ($XDG_CACHE_HOME/txda/bench or "
+	"  --tp N             its tensor-parallel degree (1)\n"
+	"  --dir DIR          directory for synthetic models ($XDG_CACHE_HOME/txda/bench or "
 	"~/.cache/txda/bench)\n"
 	"  --prompt LIST      prefill lengths (512)\n"
 	"  --gen N            decode steps timed (16)\n"
-	"  --batch LIST       sequences decoded at once (1,16)\n"
-	"  --context LIST     tokens that each of them has in the cache (64)\n"
+	"  --batch LIST       sequences decoded together (1,16)\n"
+	"  --context LIST     cached tokens of each sequence (64)\n"
 	"  --sweep            all of these: prompts of 512 and 2048, batches of 1 to 64, contexts "
-	"of "
-	"128\n"
+	"of 128\n"
 	"                     and 4096\n"
-	"  --image WxH        pixels of the image for models that see (1024x1024)\n"
-	"  --compare FILE     ratios to what --json printed into FILE\n"
-	"  --peer CMD         a llama-bench command to run in turns, for ratios to it\n"
-	"  --ops              where the time of a step goes, by op\n"
+	"  --image WxH        image size in pixels, for vision models (1024x1024)\n"
+	"  --compare FILE     ratios to an earlier run's --json output in FILE\n"
+	"  --peer CMD         a llama-bench command to run alternately, for ratios to it\n"
+	"  --ops              time of a step by op\n"
 	"  --json             one JSON document on standard output\n"
-	"  --ceilings         measure the machine and nothing else\n"
+	"  --ceilings         only measure the machine's ceilings\n"
 	"  -h, --help\n"
 	"      --version\n";
 
@@ -78,7 +77,8 @@ void own_autogroup(void)
 		return;
 	if (write(fd, "-15", 3) < 0 && write(fd, "0", 1) < 0)
 		fprintf(stderr,
-			"txda-bench: no own scheduling priority (%s); neighbours may disturb\n",
+			"txda-bench: cannot raise the scheduling priority (%s); other processes "
+			"may disturb the figures\n",
 			strerror(errno));
 	close(fd);
 }
@@ -123,7 +123,7 @@ static int bench_prefill(struct options *o, struct runner *r, unsigned prompt)
 
 	err = report_time(&o->report, r, &x, prefill_step, &s, PREFILLS);
 	if (err)
-		return err == -E2BIG ? 0 : err; /* said on stderr; others may fit */
+		return err == -E2BIG ? 0 : err; /* reported on stderr; others may fit */
 	x.tokens_per_s = prompt / x.seconds;
 	x.gflops = flops(r, 1, prompt, prompt) / x.seconds * 1e-9;
 	report_print(&o->report, r, &x);

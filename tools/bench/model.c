@@ -18,16 +18,16 @@ static const char usage[] =
 	"\n"
 	"Time to first token (FTL) and tokens per second after it (TPS), by shape. MODEL: a case "
 	"dir, a\n"
-	"checkpoint's directory or the name of a made-up model (qwen3-0.6b).\n"
+	"checkpoint's directory or the name of a synthetic model (qwen3-0.6b).\n"
 	"\n"
-	"  --batch LIST       sequences at once (1,4,16)\n"
+	"  --batch LIST       sequences processed together (1,4,16)\n"
 	"  --input LIST       tokens of each prompt (128,1024)\n"
 	"  --output LIST      tokens generated (64)\n"
-	"  --tp LIST          chips, for models that are compiled here (1)\n"
-	"  --weights LIST     their weight types (keep; bf16 for made-up models)\n"
-	"  --dir DIR          where compiled models are kept\n"
+	"  --tp LIST          tensor-parallel degree of models that are compiled here (1)\n"
+	"  --weights LIST     their weight types (keep; bf16 for synthetic models)\n"
+	"  --dir DIR          directory for compiled models\n"
 	"  --csv              comma-separated values\n"
-	"  --json             a JSON object a line\n"
+	"  --json             one JSON object per line\n"
 	"  -h, --help\n";
 
 struct list {
@@ -114,7 +114,7 @@ static int measure(const struct options *o, struct runner *r, const struct shape
 	if (!err)
 		err = generate(r, s, &ftl, &tps);
 	if (err == -E2BIG)
-		return 0; /* said on stderr; the other shapes may fit */
+		return 0; /* reported on stderr; the other shapes may fit */
 	if (err)
 		return err;
 	if (o->json)

@@ -186,7 +186,7 @@ static void place(struct runner *r, unsigned t, unsigned pos)
 
 static void fill(struct runner *r, unsigned n)
 {
-	static const int32_t key[1024]; /* nobody looks for the blocks */
+	static const int32_t key[1024]; /* no prefix cache lookups */
 	const unsigned groups = kv_layout(r->kv)->n_groups, bs = r->info.block_size;
 	int32_t **in = r->in[0];
 	unsigned t = 0;

@@ -26,21 +26,21 @@
 static const char usage[] =
 	"usage: txda-bench serve --model NAME [options]\n"
 	"\n"
-	"Loads a server over OpenAI's API and reports what its clients see.\n"
+	"Puts load on a server of OpenAI's API and reports what its clients see.\n"
 	"\n"
 	"  --socket PATH       the server's Unix socket ($TXDA_SOCKET, the daemon's default)\n"
-	"  --host ADDR:PORT    a TCP server in its place; $TXDA_API_KEY is its key\n"
-	"  --requests N        in all (64)\n"
+	"  --host ADDR:PORT    use TCP instead; $TXDA_API_KEY is the API key\n"
+	"  --requests N        total requests (64)\n"
 	"  --concurrency N     clients of the closed loop (8)\n"
 	"  --rate R            open loop: R requests per second on average, as a Poisson process\n"
 	"  --workload NAME     random, shared-prefix or multi-turn (random)\n"
 	"  --prompt N          words of a prompt, about a token each (64)\n"
-	"  --prefix N          words that all prompts share, for shared-prefix (512)\n"
+	"  --prefix N          words shared by all prompts, for shared-prefix (512)\n"
 	"  --turns N           requests of a conversation, for multi-turn (4)\n"
 	"  --output N          tokens of an answer (64)\n"
 	"  --temperature T     (0)\n"
 	"  --seed N            (1)\n"
-	"  --csv FILE          a line per request\n"
+	"  --csv FILE          one line per request\n"
 	"  --json              one JSON document on standard output\n"
 	"  -h, --help\n";
 
@@ -48,7 +48,7 @@ struct client {
 	struct stream stream;
 	unsigned request; /* that it is busy with */
 	unsigned turn;	  /* of its conversation */
-	char *history;	  /* multi-turn: all that was said, escaped as in JSON */
+	char *history;	  /* multi-turn: the conversation, escaped as in JSON */
 	char *prompt;	  /* of the request that runs; multi-turn only */
 	bool busy;
 };
@@ -397,7 +397,8 @@ static bool find_key(struct serve_options *o)
 	for (const char *c = key; *c; c++) {
 		if (*c <= ' ' || *c > '~' || c - key == MAX_KEY) {
 			fprintf(stderr,
-				"txda-bench: TXDA_API_KEY is no key: one has up to %d characters, "
+				"txda-bench: TXDA_API_KEY is not a valid key: keys have up to %d "
+				"characters, "
 				"and no blanks\n",
 				MAX_KEY);
 			return false;
@@ -466,7 +467,8 @@ int serve_main(int argc, char **argv)
 		}
 	}
 	if (!o.model || optind < argc || strpbrk(o.model, "\"\\") || !find_server(&o, path, 512)) {
-		fprintf(stderr, "txda-bench: serve needs --model NAME and no other words\n");
+		fprintf(stderr,
+			"txda-bench: serve needs --model NAME and takes no further arguments\n");
 		return 2;
 	}
 	if (o.host && strlen(o.host) > MAX_HOST) {

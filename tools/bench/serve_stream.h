@@ -13,7 +13,7 @@ struct stream {
 	int fd;
 	int status;					      /* of HTTP, 0: not read yet */
 	bool done;					      /* [DONE] was seen */
-	unsigned prompt_tokens, cached_tokens, output_tokens; /* 0 until the server says so */
+	unsigned prompt_tokens, cached_tokens, output_tokens; /* 0 until the server reports it */
 
 	/* its own */
 	bool keep_answer, chunked, in_head;
@@ -23,7 +23,7 @@ struct stream {
 	size_t n_line, cap_line;
 	char *answer; /* escaped as in JSON */
 	size_t n_answer, cap_answer;
-	char body[256]; /* the beginning of what is no event, for messages */
+	char body[256]; /* the beginning of what is not an event, for messages */
 };
 
 /* Takes over @fd (below 0: the request failed). What was there before is reused. */

@@ -8,7 +8,7 @@
 /* The upper one of two in the middle. Sorts @v; @n is not 0. */
 double stats_median(double *v, unsigned n);
 
-/* A whole number of the command line; false: it is none from @min to @max, and that was said. */
+/* A whole number of the command line; false: not from @min to @max, which was reported. */
 bool stats_number(const char *text, unsigned min, unsigned max, unsigned *ret);
 
 #endif

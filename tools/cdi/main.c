@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* txda-cdi: tells container runtimes of the chips of this machine, by the rules of CDI. */
+/* txda-cdi: describes the chips of this machine to container runtimes (CDI). */
 #include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
@@ -13,18 +13,18 @@
 #include "txda.h"
 
 static const char usage[] =
-	"Usage: txda-cdi generate [OPTIONS]   the CDI specification of this machine's chips\n"
-	"       txda-cdi list                 the names that it gives them, and their nodes\n"
+	"Usage: txda-cdi generate [OPTIONS]   write the CDI specification of this machine's chips\n"
+	"       txda-cdi list                 list the CDI names and their nodes\n"
 	"\n"
-	"      --output FILE    into FILE, which is replaced in one piece; without a chip it is\n"
-	"                       removed. Runtimes read *.json in /etc/cdi and /run/cdi\n"
-	"      --library FILE   mounted into each container at the same path (default:\n"
+	"      --output FILE    write to FILE, replaced atomically; removed if there is no chip.\n"
+	"                       Runtimes read *.json in /etc/cdi and /run/cdi\n"
+	"      --library FILE   mount FILE into each container at the same path (default:\n"
 	"                       " TXDA_LIBRARY ", where that is installed)\n"
-	"      --no-library     nothing is mounted\n"
+	"      --no-library     mount nothing\n"
 	"  -h, --help\n"
 	"  -V, --version\n"
 	"\n"
-	"Exit status: 0 done, 1 failure, 2 usage, 3 no chip with a device node (not\n"
+	"Exit status: 0 success, 1 failure, 2 usage error, 3 no chip with a device node (not\n"
 	"with --output).\n";
 
 enum status { DONE, FAILURE, USAGE, NO_CHIP };
@@ -122,7 +122,7 @@ static enum status complain_no_chip(const struct settings *settings)
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* That there is no file says it, too: runtimes refuse one without devices. */
+/* No file at all: runtimes refuse a specification without devices. */
 static enum status store(struct settings *settings)
 {
 	struct tool_error error;
@@ -203,7 +203,7 @@ int main(int argc, char **argv)
 		case OPT_NO_LIBRARY: settings.library = NULL; break;
 		case 'h': fputs(usage, stdout); return DONE;
 		case 'V': printf("txda-cdi %s\n", txda_version()); return DONE;
-		default: fputs("txda-cdi --help says what is possible\n", stderr); return USAGE;
+		default: fputs("txda-cdi --help lists the options\n", stderr); return USAGE;
 		}
 		any = true;
 	}
@@ -221,8 +221,7 @@ int main(int argc, char **argv)
 			"--output: runtimes only read files whose names end in .json, not",
 			settings.output);
 	if (settings.library && settings.library[0] != '/')
-		return usage_error("--library: a path from the root is wanted, not",
-				   settings.library);
+		return usage_error("--library: must be an absolute path, not", settings.library);
 	status = list_only	   ? list(&settings)
 		 : settings.output ? store(&settings)
 				   : print(&settings);

@@ -30,7 +30,7 @@ bool cdi_name_is_valid(const char *name);
 
 /*
  * The names of chip @at of @chips [n], at most 3, in *ret_names: pointers into the chip, and
- * @number for its index. A name that is no valid one, or that means
+ * @number for its index. A name that is not valid, or that means
  * another chip as well, is left out. Returns how many.
  */
 unsigned cdi_names(const struct cdi_chip *chips, unsigned n, unsigned at, char number[16],

@@ -30,7 +30,7 @@ static int set_path(struct sockaddr_un *address, const char *where)
 	return len > 0 && (size_t)len < sizeof(address->sun_path);
 }
 
-/* Prints lines up to the one that says how it went. */
+/* Prints lines up to and including the status line. */
 static int print_answer(FILE *in, const char *where)
 {
 	char *line = NULL;
@@ -48,7 +48,7 @@ static int print_answer(FILE *in, const char *where)
 	return status < 0 ? fail(where, "the server hung up") : status;
 }
 
-int ctl_give_order(const char *where, char **words, int n)
+int ctl_send_command(const char *where, char **words, int n)
 {
 	struct sockaddr_un address;
 	char line[LINE_BYTES] = "";
@@ -61,7 +61,7 @@ int ctl_give_order(const char *where, char **words, int n)
 				   i + 1 < n ? " " : "\n");
 
 		if (len < 0 || (size_t)len >= sizeof(line) - at)
-			return fail(where, "the order is too long");
+			return fail(where, "the command is too long");
 		at += (size_t)len;
 	}
 	if (!set_path(&address, where))

@@ -10,6 +10,6 @@
  * the answer. Returns an exit status: 0 when the answer is "ok", else 1 with the reason on standard
  * error.
  */
-int ctl_give_order(const char *where, char **words, int n);
+int ctl_send_command(const char *where, char **words, int n);
 
 #endif /* TXDA_CMODEL_CTL_H */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* txda-cmodel: chips of the device model as PCI devices for QEMU, and the client of its orders. */
+/* txda-cmodel: chips of the device model as PCI devices for QEMU, and the control client. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -22,24 +22,25 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static const char usage[] =
 	"Usage: txda-cmodel --socket-dir DIR [OPTIONS]     serve chips to QEMU's vfio-user-pci\n"
-	"       txda-cmodel --ctl DIR ORDER...             give an order to a server\n"
+	"       txda-cmodel --ctl DIR COMMAND...           send a command to a server\n"
 	"\n"
 	"      --chips N          chips, 1 to 64 (1)\n"
 	"      --mem SIZE         DRAM of each chip, such as 512M or 4G (1G)\n"
-	"      --bar SIZE         of the DRAM aperture, a power of two (as the DRAM, at most 4G)\n"
-	"      --socket-dir DIR   where chip0.sock, chip1.sock, ... and control.sock are made\n"
-	"      --control PATH     the control socket elsewhere\n"
-	"      --irq msix|msi     how the chips interrupt (msix)\n"
-	"      --cores N          threads that compute (one per CPU)\n"
-	"      --identity TEXT    serial numbers follow from it (the directory)\n"
-	"      --ready-fd FD      a line is written there when clients can connect\n"
+	"      --bar SIZE         size of the DRAM aperture, a power of two (as the DRAM, at most "
+	"4G)\n"
+	"      --socket-dir DIR   directory for chip0.sock, chip1.sock, ... and control.sock\n"
+	"      --control PATH     path of the control socket\n"
+	"      --irq msix|msi     interrupt type (msix)\n"
+	"      --cores N          compute threads (one per CPU)\n"
+	"      --identity TEXT    seed of the serial numbers (the directory)\n"
+	"      --ready-fd FD      write a line to FD when clients can connect\n"
 	"      --log-level LEVEL  error, warning, info or debug (warning)\n"
 	"      --ctl DIR          directory or control socket of a server; \"help\" lists its "
-	"orders\n"
+	"commands\n"
 	"  -h, --help\n"
 	"  -V, --version\n"
 	"\n"
-	"Exit status: 0 done, 1 failure, 2 usage.\n";
+	"Exit status: 0 success, 1 failure, 2 usage error.\n";
 
 struct request {
 	struct vu_server_options server;
@@ -98,26 +99,26 @@ static int read_sizes(int c, struct vu_machine_options *m)
 	switch (c) {
 	case OPT_CHIPS:
 		if (!read_number(optarg, false, 1, CM_MAX_CHIPS, &value))
-			return usage_error("--chips", optarg, "a number from 1 to 64 is wanted");
+			return usage_error("--chips", optarg, "must be a number from 1 to 64");
 		m->chips = (unsigned)value;
 		return -1;
 	case OPT_MEM:
 		if (!read_number(optarg, true, VU_MEM_MIN, 1ull << 40, &value) ||
 		    value % (2ull << 20))
 			return usage_error("--mem", optarg,
-					   "a multiple of 2M from 64M to 1024G is wanted");
+					   "must be a multiple of 2M from 64M to 1024G");
 		m->mem_bytes = value;
 		return -1;
 	case OPT_BAR:
 		if (!read_number(optarg, true, VU_MEM_MIN, 1ull << 40, &value) ||
 		    (value & (value - 1)))
 			return usage_error("--bar", optarg,
-					   "a power of two from 64M to 1024G is wanted");
+					   "must be a power of two from 64M to 1024G");
 		m->bar_bytes = value;
 		return -1;
 	default:
 		if (!read_number(optarg, false, 1, MAX_CORES, &value))
-			return usage_error("--cores", optarg, "a number from 1 to 64 is wanted");
+			return usage_error("--cores", optarg, "must be a number from 1 to 64");
 		m->cores = (unsigned)value;
 		return -1;
 	}
@@ -137,25 +138,25 @@ static int read_option(int c, struct request *r)
 	case OPT_CONTROL: r->server.control = optarg; return -1;
 	case OPT_IRQ:
 		if (strcmp(optarg, "msix") && strcmp(optarg, "msi"))
-			return usage_error("--irq", optarg, "msix or msi is wanted");
+			return usage_error("--irq", optarg, "must be msix or msi");
 		r->server.machine.irq = strcmp(optarg, "msi") ? VU_IRQ_MODE_MSIX : VU_IRQ_MODE_MSI;
 		return -1;
 	case OPT_IDENTITY: r->server.machine.identity = optarg; return -1;
 	case OPT_READY_FD:
 		if (!read_number(optarg, false, 1, 1 << 20, &value))
-			return usage_error("--ready-fd", optarg, "an open descriptor is wanted");
+			return usage_error("--ready-fd", optarg, "must be an open descriptor");
 		r->ready_fd = (int)value;
 		return -1;
 	case OPT_LOG_LEVEL:
 		if (vu_log_level_named(optarg, &level))
 			return usage_error("--log-level", optarg,
-					   "error, warning, info or debug is wanted");
+					   "must be error, warning, info or debug");
 		vu_log_set_level(level);
 		return -1;
 	case OPT_CTL: r->ctl = optarg; return -1;
 	case 'h': fputs(usage, stdout); return EXIT_OK;
 	case 'V': puts("txda-cmodel " TXDA_VERSION); return EXIT_OK;
-	default: fputs("txda-cmodel --help says what is possible\n", stderr); return EXIT_USAGE;
+	default: fputs("txda-cmodel --help lists the options\n", stderr); return EXIT_USAGE;
 	}
 }
 
@@ -167,7 +168,7 @@ static void on_signal(int sig)
 	vu_server_stop(running);
 }
 
-/* A client that goes away is no reason to die; SIGTERM and SIGINT are, in an orderly way. */
+/* A client that goes away must not end the server; SIGTERM and SIGINT end it in order. */
 static void set_signals(struct vu_server *s)
 {
 	struct sigaction action = {.sa_handler = on_signal};
@@ -237,8 +238,8 @@ int main(int argc, char **argv)
 			return status;
 	}
 	if (r.ctl)
-		return optind < argc ? ctl_give_order(r.ctl, argv + optind, argc - optind)
-				     : usage_error("--ctl", r.ctl, "an order is missing");
+		return optind < argc ? ctl_send_command(r.ctl, argv + optind, argc - optind)
+				     : usage_error("--ctl", r.ctl, "a command is missing");
 	if (optind < argc)
 		return usage_error("", argv[optind], "is too much");
 	if (!r.server.socket_dir)

@@ -16,7 +16,7 @@ struct tool_error {
 int tool_fail(struct tool_error *error, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Puts "PREFIX: " before the text: who met the error. Returns @code. */
+/* Prepends "PREFIX: ", the context of the error, to the text. Returns @code. */
 int tool_fail_within(struct tool_error *error, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

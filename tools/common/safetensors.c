@@ -339,7 +339,7 @@ static int finish(struct safetensors *st, struct tool_error *error)
 		qsort(st->tensors, st->n_tensors, sizeof(*st->tensors), compare_names);
 	for (i = 1; i < st->n_tensors; i++) {
 		if (!strcmp(st->tensors[i - 1].name, st->tensors[i].name))
-			return tool_fail(error, -EINVAL, "tensor \"%.128s\" is there twice",
+			return tool_fail(error, -EINVAL, "tensor \"%.128s\" occurs twice",
 					 st->tensors[i].name);
 	}
 	return 0;
@@ -367,7 +367,7 @@ static int open_shards(struct safetensors *st, int dirfd, const cJSON *index,
 		return tool_fail(error, -EINVAL, "%s: \"weight_map\" is missing or not an object",
 				 INDEX_NAME);
 	if (duplicate)
-		return tool_fail(error, -EINVAL, "%s: tensor \"%.128s\" is there twice", INDEX_NAME,
+		return tool_fail(error, -EINVAL, "%s: tensor \"%.128s\" occurs twice", INDEX_NAME,
 				 duplicate);
 	cJSON_ArrayForEach(item, map) {
 		if (!cJSON_IsString(item) || !tool_plain_name(item->valuestring))

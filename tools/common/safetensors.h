@@ -59,7 +59,7 @@ struct safetensors_tensor {
 	uint64_t dim[SAFETENSORS_MAX_DIMS];
 	uint64_t bytes;
 	const void *data; /* mapped */
-	void *copy;	  /* NULL: none was asked for */
+	void *copy;	  /* NULL: none was requested */
 	unsigned file;	  /* index for safetensors_file() */
 };
 
@@ -69,7 +69,7 @@ struct safetensors_file {
 	struct file_identity identity; /* when it was opened */
 	char *header;		       /* the JSON, a copy */
 	uint64_t header_bytes;
-	void *map; /* NULL: somebody else's memory */
+	void *map; /* NULL: the memory is borrowed */
 	int fd;	   /* -1: likewise */
 };
 
@@ -86,7 +86,7 @@ void safetensors_close(struct safetensors *st);
 /* By index, in order of names, NULL behind the last; for tests. */
 const struct safetensors_tensor *safetensors_at(const struct safetensors *st, size_t index);
 const struct safetensors_tensor *safetensors_find(const struct safetensors *st, const char *name);
-/* A copy of the tensor's data that nobody can change, made at the first call. It is the handle's. */
+/* A private copy of the tensor's data, made at the first call, owned by the handle. */
 int safetensors_copy(struct safetensors *st, const struct safetensors_tensor *t, const void **ret,
 		     struct tool_error *error);
 /* Whether no file was written since it was opened. -ESTALE names the one that was. */

@@ -79,7 +79,7 @@ static int check_target(const struct case_output *out, struct tool_error *error)
 	if (fstatat(out->parent_fd, out->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : fail_errno(out, "stat", error);
 	if (!S_ISDIR(st.st_mode))
-		return tool_fail(error, -EEXIST, "%s: exists and is no directory", out->path);
+		return tool_fail(error, -EEXIST, "%s: exists and is not a directory", out->path);
 	fd = openat(out->parent_fd, out->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	dir = fd < 0 ? NULL : fdopendir(fd);
 	if (!dir)
@@ -89,7 +89,7 @@ static int check_target(const struct case_output *out, struct tool_error *error)
 	if (!empty && out->force && faccessat(fd, "model_info.json", F_OK, 0) < 0) {
 		closedir(dir);
 		return tool_fail(error, -EEXIST,
-				 "%s: is no case dir (no model_info.json), it is not replaced",
+				 "%s: not a case dir (no model_info.json), so it is not replaced",
 				 out->path);
 	}
 	closedir(dir);

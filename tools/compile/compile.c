@@ -36,7 +36,7 @@ static void note(const struct compile *c, const char *text)
 
 static void say_waiting(const char *path)
 {
-	fprintf(stderr, "note: another compile of %s is at work, waiting for it\n", path);
+	fprintf(stderr, "note: waiting for another compile of %s\n", path);
 }
 
 static const char *weights_name(const struct compile *c)
@@ -155,7 +155,7 @@ static int write_table(struct compile *c)
 	r = graph_embed_scale(&m->config, &m->source, &scale, c->error);
 	if (r)
 		return r;
-	/* What is scaled is no bf16 value any more. */
+	/* What is scaled is no longer a bf16 value. */
 	narrow = table.dtype == TXDA_BF16 && scale == 1;
 	values = malloc(row);
 	if (!values)

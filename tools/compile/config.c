@@ -100,7 +100,8 @@ int config_layers(const cJSON *json, const char *key, uint32_t n_layers, bool va
 		double d = cJSON_IsNumber(item) ? item->valuedouble : -1;
 
 		if (!(d >= 0 && d < 1e6) || d != floor(d))
-			return tool_fail(error, -EINVAL, "%s: an element is no layer number", key);
+			return tool_fail(error, -EINVAL, "%s: an element is not a layer number",
+					 key);
 		if (d < n_layers)
 			ret[(uint32_t)d] = value;
 	}
@@ -157,7 +158,7 @@ static int check_heads(struct model_config *c, struct tool_error *error)
 
 	if (!c->head_dim)
 		return tool_fail(error, -EINVAL,
-				 "head_dim: missing, and hidden_size %u is no multiple of "
+				 "head_dim: missing, and hidden_size %u is not a multiple of "
 				 "num_attention_heads %u",
 				 c->hidden_size, c->n_heads);
 	if (c->head_dim < 2 || c->head_dim > 512 || c->head_dim % 2)

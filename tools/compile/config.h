@@ -78,7 +78,7 @@ struct model_config {
 	uint32_t sliding_window;	      /* 0: none */
 	bool layer_window[CONFIG_ALL_LAYERS]; /* layers that use it */
 
-	/* What a family says about its graph (family.h). */
+	/* Properties of the family's graph (family.h). */
 	bool qkv_bias, o_bias, mlp_bias;
 	bool qk_norm;	     /* RMSNORM over each head of q and k */
 	bool attention_gate; /* queries come with a gate of the result */
@@ -91,7 +91,7 @@ struct model_config {
 	double query_scalar;		 /* scores are over its root; 0: head_dim */
 	double attention_cap, logit_cap; /* soft caps; 0: none */
 	uint32_t rope_dim;		 /* elements of a head that rotate; set last */
-	double rope_partial;		 /* their share when the config does not say; 0: all */
+	double rope_partial;		 /* their default share; 0: all */
 	struct moe_config moe;
 	struct mla_config mla;
 	struct delta_config delta;
@@ -131,7 +131,7 @@ const char *config_key(const cJSON *json, const char *a, const char *b);
 int config_layers(const cJSON *json, const char *key, uint32_t n_layers, bool value, bool *ret,
 		  struct tool_error *error);
 
-/* The context length to compile for when nobody says: what the rope scaling reaches. */
+/* The default context length: the limit of the rope scaling. */
 uint32_t config_default_context(const struct model_config *c);
 
 #endif /* TXDA_COMPILE_CONFIG_H */

@@ -69,7 +69,7 @@ static void add_files(struct places *p, const char *dir, uid_t owner, bool links
 }
 
 /* In a process of its own: writes what config.json says that param_dir is. */
-static void tell_param_dir(const struct places *p, const char *config_path, int fd)
+static void write_param_dir(const struct places *p, const char *config_path, int fd)
 {
 	const struct confinement c = {.readable = (const char *const *)p->readable, .calls = calls};
 	const char *dir = NULL;
@@ -95,7 +95,7 @@ static void read_param_dir(const struct places *p, const char *config_path, char
 		return;
 	pid = fork();
 	if (!pid)
-		tell_param_dir(p, config_path, fds[1]);
+		write_param_dir(p, config_path, fds[1]);
 	close(fds[1]);
 	while (pid > 0 && n > 0 && used < len) {
 		n = read(fds[0], ret + used, len - used);
@@ -169,15 +169,15 @@ static void add_output(struct places *p, const char *output)
 	free(path);
 }
 
-/* When memory runs out a compile goes before what waits for it. */
-static void go_first(void)
+/* When memory runs out, the compiler is killed before the daemon. */
+static void raise_oom_score(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return;
 	if (write(fd, "500", 3) < 0)
-		errno = 0; /* then it goes as others do */
+		errno = 0; /* then it has the default score */
 	close(fd);
 }
 
@@ -213,7 +213,7 @@ int compile_confine(const struct compile_paths *paths, struct tool_error *error)
 	if (paths->share)
 		add(p.writable, &p.n_writable, MAX_WRITABLE, paths->share);
 	allow_descriptors();
-	go_first();
+	raise_oom_score();
 	r = confine_self(&c, err, sizeof(err));
 	return r ? tool_fail(error, r, "%s", err) : 0;
 }

@@ -81,7 +81,7 @@ static int parse_delta(const cJSON *json, struct model_config *c, struct tool_er
 	if (!r && d->n_v_heads % d->n_k_heads)
 		r = tool_fail(
 			error, -EINVAL,
-			"linear_num_value_heads: %u is no multiple of linear_num_key_heads %u",
+			"linear_num_value_heads: %u is not a multiple of linear_num_key_heads %u",
 			d->n_v_heads, d->n_k_heads);
 	return r ? r : parse_layers(json, c, error);
 }

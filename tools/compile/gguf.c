@@ -32,9 +32,9 @@ struct gguf {
 	size_t header_bytes;
 	uint64_t bytes; /* of the file */
 	struct file_identity identity;
-	const uint8_t *data; /* the file, mapped or somebody else's memory */
+	const uint8_t *data; /* the file, mapped, or borrowed memory */
 	void *map;
-	int fd; /* -1: somebody else's memory */
+	int fd; /* -1: the memory is borrowed */
 };
 
 /* Goes through the header, which is copied as far as it is looked at. */
@@ -143,7 +143,7 @@ static int take_name(struct cursor *c, char **ret, const char *what)
 	if (r)
 		return r;
 	if (!gguf_is_text((struct gguf_text){(char *)c->g->header + c->at, n}))
-		return tool_fail(c->error, -EINVAL, "%s at %zu: no UTF-8, or with a NUL", what,
+		return tool_fail(c->error, -EINVAL, "%s at %zu: not UTF-8, or contains a NUL", what,
 				 c->at);
 	name = strndup((char *)c->g->header + c->at, n);
 	if (!name)
@@ -298,7 +298,7 @@ int gguf_string(const struct gguf *g, const char *key, char **ret, struct tool_e
 	first = *v;
 	text = gguf_next_text(&first);
 	if (!gguf_is_text(text))
-		return tool_fail(error, -EINVAL, "%s: no UTF-8, or with a NUL", key);
+		return tool_fail(error, -EINVAL, "%s: not UTF-8, or contains a NUL", key);
 	*ret = strndup(text.text, text.bytes);
 	return *ret ? 0 : tool_fail(error, -ENOMEM, "no memory");
 }
@@ -344,7 +344,7 @@ static int read_tensor(struct cursor *c, struct gguf_tensor *t)
 				 ggml_list(known, sizeof(known)));
 	if (t->dim[0] % f->elements)
 		return tool_fail(c->error, -EINVAL,
-				 "rows of %llu elements are no multiple of %u, the block of %s",
+				 "rows of %llu elements are not a multiple of %u, the block of %s",
 				 (unsigned long long)t->dim[0], f->elements, f->name);
 	t->bytes = t->dim[0] / f->elements * t->dim[1] * t->dim[2] * t->dim[3] * f->bytes;
 	return 0;
@@ -367,7 +367,7 @@ static int check_names(const struct gguf *g, struct tool_error *error)
 	qsort(names, g->n_tensors, sizeof(*names), compare_names);
 	for (size_t i = 1; i < g->n_tensors && !r; i++) {
 		if (!strcmp(names[i - 1], names[i]))
-			r = tool_fail(error, -EINVAL, "tensor \"%.128s\" is there twice", names[i]);
+			r = tool_fail(error, -EINVAL, "tensor \"%.128s\" occurs twice", names[i]);
 	}
 	free(names);
 	return r;
@@ -384,7 +384,7 @@ static int find_alignment(const struct gguf *g, uint64_t *ret, struct tool_error
 		d = gguf_number(v, 0);
 	if (d < 1 || d > 1 << 20 || ((uint64_t)d & ((uint64_t)d - 1)))
 		return tool_fail(error, -EINVAL,
-				 "general.alignment: %.0f is no power of two up to 2^20", d);
+				 "general.alignment: %.0f is not a power of two up to 2^20", d);
 	*ret = (uint64_t)d;
 	return 0;
 }

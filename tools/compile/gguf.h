@@ -58,7 +58,7 @@ struct gguf_tensor {
 struct gguf_value {
 	enum gguf_type type; /* of each element, for an array */
 	bool array;
-	uint64_t n;	   /* elements; 1 if it is no array */
+	uint64_t n;	   /* elements; 1 if it is not an array */
 	const uint8_t *at; /* in the private copy */
 };
 

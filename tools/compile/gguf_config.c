@@ -91,7 +91,7 @@ static int find_number(const struct reader *r, const char *name, bool *ret_there
 	if (v->type == GGUF_STRING || !v->n)
 		return tool_fail(r->error, -EINVAL, "%s: not a number", key);
 	*ret = gguf_number(v, 0);
-	/* Some files say it of each layer. */
+	/* Some files have a value per layer. */
 	for (uint64_t i = 1; i < v->n; i++) {
 		if (gguf_number(v, i) != *ret)
 			return tool_fail(
@@ -200,7 +200,7 @@ static int add_vocab(const struct reader *r, const struct gguf_model *m)
 	return 0;
 }
 
-/* What tensors say that are there or not. */
+/* Properties that follow from the presence of tensors. */
 static int add_choices(const struct reader *r, const struct gguf_model *m)
 {
 	bool bias = gguf_model_has(m, "model.layers.0.self_attn.q_proj.bias");
@@ -251,7 +251,7 @@ static int add_all(const struct reader *r, const struct gguf_model *m)
 		e = add_keys(r, expert_keys, sizeof(expert_keys) / sizeof(expert_keys[0]));
 	if (!e && !r->a->experts)
 		e = expect(r, "expert_count", 0);
-	/* Those of experts alone need not say it. */
+	/* Optional in models where all layers have experts. */
 	if (!e && !cJSON_HasObjectItem(r->to, "intermediate_size"))
 		cJSON_AddNumberToObject(r->to, "intermediate_size",
 					number_of(r, "moe_intermediate_size", 0));

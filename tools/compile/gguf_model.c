@@ -126,8 +126,8 @@ static int name_tensors(struct gguf_model *m, size_t n, struct tool_error *error
 
 			if (!translate(t->name, a->naming, to->name))
 				return tool_fail(error, -ENOTSUP,
-						 "tensor \"%.128s\" is none that is known of %s",
-						 t->name, a->name);
+						 "tensor \"%.128s\" is not known in %s", t->name,
+						 a->name);
 			to->tensor = t;
 			to->file = m->files[f];
 			m->n++;

@@ -13,7 +13,7 @@
 
 struct gguf_model;
 
-/* What general.architecture says. */
+/* The value of general.architecture. */
 struct gguf_architecture {
 	const char *name, *model_type;
 	bool neighbours; /* rows of queries and keys are in the order in which neighbours rotate */

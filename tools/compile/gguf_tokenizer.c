@@ -74,7 +74,7 @@ static int take_text(const struct reader *r, struct gguf_value *v, const char *k
 	struct gguf_text t = gguf_next_text(v);
 
 	if (!gguf_is_text(t))
-		return tool_fail(r->error, -EINVAL, "%s: element %llu is no UTF-8, or has a NUL",
+		return tool_fail(r->error, -EINVAL, "%s: element %llu is not UTF-8, or has a NUL",
 				 key, (unsigned long long)i);
 	*ret = strndup(t.text, t.bytes);
 	return *ret ? 0 : tool_fail(r->error, -ENOMEM, "no memory");
@@ -341,7 +341,7 @@ static int add_token(const struct reader *r, cJSON *to, const char *key, const c
 		return 0;
 	id = v->type == GGUF_STRING || v->array ? -1 : gguf_number(v, 0);
 	if (!(id >= 0 && id < (double)r->tokens->n))
-		return tool_fail(r->error, -EINVAL, "%s: %g is none of %llu tokens", key, id,
+		return tool_fail(r->error, -EINVAL, "%s: %g is not one of %llu tokens", key, id,
 				 (unsigned long long)r->tokens->n);
 	cJSON_AddStringToObject(to, ours, r->text[(uint64_t)id]);
 	return 0;

@@ -18,30 +18,30 @@ static volatile sig_atomic_t interrupted;
 static const char usage[] =
 	"usage: txda-compile HF_DIR -o CASE [options]     compile a Hugging Face model directory\n"
 	"       txda-compile FILE.gguf -o CASE            compile a GGUF file\n"
-	"       txda-compile --synthetic NAME -o CASE     make up a model of a known shape\n"
-	"       txda-compile --dump CASE|kcore.bin        print a program in words\n"
-	"       txda-compile --key HF_DIR [options]       print the key of the case dir in a "
-	"cache\n"
+	"       txda-compile --synthetic NAME -o CASE     compile random weights of a known shape\n"
+	"       txda-compile --dump CASE|kcore.bin        disassemble a program\n"
+	"       txda-compile --key HF_DIR [options]       print the cache key of the case dir\n"
 	"\n"
-	"  -o, --output CASE     the case dir to make\n"
-	"      --tp N            chips that run the model together, 1 to 8\n"
-	"      --ep              chips have whole experts rather than parts of each\n"
+	"  -o, --output CASE     the case dir to create\n"
+	"      --tp N            tensor-parallel degree, 1 to 8\n"
+	"      --ep              expert parallelism: whole experts on each chip\n"
 	"      --weights TYPE    keep (default), bf16, f16, w8 or w4\n"
-	"      --hidden          an output of the last hidden states (embedding models have it)\n"
-	"      --states          likewise of all tokens of a step, for the program of --mtp\n"
+	"      --hidden          add an output of the last hidden states (default for embedding "
+	"models)\n"
+	"      --states          the same for all tokens of a step, as the program of --mtp needs\n"
 	"      --inputs TYPE     tokens (default) or embeds: embeddings come from the host\n"
-	"      --program NAME    step (default), or of a model in two: prefill, decode\n"
-	"      --share CASE      link the weights of CASE, which must be the same\n"
-	"      --mtp             the program of the layer that predicts one token more\n"
+	"      --program NAME    step (default), or for a model in two programs: prefill, decode\n"
+	"      --share CASE      link the weights of CASE, which must be identical\n"
+	"      --mtp             the program of the multi-token prediction layer\n"
 	"      --kv TYPE         bf16 (default) or int8: keys and values in the cache\n"
 	"      --group N         weights that share a scale in w8 and w4: 32 (default), 64, 128\n"
 	"      --block-size N    tokens of a KV block: 16 to 1024 (default: by the model)\n"
-	"      --max-tokens N    tokens of a step (2048)\n"
-	"      --max-seqs N      sequences of a step (256)\n"
-	"      --max-rows N      rows of logits of a step (256)\n"
-	"      --max-context N   positions of a sequence (what the model reaches)\n"
-	"      --topk N          candidates a row, 1 to 128 (64)\n"
-	"      --max-image-tokens N  of images that are encoded together (4096)\n"
+	"      --max-tokens N    maximum tokens of a step (2048)\n"
+	"      --max-seqs N      maximum sequences of a step (256)\n"
+	"      --max-rows N      maximum rows of logits of a step (256)\n"
+	"      --max-context N   maximum positions of a sequence (the model's limit)\n"
+	"      --topk N          candidates per row, 1 to 128 (64)\n"
+	"      --max-image-tokens N  maximum tokens of images encoded together (4096)\n"
 	"      --name NAME       the model's name (the directory's)\n"
 	"      --jobs N          threads (one per CPU)\n"
 	"      --force           replace CASE\n"
@@ -240,7 +240,7 @@ static int parse_option(struct command *c, int option, const char *name)
 	}
 }
 
-/* 0, an exit status + 1 to end with, or an error that has been told. */
+/* 0, an exit status + 1 to end with, or an error that has been reported. */
 static int parse_command(struct command *c, int argc, char **argv)
 {
 	int option, index = 0;

@@ -521,10 +521,10 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 				 "--mtp is a program of its own and takes tokens: not with --%s",
 				 o->embeds ? "inputs embeds" : "program");
 	if (o->group != 32 && o->group != 64 && o->group != 128)
-		return tool_fail(error, -EINVAL, "--group: %u is none of 32, 64, 128", o->group);
+		return tool_fail(error, -EINVAL, "--group: %u is not 32, 64 or 128", o->group);
 	if (!txda_is_block_size(o->block_size))
 		return tool_fail(error, -EINVAL,
-				 "--block-size: %u is none of 16, 32, 64, 128, 256, 512, 1024",
+				 "--block-size: %u is not 16, 32, 64, 128, 256, 512 or 1024",
 				 o->block_size);
 	if (!o->name[0] || strlen(o->name) > 127)
 		return tool_fail(error, -EINVAL, "--name: not 1 to 127 bytes");

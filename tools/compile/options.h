@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a compile is asked for, beside the model. */
+/* Options of a compile. */
 #ifndef TXDA_COMPILE_OPTIONS_H
 #define TXDA_COMPILE_OPTIONS_H
 

@@ -334,7 +334,7 @@ static int find_gptq(const struct finder *f, struct source_tensor *t)
 	per = 32 / bits;
 	if (t->cols % per)
 		return tool_fail(f->error, -EINVAL,
-				 "\"%.200s\": %llu columns are no multiple of %u", f->name,
+				 "\"%.200s\": %llu columns are not a multiple of %u", f->name,
 				 (unsigned long long)t->cols, per);
 	set_groups(t, f->q->group);
 	r = need(f, "qweight", SAFETENSORS_I32, SAFETENSORS_U32, t->cols / per, t->rows, false,
@@ -356,7 +356,7 @@ static int find_awq(const struct finder *f, struct source_tensor *t)
 	t->format = SOURCE_AWQ;
 	t->bits = 4;
 	if (t->rows % 8)
-		return tool_fail(f->error, -EINVAL, "\"%.200s\": %llu rows are no multiple of 8",
+		return tool_fail(f->error, -EINVAL, "\"%.200s\": %llu rows are not a multiple of 8",
 				 f->name, (unsigned long long)t->rows);
 	set_groups(t, f->q->group);
 	r = need(f, "qweight", SAFETENSORS_I32, SAFETENSORS_U32, t->cols, t->rows / 8, false,
@@ -480,7 +480,7 @@ static int find_mx4(const struct finder *f, uint32_t n, uint32_t index, struct s
 	if (t->cols % 32)
 		return tool_fail(
 			f->error, -EINVAL,
-			"\"%.200s\": %llu columns are no multiple of 32, the block of MXFP4",
+			"\"%.200s\": %llu columns are not a multiple of 32, the block of MXFP4",
 			f->name, (unsigned long long)t->cols);
 	set_groups(t, 32);
 	r = find_mx4_part(f, "_blocks", n, index, dim, 4, false, &t->data);
@@ -524,7 +524,7 @@ int quant_find(const struct source *s, const struct quant_config *q, const char 
 	int r;
 
 	snprintf(full, sizeof(full), "%s.weight", name);
-	/* Of a GGUF file the tensor itself says its format. */
+	/* In a GGUF file the tensor's type gives its format. */
 	if (!s->checkpoint)
 		return source_find(s, full, rows, cols, ret, error);
 	w = safetensors_find(s->checkpoint, full);

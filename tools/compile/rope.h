@@ -33,7 +33,7 @@ struct rope_config {
 struct rope_keys {
 	const char *kind;  /* within rope_parameters: "full_attention"; NULL: all are of one kind */
 	const char *theta; /* beside rope_parameters: "rope_theta" */
-	double base;	   /* when nobody says; 0: 10000 */
+	double base;	   /* default base; 0: 10000 */
 	bool without_scaling; /* rope_scaling is for the others */
 };
 

@@ -309,7 +309,7 @@ static int parse_sizes(const cJSON *json, const struct vision_family *f, struct 
 		return r;
 	if (!v->inner || v->hidden % v->heads)
 		return tool_fail(error, -EINVAL,
-				 "%s: %u is no multiple of %s %u, or mlp_ratio %g is too small",
+				 "%s: %u is not a multiple of %s %u, or mlp_ratio %g is too small",
 				 f->hidden_key, v->hidden, f->heads_key, v->heads, mlp_ratio);
 	if (v->hidden / v->heads > 512 || v->hidden / v->heads % multiple)
 		return tool_fail(error, -ENOTSUP,
@@ -365,7 +365,8 @@ static int parse_merge(const cJSON *json, const struct vision_family *f, struct 
 		v->side = r ? 0 : (uint32_t)sqrt(positions);
 		if (!r && v->side * v->side != positions)
 			r = tool_fail(error, -EINVAL,
-				      "num_position_embeddings: %u is no square number", positions);
+				      "num_position_embeddings: %u is not a square number",
+				      positions);
 	}
 	if (!r && f->taps == 16) {
 		r = config_u32(json, "image_size", 1, 1u << 16, 336, &size, error);
@@ -450,7 +451,8 @@ static int parse_feature_layer(const cJSON *json, uint32_t depth, uint32_t *ret,
 	if (layer < 0)
 		layer += depth + 1.0;
 	if (!(layer >= 0 && layer <= depth) || layer != floor(layer))
-		return tool_fail(error, -EINVAL, "%s: %g is none of %u layers", key, layer, depth);
+		return tool_fail(error, -EINVAL, "%s: layer %g of %u does not exist", key, layer,
+				 depth);
 	*ret = (uint32_t)layer;
 	return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* txdactl: says to txdad which models are on the chips, and lists what there is. */
+/* txdactl: loads, unloads and lists the models of txdad. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -16,30 +16,32 @@
 
 static const char help[] =
 	"Usage: txdactl [OPTION...] COMMAND\n"
-	"Says to txdad which models are on the chips, and lists what there is. All but models, "
-	"health, requests and cancel is for administrators of the daemon.\n"
+	"Loads, unloads and lists the models of txdad. All commands except models, health, "
+	"requests and cancel\n"
+	"need an administrator of the daemon.\n"
 	"\n"
-	"  txdactl models              the models, their state, memory and chips\n"
+	"  txdactl models              list models, their state, memory and chips\n"
 	"  txdactl health              whether all models are ready, as text and exit status\n"
-	"  txdactl load MODEL          load it, showing how that goes; idle models make room\n"
-	"  txdactl wake MODEL          the same for one that is asleep\n"
-	"  txdactl unload MODEL        off the chips, when its requests have ended\n"
-	"  txdactl sleep MODEL         off the chips, its weights stay in host memory\n"
-	"  txdactl pin MODEL           never off the chips for others, nor for idling\n"
-	"  txdactl unpin MODEL         no longer so\n"
-	"  txdactl plan MODEL          what a load would take and find; a checkpoint is compiled "
-	"for it\n"
-	"  txdactl devices             the chips, their memory and models\n"
-	"  txdactl requests            what is being answered\n"
-	"  txdactl cancel ID           end a request\n"
+	"  txdactl load MODEL          load it, showing progress; idle models are evicted to make "
+	"room\n"
+	"  txdactl wake MODEL          load it again after sleep\n"
+	"  txdactl unload MODEL        take it off the chips when its requests have finished\n"
+	"  txdactl sleep MODEL         the same, but keep its weights in host memory\n"
+	"  txdactl pin MODEL           never evict it or unload it when idle\n"
+	"  txdactl unpin MODEL         undo pin\n"
+	"  txdactl plan MODEL          what a load would need and whether it fits; compiles a "
+	"checkpoint\n"
+	"  txdactl devices             list chips, their memory and models\n"
+	"  txdactl requests            list requests in progress\n"
+	"  txdactl cancel ID           cancel a request\n"
 	"\n"
 	"  --socket PATH      default: $TXDA_SOCKET, $XDG_RUNTIME_DIR/txda.sock or "
 	"/run/txda/txda.sock\n"
-	"  --keep-alive TIME  of load: how long without a request until it goes: 90, 5m, 2h, or "
-	"-1\n"
-	"  --no-wait          of load: do not wait for its end\n"
-	"  --force            of unload and sleep: end running requests\n"
-	"  --json             print answers as they come\n"
+	"  --keep-alive TIME  load: idle time until the model is unloaded: 90, 5m, 2h, or -1 for "
+	"never\n"
+	"  --no-wait          load: return at once\n"
+	"  --force            unload, sleep: abort running requests\n"
+	"  --json             print the daemon's JSON answers unchanged\n"
 	"  --help, --version\n";
 
 enum option_id {
@@ -97,11 +99,11 @@ static int complain_connect(const char *path, int error)
 		fprintf(stderr, "txdactl: no daemon listens on %s\n", path);
 	else if (error == -EPERM)
 		fprintf(stderr,
-			"txdactl: another user listens on %s, in a directory where anybody may; "
-			"nothing was sent\n",
+			"txdactl: another user listens on %s, in a directory that everybody can "
+			"write to; nothing was sent\n",
 			path);
 	else
-		fprintf(stderr, "txdactl: cannot speak with the daemon on %s: %s\n", path,
+		fprintf(stderr, "txdactl: cannot communicate with the daemon on %s: %s\n", path,
 			strerror(-error));
 	return 1;
 }
@@ -114,7 +116,7 @@ static int complain_error(const cJSON *error, int status)
 	return status == 403 ? 77 : 1;
 }
 
-/* The rest of the answer as a string to be freed; NULL: said why. */
+/* The rest of the answer as a string to be freed; NULL after an error, which was reported. */
 static char *read_all(struct client *c)
 {
 	struct text_buf text = {0};
@@ -138,12 +140,12 @@ static int show_answer(struct client *c, const struct settings *s, const struct 
 	int status = 0;
 
 	if (text && !answer) {
-		fprintf(stderr, "txdactl: the daemon's answer is no JSON\n");
+		fprintf(stderr, "txdactl: the daemon's answer is not JSON\n");
 		status = 1;
 	} else if (!text || error || (c->status >= 400 && command->show != show_health)) {
 		status = text ? complain_error(error, c->status) : 1;
 	} else {
-		/* One who is not well still says how he is. */
+		/* Unhealthy models still report their state. */
 		status = c->status >= 400;
 		if (s->json)
 			puts(text);
@@ -292,7 +294,7 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[optind], commands[i].name))
 			command = &commands[i];
 	if (!command)
-		return usage("there is no command", argv[optind]);
+		return usage("unknown command", argv[optind]);
 	if (argc - optind - 1 != (command->argument != NO_ARGUMENT))
 		return usage(command->argument == NO_ARGUMENT ? "too many arguments for"
 			     : command->argument == MODEL     ? "there must be one MODEL for"

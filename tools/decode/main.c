@@ -12,14 +12,14 @@
 #include "decode.h"
 #include "io.h"
 
-static const char usage[] =
-	"usage: txda-decode\n"
-	"\n"
-	"Started by programs of TXDA with a socket as standard input and output. Decodes one\n"
-	"picture in confinement.\n"
-	"\n"
-	"  -h, --help\n"
-	"      --version\n";
+static const char usage[] = "usage: txda-decode\n"
+			    "\n"
+			    "Started by other TXDA programs with a socket as standard input and "
+			    "output. Decodes one picture in a\n"
+			    "confined process.\n"
+			    "\n"
+			    "  -h, --help\n"
+			    "      --version\n";
 
 static int answer(const struct image_answer *a, const struct image_picture *p)
 {

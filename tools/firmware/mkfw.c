@@ -19,11 +19,11 @@
 static const char usage[] =
 	"Usage: txda-mkfw [OPTIONS] FILE\n"
 	"\n"
-	"      --version X.Y.Z    of the firmware (1.0.0)\n"
-	"      --carveout MIB     of DRAM that belongs to it, a multiple of 2 (16)\n"
-	"      --regs X.Y         oldest register map that it works with (1.0)\n"
-	"      --driver X.Y       oldest driver that it works with (1.0)\n"
-	"      --build TEXT       up to 31 characters\n"
+	"      --version X.Y.Z    firmware version (1.0.0)\n"
+	"      --carveout MIB     DRAM reserved for the firmware, a multiple of 2 (16)\n"
+	"      --regs X.Y         oldest supported register map (1.0)\n"
+	"      --driver X.Y       oldest supported driver (1.0)\n"
+	"      --build TEXT       build string of up to 31 characters\n"
 	"  -h, --help\n";
 
 static const char payload_text[] =
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
 			return 0;
 		}
 		if (c == '?' || !read_option(c, &image.header)) {
-			fprintf(stderr, "txda-mkfw: %s is not understood (txda-mkfw --help)\n",
+			fprintf(stderr, "txda-mkfw: invalid argument %s (txda-mkfw --help)\n",
 				c == '?' ? "an option" : optarg);
 			return 2;
 		}

@@ -31,10 +31,10 @@
 #include "number.h"
 
 #define EXIT_CONFIG 78	  /* sysexits.h: what a restart does not cure */
-#define EARLY_MS    10000 /* who ends so soon is started again after a while only */
+#define EARLY_MS    10000 /* a command that exits sooner is restarted after a delay */
 #define MAX_AT_ONCE 3	  /* early ends in a row that do not count */
 #define MAX_TAKEN   64	  /* messages in a row, before signals have their turn */
-#define MAX_LEFT    4096  /* more than a socket's queue has of one who ended */
+#define MAX_LEFT    4096  /* more than a socket's queue holds of an exited command */
 #define MAX_VAIN    3 /* starts in a row that came to nothing, until the descriptors are blamed */
 
 struct holder {
@@ -48,14 +48,14 @@ struct holder {
 	pid_t child;			       /* 0: none */
 	int64_t started_ms, start_at_ms;
 	unsigned delay_ms, vain, early;
-	bool ready;    /* it said so */
+	bool ready;    /* it has sent READY=1 */
 	bool stopping; /* we end with it */
-	bool renewing; /* it was told to end, to be started again */
+	bool renewing; /* it was sent SIGTERM in order to be restarted */
 };
 
-static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void log_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-static void say(const char *format, ...)
+static void log_message(const char *format, ...)
 {
 	va_list ap;
 
@@ -161,7 +161,7 @@ static void become_command(const struct holder *h)
 		execvp(h->command[0], h->command);
 		error = -errno;
 	}
-	say("%s cannot be started: %s", h->command[0], strerror(-error));
+	log_message("cannot start %s: %s", h->command[0], strerror(-error));
 	_exit(error == -ENOENT ? 127 : 126);
 }
 
@@ -174,13 +174,13 @@ static void start(struct holder *h)
 	if (!h->child)
 		become_command(h);
 	if (h->child < 0) {
-		say("no process for %s: %s", h->command[0], strerror(errno));
+		log_message("cannot create a process for %s: %s", h->command[0], strerror(errno));
 		h->child = 0;
 		h->start_at_ms = (int64_t)clock_ms() + 1000;
 	}
 }
 
-/* The first restarts come at once; one who ends early each time waits longer and longer. */
+/* The first restarts are immediate; a command that keeps failing early waits longer each time. */
 static void plan_start(struct holder *h)
 {
 	int64_t now = (int64_t)clock_ms();
@@ -209,17 +209,18 @@ static int on_end(struct holder *h, int status)
 		return WEXITSTATUS(status);
 	/* It may be what it was handed that lets it end. */
 	if (h->vain >= MAX_VAIN && h->store.n) {
-		say("%s ended %u times before it was ready: its %u descriptors are dropped",
-		    h->command[0], h->vain, h->store.n);
+		log_message(
+			"%s exited %u times before it was ready: its %u descriptors are dropped",
+			h->command[0], h->vain, h->store.n);
 		store_clear(&h->store);
 	}
 	plan_start(h);
 	if (WIFSIGNALED(status))
-		say("%s ended with signal %d; it is started again with %u descriptors",
-		    h->command[0], WTERMSIG(status), h->store.n);
+		log_message("%s was killed by signal %d; restarting it with %u descriptors",
+			    h->command[0], WTERMSIG(status), h->store.n);
 	else
-		say("%s ended with status %d; it is started again with %u descriptors",
-		    h->command[0], WEXITSTATUS(status), h->store.n);
+		log_message("%s exited with status %d; restarting it with %u descriptors",
+			    h->command[0], WEXITSTATUS(status), h->store.n);
 	return -1;
 }
 
@@ -258,7 +259,7 @@ static bool take_message(struct holder *h)
 			memcpy(fds, CMSG_DATA(c), n_fds * sizeof(int));
 		}
 	}
-	/* Nobody else has a say, and half a message is none. */
+	/* Messages of other processes and truncated ones are ignored. */
 	if (!h->child || from.pid != h->child || msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
 		while (n_fds)
 			close(fds[--n_fds]);
@@ -268,14 +269,14 @@ static bool take_message(struct holder *h)
 	return true;
 }
 
-/* At most @max of them: whoever sends without end must not keep signals from being seen. */
+/* At most @max of them: a command that floods the socket must not delay signals. */
 static void take_messages(struct holder *h, unsigned max)
 {
 	while (max && take_message(h))
 		max--;
 }
 
-static void tell_child(const struct holder *h, int number)
+static void signal_child(const struct holder *h, int number)
 {
 	if (h->child)
 		kill(h->child, number);
@@ -292,20 +293,20 @@ static int take_signals(struct holder *h)
 		case SIGTERM:
 		case SIGINT:
 			h->stopping = true;
-			tell_child(h, (int)info.ssi_signo);
+			signal_child(h, (int)info.ssi_signo);
 			if (!h->child)
 				end = 0;
 			break;
 		case SIGUSR1:
 			h->renewing = h->child;
-			tell_child(h, SIGTERM);
+			signal_child(h, SIGTERM);
 			break;
-		case SIGHUP: tell_child(h, SIGHUP); break;
+		case SIGHUP: signal_child(h, SIGHUP); break;
 		default: break;
 		}
 	}
 	if (h->child && waitpid(h->child, &status, WNOHANG) == h->child) {
-		/* What it said before it ended counts. */
+		/* Messages sent before it exited still count. */
 		take_messages(h, MAX_LEFT);
 		end = on_end(h, status);
 	}
@@ -327,7 +328,7 @@ static int run(struct holder *h)
 			continue;
 		}
 		if (poll(p, 2, (int)wait) < 0 && errno != EINTR) {
-			say("poll: %s", strerror(errno));
+			log_message("poll: %s", strerror(errno));
 			return EXIT_FAILURE;
 		}
 		take_messages(h, MAX_TAKEN);
@@ -338,30 +339,27 @@ static int run(struct holder *h)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static const char help[] =
-	"Usage: txda-holder [OPTION...] [--] COMMAND [ARGUMENT...]\n"
-	"\n"
-	"Starts a daemon, keeps descriptors for it while it does not run (sd_notify's FDSTORE=1), "
-	"and\n"
-	"starts it again with them when it ends with an error or is killed. With txdad, the "
-	"weights of\n"
-	"its models stay in memory.\n"
-	"\n"
-	"  --max-fds N           descriptors that are kept at most (default: 512)\n"
-	"  --restart-delay SEC   longest wait before one that ends early is started again "
-	"(default: 60)\n"
-	"  --help, --version\n"
-	"\n"
-	"SIGTERM and SIGINT end the daemon and the holder, SIGUSR1 starts the daemon anew, SIGHUP "
-	"is\n"
-	"passed on.\n";
+static const char help[] = "Usage: txda-holder [OPTION...] [--] COMMAND [ARGUMENT...]\n"
+			   "\n"
+			   "Runs a daemon, holds the file descriptors that it stores (sd_notify's "
+			   "FDSTORE=1), and passes them to\n"
+			   "the restarted daemon when it fails or is killed. The weights of "
+			   "txdad's models thus stay in memory.\n"
+			   "\n"
+			   "  --max-fds N           maximum descriptors held (default: 512)\n"
+			   "  --restart-delay SEC   longest delay before restarting a daemon that "
+			   "fails early (default: 60)\n"
+			   "  --help, --version\n"
+			   "\n"
+			   "SIGTERM and SIGINT stop the daemon and the holder, SIGUSR1 restarts "
+			   "the daemon, SIGHUP is passed on.\n";
 
 static unsigned number(const char *option, const char *text, unsigned long max)
 {
 	uint64_t value;
 
 	if (!number_parse(text, max, &value)) {
-		say("--%s %s: a number up to %lu is wanted", option, text, max);
+		log_message("--%s %s: must be a number up to %lu", option, text, max);
 		exit(2);
 	}
 	return (unsigned)value;
@@ -389,7 +387,7 @@ static int read_options(int argc, char **argv, struct holder *h, unsigned *ret_m
 		}
 	}
 	if (optind == argc) {
-		say("which command is to be started?");
+		log_message("no command is given");
 		exit(2);
 	}
 	return optind;
@@ -410,7 +408,7 @@ int main(int argc, char **argv)
 	if (!error)
 		error = open_socket(&h);
 	if (error)
-		say("%s", strerror(-error));
+		log_message("%s", strerror(-error));
 	status = error ? EXIT_FAILURE : run(&h);
 	remove_socket(&h);
 	store_fini(&h.store);

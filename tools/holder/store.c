@@ -32,7 +32,7 @@ void store_fini(struct store *s)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* What a message asks for. */
+/* A parsed message. */
 struct wish {
 	bool store, remove, ready;
 	char name[STORE_MAX_NAME + 1];
@@ -80,14 +80,13 @@ static void remove_named(struct store *s, const char *name)
 	s->n = kept;
 }
 
-/* Keeps them and returns true, or says why not. */
+/* Stores them and returns true, or prints the reason. */
 static bool keep(struct store *s, const struct wish *w, const int *fds, unsigned n)
 {
 	if (n > s->max - s->n) {
 		fprintf(stderr,
-			"txda-holder: %u descriptors '%s' are too many beside %u; the limit is "
-			"%u\n",
-			n, w->name, s->n, s->max);
+			"txda-holder: cannot add %u descriptors '%s' to %u; the limit is %u\n", n,
+			w->name, s->n, s->max);
 		return false;
 	}
 	for (unsigned i = 0; i < n; i++) {

@@ -30,8 +30,9 @@ static void complain_error(const cJSON *error)
 	const cJSON *message = cJSON_GetObjectItemCaseSensitive(error, "message");
 
 	fputs("txda-run: ", stderr);
-	show_text(stderr, cJSON_IsString(message) ? message->valuestring
-						  : "the daemon reports an error without words");
+	show_text(stderr, cJSON_IsString(message)
+				  ? message->valuestring
+				  : "the daemon reports an error without a message");
 	fputc('\n', stderr);
 }
 
@@ -46,13 +47,14 @@ void ask_complain_connect(const char *path, int error)
 			path, path);
 	else if (error == -EPERM)
 		fprintf(stderr,
-			"txda-run: another user listens on %s, in a directory where anybody may; "
-			"nothing was sent\n",
+			"txda-run: another user listens on %s, in a directory that everybody can "
+			"write to; nothing was sent\n",
 			path);
 	else if (error == -EACCES)
 		fprintf(stderr,
-			"txda-run: no permission to use %s; its group may (see: ls -l %s)\n", path,
-			path);
+			"txda-run: no permission to use %s; only its owner and group may (see: ls "
+			"-l %s)\n",
+			path, path);
 	else
 		fprintf(stderr, "txda-run: cannot connect to %s: %s\n", path, strerror(-error));
 }
@@ -125,7 +127,7 @@ static void take_event(struct answer *a, const char *data)
 		if (error)
 			complain_error(error);
 		else
-			fprintf(stderr, "txda-run: the daemon sent an event that is no JSON\n");
+			fprintf(stderr, "txda-run: the daemon sent an event that is not JSON\n");
 		a->failed = true;
 		cJSON_Delete(event);
 		return;
@@ -182,7 +184,7 @@ static int read_stream(struct client *c, struct answer *a)
 		if (n == -EINTR)
 			return 130;
 		if (n < 0) {
-			fprintf(stderr, "\ntxda-run: the daemon broke off the answer: %s\n",
+			fprintf(stderr, "\ntxda-run: the daemon aborted the answer: %s\n",
 				strerror((int)-n));
 			return ASK_LOST;
 		}
@@ -211,8 +213,7 @@ static int complain_begin(const struct ask_options *o, bool connected, int error
 	if (error == -EINTR)
 		return 130;
 	if (o->private)
-		fprintf(stderr, "txda-run: the daemon does not answer any more: %s\n",
-			strerror(-error));
+		fprintf(stderr, "txda-run: the daemon no longer responds: %s\n", strerror(-error));
 	else if (!connected)
 		ask_complain_connect(o->socket, error);
 	else
@@ -221,7 +222,7 @@ static int complain_begin(const struct ask_options *o, bool connected, int error
 	return ASK_LOST;
 }
 
-/* Connects and asks, again and again while the model loads. 0: the stream begins. */
+/* Connects and sends the request, retrying while the model loads. 0: the stream begins. */
 static int begin(const struct ask_options *o, struct client *c, const char *path, const char *body)
 {
 	double deadline = clock_s() + LOAD_SECONDS;
@@ -244,7 +245,7 @@ static int begin(const struct ask_options *o, struct client *c, const char *path
 		if (!loading || clock_s() > deadline)
 			return 1;
 		if (!said)
-			fprintf(stderr, "txda-run: the model is loading, this waits for it\n");
+			fprintf(stderr, "txda-run: waiting for the model to load\n");
 		said = true;
 		interrupt_poll(-1, 0, 1000);
 	}

@@ -22,7 +22,7 @@ struct ask_options {
 /*
  * One question. @messages: an array of messages, or for a raw completion a string. The answer goes
  * to stdout and, if @ret_text is not NULL, into *ret_text (to be freed). Returns 0; 130 when
- * interrupted() ended it; after an error, which was said on stderr, 1, or ASK_LOST where the daemon
+ * interrupted() ended it; after an error, reported on stderr, 1, or ASK_LOST where the daemon
  * did not answer, or not to the end.
  */
 #define ASK_LOST 2
@@ -33,7 +33,7 @@ int ask_models(const struct ask_options *o);
 
 /* Says on stderr why client_open() of @path failed. */
 void ask_complain_connect(const char *path, int error);
-/* Says on stderr what an answer that is no success is about. */
+/* Reports an unsuccessful answer on stderr. */
 void ask_complain_answer(const cJSON *answer, int status);
 
 #endif

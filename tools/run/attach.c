@@ -100,7 +100,7 @@ static int find_model(const char *socket, const struct stat *wanted, char **ret_
 
 /* ---- the load -------------------------------------------------------------------------------- */
 
-/* An event of the load: 1: it goes on, 0: ready, -EIO: failed, which was said. */
+/* An event of the load: 1: in progress, 0: ready, -EIO: failed, which was reported. */
 static int take_event(const char *line, const char *title)
 {
 	cJSON *event = cJSON_Parse(line);
@@ -152,7 +152,7 @@ static int follow(struct client *c, const char *title)
 	return r;
 }
 
-/* Asks for the load and shows how it goes. Who may not do so leaves it to the first question. */
+/* Requests the load and shows its progress. Without permission the first request loads it. */
 static int load(const char *socket, const char *model, const char *title)
 {
 	struct client *c = malloc(sizeof(*c));
@@ -255,10 +255,11 @@ int attach(const struct attach_options *o, struct ask_options *ask, struct attac
 	if (!path || stat(path, &st)) {
 		fprintf(stderr, "txda-run: %s: %s\n", o->dir, strerror(errno));
 	} else if (!S_ISDIR(st.st_mode)) {
-		fprintf(stderr, "txda-run: %s is no directory\n", o->dir);
+		fprintf(stderr, "txda-run: %s is not a directory\n", o->dir);
 	} else if (!is_model(path)) {
 		fprintf(stderr,
-			"txda-run: %s is no model: it has neither a config.json (Hugging Face) nor "
+			"txda-run: %s is not a model: it has neither a config.json (Hugging Face) "
+			"nor "
 			"a model_info.json (txda-compile)\n",
 			o->dir);
 	} else {

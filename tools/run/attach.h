@@ -9,7 +9,7 @@
 struct attach_options {
 	const char *dir;
 	bool socket_given; /* no other daemon than that of ask_options.socket will do */
-	bool private;	   /* do not ask for one that runs */
+	bool private;	   /* do not use a running daemon */
 	char *daemon_options[PRIVATE_MAX_OPTIONS + 1]; /* for a private one; NULL behind the last */
 };
 
@@ -28,7 +28,7 @@ bool attach_is_directory(const char *word);
 
 /*
  * Finds or starts the daemon, has the model loaded and sets socket and model of @ask. Returns 0;
- * 130 when interrupted() ended it; 1 after an error, which was said on stderr. detach() is due in
+ * 130 when interrupted() ended it; 1 after an error, reported on stderr. detach() is due in
  * any case.
  */
 int attach(const struct attach_options *o, struct ask_options *ask, struct attachment *ret);

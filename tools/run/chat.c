@@ -41,18 +41,19 @@ static void reset_command(struct chat *c, const char *rest)
 	(void)rest;
 	cJSON_Delete(c->messages);
 	c->messages = fresh;
-	fputs(system ? "Forgotten; the instructions of /system stay.\n" : "Forgotten.\n", stderr);
+	fputs(system ? "Conversation cleared; the instructions of /system stay.\n" : "Forgotten.\n",
+	      stderr);
 }
 
 static void system_command(struct chat *c, const char *rest)
 {
 	if (c->options.raw) {
-		fputs("With --raw there are no instructions: put them into the prompt.\n", stderr);
+		fputs("--raw takes no instructions: put them into the prompt.\n", stderr);
 		return;
 	}
 	conversation_set_system(c->messages, *rest ? rest : NULL);
-	fputs(*rest ? "These instructions hold from the next answer on.\n"
-		    : "There are no instructions any more.\n",
+	fputs(*rest ? "These instructions apply from the next answer on.\n"
+		    : "The instructions are removed.\n",
 	      stderr);
 }
 
@@ -79,7 +80,7 @@ static void set_command(struct chat *c, const char *rest)
 	} else if (settings_known(name)) {
 		settings_set(&c->options, name, value);
 	} else {
-		fputs("There is no such setting; there are:\n", stderr);
+		fputs("Unknown setting; the settings are:\n", stderr);
 		settings_show(&c->options, stderr);
 	}
 }
@@ -130,13 +131,13 @@ static const struct command {
 	{"/?", "", NULL, help_command},
 	{"/set", "NAME VALUE", "max-tokens, temperature, top-p, top-k, seed; stats on or off",
 	 set_command},
-	{"/set", "NAME", "back to what the model says; without NAME: show all", set_command},
+	{"/set", "NAME", "reset to the model's default; without NAME: show all", set_command},
 	{"/system", "TEXT", "instructions for the model; without TEXT: none", system_command},
 	{"/reset", "", "forget what was said (also /clear)", reset_command},
 	{"/clear", "", NULL, reset_command},
 	{"/show", "", "model, daemon, settings, number of messages", show_command},
 	{"/save", "FILE", "write the conversation, as JSON", save_command},
-	{"/load", "FILE", "go on with one that was saved", load_command},
+	{"/load", "FILE", "continue a saved conversation", load_command},
 	{"/exit", "", "end (also /quit, /bye, Ctrl-D)", exit_command},
 	{"/quit", "", NULL, exit_command},
 	{"/bye", "", NULL, exit_command},
@@ -156,7 +157,7 @@ static void help_command(struct chat *c, const char *rest)
 	      "many lines.\n"
 	      "The path of a picture before a message, as a terminal pastes it, shows the "
 	      "picture.\n"
-	      "Ctrl-C stops an answer, what was said of it stays; at the prompt it clears the "
+	      "Ctrl-C stops an answer and keeps what has been written; at the prompt it clears the "
 	      "line.\n"
 	      "Tab completes commands, Ctrl-R searches what was typed before.\n",
 	      stderr);
@@ -179,7 +180,7 @@ static void run_command(struct chat *c, const char *line)
 		if (nearest_take(&near, commands[i].name))
 			meant = commands[i].name;
 	}
-	fputs("There is no command ", stderr);
+	fputs("Unknown command ", stderr);
 	show_text(stderr, name);
 	if (meant)
 		fprintf(stderr, "; did you mean %s?\n", meant);

@@ -48,7 +48,7 @@ int client_open(struct client *c, const char *socket_path)
 	while (connect(c->fd, (struct sockaddr *)&address, sizeof(address))) {
 		int error = errno;
 
-		/* More clients than its backlog holds; nothing tells when there is room. */
+		/* The backlog is full; there is no notification when that changes. */
 		if (error == EAGAIN)
 			error = -interrupt_poll(-1, 0, BACKLOG_MS);
 		if (error) {

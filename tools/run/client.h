@@ -26,7 +26,7 @@ struct client {
 
 /* $TXDA_SOCKET, $XDG_RUNTIME_DIR/txda.sock if it is there, else /run/txda/txda.sock. */
 const char *client_default_socket(void);
-/* Errors of connect(2): -ENOENT and -ECONNREFUSED: nobody listens; and of peer_check(). */
+/* Errors of connect(2): -ENOENT and -ECONNREFUSED: no listener; and of peer_check(). */
 int client_open(struct client *c, const char *socket_path);
 /* Sends a request (@body NULL: GET) and reads the head of the answer. -EPROTO: the answer is no
  * HTTP. */

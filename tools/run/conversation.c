@@ -106,7 +106,7 @@ static char *read_file(const char *path, size_t *ret_len)
 	if (!file || fstat(fd, &st)) {
 		complain("cannot read ", path, ": %s", strerror(errno));
 	} else if (!S_ISREG(st.st_mode) || (size_t)st.st_size > MAX_FILE) {
-		complain("", path, " is no file of at most %zu bytes", MAX_FILE);
+		complain("", path, " is not a file of at most %zu bytes", MAX_FILE);
 	} else if ((text = malloc((size_t)st.st_size + 1))) {
 		n = fread(text, 1, (size_t)st.st_size, file);
 		text[n] = 0;
@@ -159,7 +159,7 @@ cJSON *conversation_load(const char *path)
 	int index = 0;
 
 	if (text && !cJSON_IsArray(messages)) {
-		complain("", path, " is no JSON array of messages");
+		complain("", path, " is not a JSON array of messages");
 		cJSON_Delete(messages);
 		messages = NULL;
 	}
@@ -178,7 +178,7 @@ cJSON *conversation_load(const char *path)
 
 /* ---- pictures -------------------------------------------------------------------------------- */
 
-/* A data: URI of the bytes; whoever decodes them finds their type out. */
+/* A data: URI of the bytes; the decoder detects their type. */
 static char *make_uri(const unsigned char *data, size_t n)
 {
 	static const char digits[] =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What was said: an array of messages in the API's form, and its file. */
+/* The conversation: an array of messages as in the API, and its file. */
 #ifndef TXDA_RUN_CONVERSATION_H
 #define TXDA_RUN_CONVERSATION_H
 
@@ -9,7 +9,7 @@
 /* @system: instructions that come first; NULL: none. */
 cJSON *conversation_new(const char *system);
 void conversation_add(cJSON *messages, const char *role, const char *content);
-/* A part of a message's content: the picture in a file. NULL after an error, which was said. */
+/* A part of a message's content: the picture in a file. NULL after an error, which was reported. */
 cJSON *conversation_picture(const char *path);
 /* The content of the last message becomes @parts, with its text, if any, behind them. */
 void conversation_show(cJSON *messages, cJSON *parts);
@@ -18,9 +18,9 @@ void conversation_drop_last(cJSON *messages);
 const char *conversation_system(const cJSON *messages);
 void conversation_set_system(cJSON *messages, const char *system);
 
-/* Writes a file that only its owner may read; false after an error, which was said on stderr. */
+/* Writes a file for its owner only; false after an error, which was reported on stderr. */
 bool conversation_save(const cJSON *messages, const char *path);
-/* Reads one, whoever wrote it; NULL after an error, which was said on stderr. */
+/* Reads one; NULL after an error, which was reported on stderr. */
 cJSON *conversation_load(const char *path);
 
 #endif

@@ -9,7 +9,7 @@
 /*
  * Takes paths of picture files, each with a '/' in front or with "./" or "../", off the beginning of
  * a line: *ret_parts are parts of a message, NULL without a picture, and *ret_rest is the text
- * behind them. False after an error, which was said on stderr.
+ * behind them. False after an error, which was reported on stderr.
  */
 bool drop_take(const char *line, cJSON **ret_parts, const char **ret_rest);
 

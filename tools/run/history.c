@@ -17,7 +17,7 @@
 
 static void give_up(struct past *p, const char *what, int error)
 {
-	fprintf(stderr, "txda-run: no history is kept: %s %s: %s\n", what, p->path,
+	fprintf(stderr, "txda-run: the history is not saved: %s %s: %s\n", what, p->path,
 		strerror(error));
 	free(p->path);
 	p->path = NULL;
@@ -50,7 +50,7 @@ static char *find_path(void)
 	return r < 0 ? NULL : path;
 }
 
-/* The file, locked. A link, a pipe or somebody else's file is none. */
+/* The file, locked. Links, pipes and other users' files are refused. */
 static FILE *open_file(struct past *p)
 {
 	struct stat st;
@@ -118,7 +118,7 @@ void past_open(struct past *p)
 	file = p->path ? open_file(p) : NULL;
 	if (!file)
 		return;
-	/* One that is none loads as empty. */
+	/* A malformed file loads as empty. */
 	history(p->list, &event, H_LOAD, p->path);
 	if (!fstat(fileno(file), &st) && st.st_size > MAX_FILE)
 		shorten(p, file);

@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* Ctrl-C: ends the answer under way; who begins something new clears it. */
+/* Ctrl-C: ends the current answer; cleared before the next operation. */
 extern volatile sig_atomic_t interrupt_stop;
 /* The number of the signal that ends the program; 0: none. */
 extern volatile sig_atomic_t interrupt_end;

@@ -225,7 +225,7 @@ static char *read_edited(void)
 
 	sigaction(SIGWINCH, &action, &old_size);
 	sigaction(SIGTSTP, &action, &old_stop);
-	/* Before the prompt: who sees it may type. */
+	/* Before the prompt, which invites input. */
 	el_set(editor, EL_PREP_TERM, 1);
 	set_paste(true);
 	text = el_gets(editor, &n);

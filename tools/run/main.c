@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* txda-run: asks a model, once or in a chat: of a daemon that runs, or of one for this purpose. */
+/* txda-run: prompts a model, once or in a chat, through a running or a private daemon. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -20,40 +20,40 @@
 
 static const char help[] =
 	"Usage: txda-run [OPTION...] [DIR] [PROMPT...]\n"
-	"Asks a model and prints the answer as it is written. Without PROMPT it reads the prompt "
-	"from standard input, or, on a\n"
-	"terminal, begins a chat.\n"
+	"Sends a prompt to a model and prints the answer as it is generated. Without PROMPT it "
+	"reads the prompt from\n"
+	"standard input or, on a terminal, starts a chat.\n"
 	"\n"
-	"DIR is a model's directory: a Hugging Face checkpoint, or what txda-compile made. If a "
-	"daemon serves it, that one is\n"
-	"asked; else a private daemon is started, which ends with this program. Without DIR the "
-	"daemon that runs is asked.\n"
+	"DIR is a model's directory: a Hugging Face checkpoint, or the output of txda-compile. If "
+	"a daemon serves it,\n"
+	"that daemon is used; otherwise a private daemon is started, which ends with this program. "
+	"Without DIR the\n"
+	"running daemon is used.\n"
 	"\n"
 	"  -p, --prompt TEXT    the prompt, also where its first word could be a directory\n"
-	"  --socket PATH        of the daemon; default: $TXDA_SOCKET, $XDG_RUNTIME_DIR/txda.sock "
-	"or\n"
+	"  --socket PATH        the daemon's socket; default: $TXDA_SOCKET, "
+	"$XDG_RUNTIME_DIR/txda.sock or\n"
 	"                       /run/txda/txda.sock\n"
-	"  --model NAME         one that the daemon serves; default: the first one\n"
-	"  --list               print the names of the models that are served\n"
-	"  -n, --max-tokens N   end after N tokens\n"
+	"  --model NAME         a model that the daemon serves; default: the first one\n"
+	"  --list               list the models that the daemon serves\n"
+	"  -n, --max-tokens N   maximum tokens of an answer\n"
 	"  --temperature X      0: always the likeliest token\n"
 	"  --top-p X, --top-k N, --seed N\n"
-	"  --system TEXT        instructions that come before the chat\n"
-	"  --image FILE         show the model a picture with the prompt; may be given again\n"
+	"  --system TEXT        system prompt\n"
+	"  --image FILE         send a picture with the prompt; may be repeated\n"
 	"  --raw                continue the prompt as it is, without the model's chat template\n"
 	"  --stats              print first-token latency (FTL) and tokens per second (TPS) on "
 	"standard error\n"
 	"  --help, --version\n"
 	"\n"
 	"With DIR:\n"
-	"  --private            start a private daemon also where one runs; so do the options "
-	"below\n"
+	"  --private            always start a private daemon; implied by the options below\n"
 	"  --tp-size N          chips that share the model\n"
 	"  --weights FORM       keep, bf16, w8 or w4\n"
-	"  --max-model-len N    tokens of a conversation\n"
-	"  --cache-dir DIR      where compiled models go\n"
+	"  --max-model-len N    maximum tokens of a conversation\n"
+	"  --cache-dir DIR      directory for compiled models\n"
 	"\n"
-	"In a chat: /help lists the commands, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n";
+	"In a chat: /help lists the commands, /exit or Ctrl-D ends it, Ctrl-C stops an answer.\n";
 
 enum option_id {
 	OPT_SOCKET = 256,
@@ -242,7 +242,7 @@ static int parse(int argc, char **argv, struct arguments *a)
 		default: fputs("Try 'txda-run --help'.\n", stderr); return 2;
 		}
 		if (number && !*optarg)
-			return complain("a number is empty");
+			return complain("a number is missing");
 		if (number && !settings_set(&a->ask, number, optarg))
 			return 2;
 	}
@@ -253,18 +253,20 @@ static int parse(int argc, char **argv, struct arguments *a)
 static int check(const struct arguments *a)
 {
 	if (a->ask.raw && a->system)
-		return complain("--raw has no use for --system: put it into the prompt");
+		return complain("--raw cannot be combined with --system: put it into the prompt");
 	if (a->ask.raw && a->pictures)
-		return complain("--raw has no place for --image: the chat template makes it");
+		return complain("--raw cannot be combined with --image: only the chat template "
+				"places images");
 	if (a->attach.dir && a->ask.model)
 		return complain("--model names one that a daemon serves; the directory says which "
 				"model it is");
 	if (a->attach.private && !a->attach.dir)
 		return complain("a private daemon needs a model's directory");
 	if (a->attach.private && a->attach.socket_given)
-		return complain("--socket names a daemon that runs; this asks for a private one");
+		return complain("--socket names a running daemon; it cannot be combined with a "
+				"private one");
 	if (a->list && a->attach.dir)
-		return complain("--list is about a daemon that runs");
+		return complain("--list needs a running daemon");
 	return -1;
 }
 
@@ -299,11 +301,11 @@ static int run(struct arguments *a, const char *prompt)
 	return r;
 }
 
-/* Finds the prompt, to be freed. 0, or the exit status after an error, which was said. */
+/* Finds the prompt, to be freed. 0, or the exit status after an error, which was reported. */
 static int find_prompt(const struct arguments *a, int n, char **words, char **ret)
 {
 	if (a->prompt && n)
-		return complain("--prompt and words are two prompts");
+		return complain("--prompt cannot be combined with a prompt argument");
 	if (a->prompt)
 		*ret = strdup(a->prompt);
 	else
@@ -329,7 +331,7 @@ static int start(int argc, char **argv, struct arguments *a)
 	if (!a->list && (a->prompt || optind < argc || !isatty(STDIN_FILENO)))
 		r = find_prompt(a, argc - optind, argv + optind, &prompt);
 	if (!r && a->pictures && !prompt)
-		r = complain("--image goes with a prompt");
+		r = complain("--image needs a prompt");
 	if (!r)
 		r = run(a, prompt);
 	free(prompt);

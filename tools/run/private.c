@@ -106,8 +106,8 @@ static const char *find_program(void)
 			return path;
 		dirs += len + (dirs[len] == ':');
 	}
-	fprintf(stderr, "txda-run: there is no program txdad beside txda-run or in $PATH: with the "
-			"Debian packages, install txdad\n");
+	fprintf(stderr, "txda-run: txdad was found neither beside txda-run nor in $PATH; its "
+			"Debian package is txdad\n");
 	return NULL;
 }
 
@@ -170,7 +170,7 @@ int private_start(struct private_daemon *d, const char *dir, char *const *option
 	if (!d->pid)
 		become(program, (char *const *)argv, parent, listen_fd, d->log_fd);
 	d->pid_fd = d->pid > 0 ? pidfd_open(d->pid, 0) : -1;
-	/* Of who listens: when the daemon ends, whoever is connected learns it. */
+	/* The listening socket: when the daemon exits, connected clients are notified. */
 	close(listen_fd);
 	if (d->pid_fd < 0) {
 		fprintf(stderr, "txda-run: cannot start %s: %s\n", program, strerror(errno));
@@ -216,7 +216,7 @@ bool private_failed(struct private_daemon *d)
 		fprintf(stderr, "txda-run: the private daemon was killed by signal %d (%s)\n",
 			WTERMSIG(status), strsignal(WTERMSIG(status)));
 	else
-		fprintf(stderr, "txda-run: the private daemon has ended with status %d\n",
+		fprintf(stderr, "txda-run: the private daemon exited with status %d\n",
 			WEXITSTATUS(status));
 	show_log(d);
 	return true;

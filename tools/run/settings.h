@@ -12,7 +12,7 @@
 bool settings_known(const char *name);
 /*
  * Sets one to @value, "" for the daemon's default. Only the form is checked here, the range is the
- * daemon's. False: it is no number, which is said on stderr.
+ * daemon's. False: it is not a number, which is said on stderr.
  */
 bool settings_set(struct ask_options *o, const char *name, const char *value);
 /* All of them, a line each. */

@@ -10,29 +10,28 @@
 #include "smi.h"
 
 static const char usage[] =
-	"Usage: txda-smi [OPTIONS]                 chips and their users, as a table\n"
-	"       txda-smi dmon [OPTIONS]            one line a chip, again and again\n"
-	"       txda-smi query --fields=LIST       chosen fields\n"
-	"       txda-smi topo [OPTIONS]            links, and how maps divide the chips of this "
-	"process\n"
-	"       txda-smi events [OPTIONS]          what happens to chips, as it happens\n"
-	"       txda-smi reset CHIP                resets a chip: its users lose their work "
-	"(root)\n"
+	"Usage: txda-smi [OPTIONS]                 table of chips and the processes on them\n"
+	"       txda-smi dmon [OPTIONS]            one line per chip, repeated\n"
+	"       txda-smi query --fields=LIST       selected fields\n"
+	"       txda-smi topo [OPTIONS]            links, and how a map groups this process's "
+	"chips\n"
+	"       txda-smi events [OPTIONS]          chip events, as they happen\n"
+	"       txda-smi reset CHIP                reset a chip; its users lose their work (root)\n"
 	"\n"
-	"  -i, --chip CHIP      only this one: index, serial, bus address or node\n"
-	"  -l, --loop SECS      again every SECS seconds (dmon: 1)\n"
-	"  -n, --count N        end after N times, or events\n"
+	"  -i, --chip CHIP      only this chip: index, serial, bus address or node\n"
+	"  -l, --loop SECS      repeat every SECS seconds (dmon: 1)\n"
+	"  -n, --count N        stop after N rounds or events\n"
 	"      --json           one JSON document (JSON lines with --loop and events)\n"
-	"      --fields LIST    query: names with commas between; \"help\" lists them\n"
+	"      --fields LIST    query: field names, separated by commas; \"help\" lists them\n"
 	"      --format FORMAT  query: csv (default) or json\n"
 	"      --map MAP        topo: CxTPy or a map such as 0,1;2,3\n"
-	"      --tp N           topo: chips of a group\n"
-	"      --explain        topo: why these chips\n"
+	"      --tp N           topo: chips per group\n"
+	"      --explain        topo: explain the choice of chips\n"
 	"  -h, --help\n"
 	"  -V, --version\n"
 	"\n"
-	"Exit status: 0 done, 1 failure, 2 usage, 3 no chip.\n"
-	"NO_COLOR turns colours off; they are only used on a terminal.\n";
+	"Exit status: 0 success, 1 failure, 2 usage error, 3 no chip.\n"
+	"Colours are used on terminals only; NO_COLOR disables them.\n";
 
 enum command { SHOW, DMON, QUERY, TOPO, EVENTS, RESET };
 
@@ -94,30 +93,29 @@ static int read_option(int c, struct request *request)
 	case 'l':
 		request->loop_s = strtod(optarg, &end);
 		if (*end || end == optarg || !(request->loop_s >= 0.05 && request->loop_s <= 86400))
-			return usage_error("--loop %s: seconds from 0.05 to 86400 are wanted",
-					   optarg);
+			return usage_error("--loop %s: must be seconds from 0.05 to 86400", optarg);
 		return -1;
 	case 'n':
 		if (!read_count(optarg, 1000000000, &request->count))
-			return usage_error("--count %s: a number from 1 is wanted", optarg);
+			return usage_error("--count %s: must be a number from 1", optarg);
 		return -1;
 	case OPT_JSON: request->json = true; return -1;
 	case OPT_FIELDS: request->fields = optarg; return -1;
 	case OPT_FORMAT:
 		if (strcmp(optarg, "csv") && strcmp(optarg, "json"))
-			return usage_error("--format %s: csv or json is wanted", optarg);
+			return usage_error("--format %s: must be csv or json", optarg);
 		request->format = optarg;
 		return -1;
 	case OPT_MAP: request->topo.map = optarg; return -1;
 	case OPT_TP:
 		if (!read_count(optarg, TXDA_MAX_CHIPS_PER_GROUP, &value))
-			return usage_error("--tp %s: a number from 1 to 8 is wanted", optarg);
+			return usage_error("--tp %s: must be a number from 1 to 8", optarg);
 		request->topo.tp = (unsigned)value;
 		return -1;
 	case OPT_EXPLAIN: request->topo.explain = true; return -1;
 	case 'h': fputs(usage, stdout); return SMI_OK;
 	case 'V': printf("txda-smi %s\n", txda_version()); return SMI_OK;
-	default: fputs("txda-smi --help says what is possible\n", stderr); return SMI_USAGE;
+	default: fputs("txda-smi --help lists the options\n", stderr); return SMI_USAGE;
 	}
 }
 
@@ -147,9 +145,9 @@ static int read_command(int argc, char **argv, struct request *request)
 			if (!strcmp(argv[optind], name[i]))
 				request->command = i;
 		if (request->command == SHOW)
-			return usage_error(
-				"\"%s\" is no command; dmon, query, topo, events and reset are",
-				argv[optind]);
+			return usage_error("unknown command \"%s\"; commands are dmon, query, "
+					   "topo, events and reset",
+					   argv[optind]);
 	}
 	if (request->command == QUERY) {
 		if (!request->fields)
@@ -196,7 +194,7 @@ static int show(const struct request *request, unsigned long round)
 	else if (!snapshot.n_chips)
 		fprintf(stderr,
 			request->chip
-				? "txda-smi: no chip %s\n"
+				? "txda-smi: no such chip: %s\n"
 				: "txda-smi: no TX8 chip here: no device node of the txda driver, "
 				  "and no process with simulated chips\n",
 			request->chip);

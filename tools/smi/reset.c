@@ -36,7 +36,7 @@ int smi_reset(const char *wanted, FILE *out)
 	}
 	info = snapshot.n_chips ? &snapshot.chip[0].info : NULL;
 	if (!info) {
-		fprintf(stderr, "txda-smi: no chip %s\n", wanted);
+		fprintf(stderr, "txda-smi: no such chip: %s\n", wanted);
 		status = SMI_NO_DEVICE;
 	} else if (!*info->node) {
 		fprintf(stderr, "txda-smi: %s is simulated by a process; it has no reset\n",

@@ -62,7 +62,7 @@ void smi_list_fields(FILE *out);
 
 struct smi_topo {
 	const char *map; /* NULL: automatic */
-	unsigned tp;	 /* 0: what the map says */
+	unsigned tp;	 /* 0: the map's */
 	bool explain;
 };
 /* Prints distances, links and groups; returns an exit status. */

@@ -152,7 +152,7 @@ static int count_cases(const struct safetensors *st, unsigned *ret, struct tool_
 	unsigned long n = text ? strtoul(text, NULL, 10) : 0;
 
 	if (!n || n > MAX_CASES)
-		return tool_fail(error, -EINVAL, "metadata \"cases\" is %s, 1 to %d are possible",
+		return tool_fail(error, -EINVAL, "metadata \"cases\" is %s; it must be 1 to %d",
 				 text ? text : "missing", MAX_CASES);
 	*ret = (unsigned)n;
 	return 0;

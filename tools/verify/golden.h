@@ -27,7 +27,7 @@ struct golden_options {
 	unsigned one_off_in; /* of greedy tokens, then: one in so many may be another */
 };
 
-/* Keys that the file says an indexer chooses for a token, of all layers; 0: it says nothing. */
+/* Keys that an indexer chooses for a token, of all layers, by the file; 0: not in the file. */
 int golden_keys(const char *path, unsigned *ret, struct tool_error *error);
 /* Prints a line a case. 0: within the limits, 1: beyond, or -errno. */
 int golden_run(struct runner *r, const struct golden_options *options, struct tool_error *error);

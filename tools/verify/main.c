@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* txda-verify: is what the chips compute what the model says? */
+/* txda-verify: compares the chips' results with a reference. */
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -15,30 +15,31 @@
 static const char usage[] =
 	"usage: txda-verify MODEL_DIR GOLDEN.safetensors    compare logits with a reference\n"
 	"       txda-verify MODEL_DIR --ppl FILE            perplexity of a text\n"
-	"       txda-verify MODEL_DIR --determinism         the same bits however it is run?\n"
+	"       txda-verify MODEL_DIR --determinism         check that batching and chunking keep "
+	"all bits\n"
 	"\n"
 	"MODEL_DIR is a Hugging Face directory, which is compiled into a temporary case dir, or a "
 	"case dir.\n"
 	"\n"
-	"      --tp N           chips that run the model together\n"
-	"      --kv-int8        keys and values as int8\n"
-	"      --ep             chips have whole experts\n"
+	"      --tp N           tensor-parallel degree\n"
+	"      --kv-int8        store keys and values as int8\n"
+	"      --ep             expert parallelism: whole experts on each chip\n"
 	"      --weights TYPE   keep (default), bf16, f16, w8 or w4\n"
 	"      --group N        weights that share a scale in w8 and w4: 32 (default), 64, 128\n"
 	"      --block-size N   tokens of a KV block: 16 to 1024 (default: by the model)\n"
 	"      --precise        float32 activations and products\n"
-	"      --chunk N        prompts in pieces of N tokens\n"
-	"      --mtp            compare the layer that predicts a token more instead\n"
+	"      --chunk N        process prompts in chunks of N tokens\n"
+	"      --mtp            compare the multi-token prediction layer instead\n"
 	"      --tol X          largest relative error of a row\n"
 	"      --median         judge a model with experts by its median row\n"
-	"      --ids            the file of --ppl has token ids\n"
-	"      --window N       tokens that --ppl looks at together (512)\n"
+	"      --ids            the file of --ppl contains token ids\n"
+	"      --window N       window of --ppl in tokens (512)\n"
 	"      --against TYPE   --ppl: compare with the same model's weights in TYPE\n"
-	"      --bits           a checksum of all logits, to compare two runs bit for bit\n"
+	"      --bits           print a checksum of all logits, to compare two runs bit for bit\n"
 	"  -h, --help\n"
 	"      --version\n"
 	"\n"
-	"Exit status: 0 within the tolerance, 1 beyond it, 2 when it could not be run.\n";
+	"Exit status: 0 within the tolerance, 1 beyond it, 2 the comparison could not run.\n";
 
 enum {
 	OPTION_TP = 256,
@@ -117,7 +118,7 @@ static int parse_weights(const char *option, const char *text, enum weight_mode 
 			return 0;
 		}
 	}
-	fprintf(stderr, "txda-verify: --%s: \"%s\" is none of keep, bf16, f16, w8, w4\n", option,
+	fprintf(stderr, "txda-verify: --%s: \"%s\" is not keep, bf16, f16, w8 or w4\n", option,
 		text);
 	return -EINVAL;
 }

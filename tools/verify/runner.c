@@ -129,7 +129,7 @@ static void remove_case(const char *dir)
 	rmdir(dir);
 }
 
-/* The device model gets as many chips as are needed unless the environment says how many. */
+/* The device model gets as many chips as needed unless the environment sets their number. */
 static int open_context(struct runner *r, unsigned tp, struct tool_error *error)
 {
 	struct txda_context_options o = TXDA_INIT(struct txda_context_options);
