@@ -282,7 +282,7 @@ void config_take(struct config *now, const struct config *fresh)
 		if (row->scope != OPTION_DAEMON || option_same(row, now, fresh))
 			continue;
 		if (row->reload == OPTION_RESTART) {
-			log_warning("--%s has changed, which takes a restart", row->name);
+			log_warning("--%s has changed; restart to apply it", row->name);
 			continue;
 		}
 		option_clear(row, now);
@@ -291,12 +291,12 @@ void config_take(struct config *now, const struct config *fresh)
 	}
 }
 
-void config_log_moot(const struct config *c)
+void config_log_ignored(const struct config *c)
 {
 	for (unsigned i = 0; i < config_table.n; i++) {
 		const struct option_row *row = &config_table.rows[i];
 
-		if (row->type == &option_moot && *(const bool *)((const char *)c + row->offset))
+		if (row->type == &option_ignored && *(const bool *)((const char *)c + row->offset))
 			log_info("--%s has no effect: %s", row->name, row->note);
 	}
 }

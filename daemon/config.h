@@ -156,7 +156,7 @@ bool config_reload(int argc, char **argv, struct config *ret, char *err, size_t 
 void config_take(struct config *now, const struct config *fresh);
 
 /* Logs the given options that have no effect. */
-void config_log_moot(const struct config *c);
+void config_log_ignored(const struct config *c);
 
 /* Whether a model loaded with settings @a can switch to @b without a reload. */
 bool config_model_same(const struct config_model *a, const struct config_model *b);

@@ -17,10 +17,10 @@ static bool parse_user(const struct option_row *row, const char *text, void *mem
 	int r = group ? access_add_group(member, text) : access_add_user(member, text);
 
 	if (r == -ENOENT)
-		snprintf(err, errlen, "--%s: there is no %s '%.200s'", row->name,
+		snprintf(err, errlen, "--%s: unknown %s '%.200s'", row->name,
 			 group ? "group" : "user", text);
 	else if (r)
-		snprintf(err, errlen, "--%s is given more than %d times", row->name, ACCESS_MAX);
+		snprintf(err, errlen, "--%s may be given at most %d times", row->name, ACCESS_MAX);
 	return !r;
 }
 
@@ -62,7 +62,7 @@ static bool parse_host(const struct option_row *row, const char *text, void *mem
 	struct config_hosts *hosts = member;
 
 	if (hosts->n == CONFIG_MAX_HOSTS) {
-		snprintf(err, errlen, "--%s is given more than %d times", row->name,
+		snprintf(err, errlen, "--%s may be given at most %d times", row->name,
 			 CONFIG_MAX_HOSTS);
 		return false;
 	}
@@ -128,7 +128,7 @@ static bool parse_dir(const struct option_row *row, const char *text, void *memb
 {
 	if (text[0] == '/')
 		return parse_host(row, text, member, err, errlen);
-	snprintf(err, errlen, "--%s: \"%s\" is no absolute path", row->name, text);
+	snprintf(err, errlen, "--%s: \"%s\" is not an absolute path", row->name, text);
 	return false;
 }
 
@@ -191,7 +191,8 @@ static const struct option_row rows[] = {
 	 "directory for compiled models (default: $CACHE_DIRECTORY, $XDG_CACHE_HOME/txda, "
 	 "~/.cache/txda)"},
 	{"cache-size", &option_bytes, DAEMON(cache_size), RESTART, "BYTES",
-	 "limit for all compiled models; the least recently used are removed (default: no limit)",
+	 "limit for all compiled models together; the least recently used are evicted (default: no "
+	 "limit)",
 	 .max = 1ull << 60},
 	{"tool-call-parser", &option_text, ONE_MODEL(tool_parser), LOADS_ANEW, "FORMAT",
 	 "format of the preceding model's tool calls (default: auto):", .words = tool_parsers},
@@ -214,34 +215,33 @@ static const struct option_row rows[] = {
 	{"enable-expert-parallel", &option_flag, EACH_MODEL(engine.expert_parallel), LOADS_ANEW,
 	 NULL, "place whole experts on chips rather than a part of each on every chip", "no"},
 	{"max-model-len", &option_unsigned, EACH_MODEL(engine.max_model_len), LOADS_ANEW, "N",
-	 "tokens of a request, prompt and answer (default: the model's)", .max = 1u << 24},
+	 "maximum tokens of a request, prompt and answer (default: the model's)", .max = 1u << 24},
 	{"max-tokens", &option_unsigned, EACH_MODEL(max_tokens), AT_ONCE, "N",
-	 "tokens of an answer whose request does not say how many (default: of a chat what the "
-	 "context leaves, of a completion 16)",
+	 "maximum tokens of an answer if the request sets none (default: for a chat the rest of "
+	 "the context, for a completion 16)",
 	 .max = 1u << 24},
 	{"max-num-seqs", &option_unsigned, EACH_MODEL(engine.max_num_seqs), LOADS_ANEW, "N",
-	 "sequences in one step (default: 256)", .min = 1, .max = 65536},
+	 "maximum sequences in one step (default: 256)", .min = 1, .max = 65536},
 	{"max-num-batched-tokens", &option_unsigned, EACH_MODEL(engine.max_num_batched_tokens),
-	 LOADS_ANEW, "N", "tokens in one step (default: 2048)", .min = 1, .max = 1u << 24},
+	 LOADS_ANEW, "N", "maximum tokens in one step (default: 2048)", .min = 1, .max = 1u << 24},
 	{"max-stall-ms", &option_unsigned, EACH_MODEL(engine.max_stall_ms), LOADS_ANEW, "N",
 	 "approximate limit on how long prefill chunks and image encoding may delay streams; 0: no "
 	 "limit",
 	 "200", .max = 3600000},
 	{"max-decode-ms", &option_unsigned, EACH_MODEL(engine.max_decode_ms), LOADS_ANEW, "N",
-	 "how long a token of streams may take, about, while several users have some: those with "
-	 "many take turns; 0: as shares of the time allow",
+	 "approximate limit on the decode time of a step while several users have streams; 0: by "
+	 "shares of the time",
 	 "0", .max = 3600000},
 	{"fair-time", &option_flag, EACH_MODEL(engine.fair_time), LOADS_ANEW, NULL,
-	 "steps that are as long as their users' shares of the time allow, and short while there "
-	 "are "
-	 "several users",
+	 "limit steps to their users' shares of the time, and keep them short while several users "
+	 "are active",
 	 "yes"},
 	{"enable-prefix-caching", &option_flag, EACH_MODEL(engine.prefix_caching), LOADS_ANEW, NULL,
 	 "reuse of cached KV blocks for equal prompt prefixes", "yes"},
-	{"enable-chunked-prefill", &option_moot, DAEMON(chunked_prefill), AT_ONCE, NULL,
+	{"enable-chunked-prefill", &option_ignored, DAEMON(chunked_prefill), AT_ONCE, NULL,
 	 "accepted, no effect: prompts are always computed in chunks",
 	 .note = "prompts are always computed in chunks"},
-	{"enforce-eager", &option_moot, DAEMON(enforce_eager), AT_ONCE, NULL,
+	{"enforce-eager", &option_ignored, DAEMON(enforce_eager), AT_ONCE, NULL,
 	 "accepted, no effect: programs are always compiled",
 	 .note = "programs are always compiled, before a model is loaded"},
 
@@ -260,17 +260,17 @@ static const struct option_row rows[] = {
 
 	HEADING("Which models are on the chips (likewise)"),
 	{"load", &option_choice, EACH_MODEL(on_demand), AT_ONCE, NULL,
-	 "loaded at the start, or by the first request", "start", .words = loads},
+	 "load it at start, or on its first request", "start", .words = loads},
 	{"keep-alive", &option_seconds, EACH_MODEL(keep_alive), AT_ONCE, "TIME",
 	 "idle time until it is unloaded: 90, 5m, 2h, 0, or -1: never", "-1"},
 	{"when-idle", &option_choice, EACH_MODEL(sleep_when_idle), AT_ONCE, NULL,
-	 "on idle: unload it, or keep it in host memory", "unload", .words = idles},
-	{"pin", &option_flag, EACH_MODEL(pin), AT_ONCE, NULL, "never evict it, and no idle unload",
-	 "no"},
+	 "when idle: unload it, or keep its weights in host memory", "unload", .words = idles},
+	{"pin", &option_flag, EACH_MODEL(pin), AT_ONCE, NULL,
+	 "never evict it or unload it when idle", "no"},
 	{"kv-cache-memory", &option_bytes, EACH_MODEL(kv_memory), LOADS_ANEW, "BYTES",
 	 "KV cache size per chip (default: its share of the free memory)", .max = 1ull << 50},
 	{"data-parallel-size", &option_unsigned, EACH_MODEL(data_parallel), LOADS_ANEW, "N",
-	 "replicas, each on its own group of chips, at most 8", "1", .min = 1,
+	 "replicas, each on a separate group of chips, at most 8", "1", .min = 1,
 	 .max = CONFIG_MAX_REPLICAS},
 	{"keep-weights", &option_flag, DAEMON(keep_weights), RESTART, NULL,
 	 "keep weights on the chips while the daemon restarts, held by another process: "
@@ -290,7 +290,7 @@ static const struct option_row rows[] = {
 	 "use the daemon (default: everybody who can connect)"},
 	{"allow-group", &config_group, DAEMON(access), AT_ONCE, "GROUP", "likewise"},
 	{"model-user", &config_user, ONE_MODEL(access), AT_ONCE, "USER",
-	 "use the model before it (default: everybody)"},
+	 "use the preceding model (default: everybody)"},
 	{"model-group", &config_group, ONE_MODEL(access), AT_ONCE, "GROUP", "likewise"},
 	{"admin-user", &config_user, DAEMON(admin), AT_ONCE, "USER",
 	 "load and unload models, see all requests (default: root and the daemon's user)"},
@@ -303,7 +303,7 @@ static const struct option_row rows[] = {
 	{"socket", &option_text, DAEMON(socket), RESTART, "PATH",
 	 "default: /run/txda/txda.sock for root, else $XDG_RUNTIME_DIR/txda.sock"},
 	{"socket-mode", &option_octal, DAEMON(socket_mode), RESTART, "MODE",
-	 "who may use it besides the owner", "0660", .max = 0777},
+	 "permissions of the socket file", "0660", .max = 0777},
 	{"socket-group", &option_text, DAEMON(socket_group), RESTART, "GROUP",
 	 "default: the daemon's group"},
 
@@ -316,11 +316,11 @@ static const struct option_row rows[] = {
 	{"api-key-file", &option_text, DAEMON(api_key_file), AT_ONCE, "FILE",
 	 "file of client keys, one per line: USER:KEY or USER:KEY:admin"},
 	{"api-key", &option_flag, DAEMON(api_key), RESTART, NULL,
-	 "clients need a key; --no-api-key lets in everybody on this machine, and is for loopback "
-	 "addresses only",
+	 "clients need a key; --no-api-key admits everybody on this machine, on loopback addresses "
+	 "only",
 	 "yes"},
 
-	HEADING("Limits (K, M, G are understood)"),
+	HEADING("Limits (suffixes K, M, G, T)"),
 	{"request-timeout", &option_unsigned, DAEMON(request_timeout), AT_ONCE, "SECONDS",
 	 "total time limit of a request; 0: no limit", "0", .max = DAY},
 	{"max-queue", &option_unsigned, DAEMON(max_queue), RESTART, "N",
@@ -351,7 +351,7 @@ static const struct option_row rows[] = {
 	 "address space of a model's text process, and of each of its children", "4G",
 	 .min = 64ull << 20, .max = 1ull << 50},
 	{"max-connections", &option_unsigned, DAEMON(max_connections), RESTART, "N",
-	 "clients at a time", "1024", .min = 1, .max = 1u << 20},
+	 "maximum simultaneous connections", "1024", .min = 1, .max = 1u << 20},
 	{"stall-seconds", &option_unsigned, DAEMON(stall_seconds), RESTART, "N",
 	 "a client that reads nothing of its answer for this long is disconnected", "300", .min = 1,
 	 .max = DAY},
@@ -369,8 +369,8 @@ static const struct option_row rows[] = {
 	 "log file, instead of stderr; reopened at SIGHUP"},
 	{"config", &option_value, COMMAND, AT_ONCE, "FILE",
 	 "read settings from FILE first, one per line: OPTION = VALUE"},
-	{"help", &option_action, COMMAND, AT_ONCE, NULL, "this"},
-	{"version", &option_action, COMMAND, AT_ONCE, NULL, "what this is"},
+	{"help", &option_action, COMMAND, AT_ONCE, NULL, "print this help and exit"},
+	{"version", &option_action, COMMAND, AT_ONCE, NULL, "print the version and exit"},
 };
 
 const struct option_table config_table = {

@@ -71,7 +71,7 @@ struct daemon {
 };
 
 /* Descriptors passed by systemd, or by a keeper process: names distinguish sockets from weights. */
-static void look_at_inherited(struct daemon *d)
+static void take_inherited_fds(struct daemon *d)
 {
 	int n = sd_listen_fds_with_names(1, &d->inherited);
 
@@ -110,8 +110,7 @@ static int read_keys(const struct daemon *d, const struct config *c, struct api_
 		return -EINVAL;
 	}
 	if (!c->api_key_file && before && d->sockets.tcp) {
-		snprintf(err, errlen,
-			 "there is no --api-key-file any more; TCP is not left without keys");
+		snprintf(err, errlen, "--api-key-file was removed; TCP needs keys");
 		return -EINVAL;
 	}
 	return c->api_key_file ? api_keys_load(c->api_key_file, before, ret, err, errlen) : 0;
@@ -298,7 +297,7 @@ static void begin_reload(struct daemon *d)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	r->runs = !error;
 	if (error) {
-		log_error("the settings cannot be read again: %s", strerror(error));
+		log_error("cannot reload the settings: %s", strerror(error));
 		sd_notify(0, "READY=1");
 	}
 }
@@ -331,14 +330,14 @@ static void on_reloaded(evutil_socket_t fd, short what, void *arg)
 	if (!d->draining && commit_reload(d)) {
 		reopen_log(&d->config);
 		d->status[0] = '\0';
-		log_info("the settings were read again");
+		log_info("the settings were reloaded");
 		log_keys(&d->config, r->keys);
 	} else {
 		api_keys_free(r->keys);
 		if (!d->draining) {
 			reopen_log(&d->config);
 			log_error("%s", r->err);
-			log_error("the settings are wrong; those from before stay");
+			log_error("the settings are wrong; the previous ones stay in force");
 			sd_notifyf(0, "STATUS=a reload changed nothing: %s", r->err);
 		}
 	}
@@ -368,7 +367,7 @@ static bool end_reload(struct daemon *d)
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += JOIN_SECONDS;
 	if (r->runs && pthread_timedjoin_np(r->thread, NULL, &until)) {
-		log_warning("the settings are still being read again");
+		log_warning("a reload is still in progress");
 		return false;
 	}
 	if (r->runs) {
@@ -525,7 +524,7 @@ static int start(struct daemon *d)
 	char err[512];
 	int r;
 
-	look_at_inherited(d);
+	take_inherited_fds(d);
 	r = read_keys(d, &d->config, &keys, err, sizeof(err));
 	keys_wrong = r;
 	if (keys_wrong)
@@ -638,7 +637,7 @@ int main(int argc, char **argv)
 	}
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a file size limit leads to an error, not to termination */
-	config_log_moot(&d.config);
+	config_log_ignored(&d.config);
 	raise_descriptor_limit(&d.config);
 	hold_signals(SIG_BLOCK);
 	if (start(&d)) {

@@ -16,7 +16,7 @@ static int add(struct sockets *s, const struct listen_socket *one, bool tcp)
 	if (s->n == SOCKETS_MAX) {
 		struct listen_socket surplus = *one;
 
-		log_error("there are more than %d sockets to listen on", SOCKETS_MAX);
+		log_error("more than %d sockets to listen on", SOCKETS_MAX);
 		listen_socket_close(&surplus);
 		return -E2BIG;
 	}
@@ -35,8 +35,8 @@ static int check_keys(const struct config *c, const struct sockaddr_storage *a)
 	if (c->api_key_file)
 		return 0;
 	if (c->api_key)
-		log_error("%s is not opened without API keys: --api-key-file names their file "
-			  "(--no-api-key does without, on loopback only)",
+		log_error("%s is not opened without API keys: set --api-key-file "
+			  "(on loopback alone, --no-api-key will do)",
 			  text);
 	else if (!listen_tcp_is_loopback(a))
 		log_error("%s is not opened without API keys, as other machines reach it: "
@@ -120,7 +120,7 @@ static int open_tcp(struct sockets *s, const struct config *c)
 	if (!c->port.given && !c->hosts.n)
 		return 0;
 	if (s->tcp) {
-		log_info("--host and --port are ignored: sockets for TCP were handed over");
+		log_info("--host and --port are ignored: systemd handed over TCP sockets");
 		return 0;
 	}
 	if (!c->hosts.n)

@@ -129,8 +129,8 @@ static int check_name(struct reader *r, const char *name, size_t len)
 		return wrong(r, "the user's name has %zu characters; it must have 1 to %d", len,
 			     IDENTITY_NAME - 1);
 	if (span(name, len, "._@-") != len || *name == '-')
-		return wrong(r, "a user's name has letters, digits and ._@- only, and no - in "
-				"front");
+		return wrong(r, "a user's name may only have letters, digits and ._@-, and may not "
+				"begin with -");
 	return 0;
 }
 
@@ -141,7 +141,7 @@ static int check_key(struct reader *r, const char *key, size_t len)
 		return wrong(r, "the key has %zu characters; it must have %d to %d", len,
 			     API_KEYS_MIN_BYTES, API_KEYS_MAX_BYTES);
 	if (span(key, len, "-._~+/=") != len)
-		return wrong(r, "a key has letters, digits and -._~+/= only");
+		return wrong(r, "a key may only have letters, digits and -._~+/=");
 	return 0;
 }
 
@@ -163,7 +163,7 @@ static int add_key(struct reader *r, const char *name, size_t name_len, const ch
 	char user[IDENTITY_NAME];
 
 	if (k->n == API_KEYS_MAX)
-		return wrong(r, "there are more than %d keys", API_KEYS_MAX);
+		return wrong(r, "more than %d keys", API_KEYS_MAX);
 	snprintf(user, sizeof(user), "%.*s", (int)name_len, name);
 	if (!set_user(k, r->before, user, &new->user))
 		return wrong(r, "a user's number must be below %u", IDENTITY_OWN_UIDS);
@@ -185,7 +185,7 @@ static int read_line(struct reader *r, const char *line, size_t len)
 	int error;
 
 	if (!key)
-		return wrong(r, "there is no ':' between a user and a key");
+		return wrong(r, "a ':' between user and key is missing");
 	name_len = (size_t)(key++ - line);
 	mark = memchr(key, ':', (size_t)(end - key));
 	key_len = (size_t)((mark ? mark : end) - key);
@@ -221,7 +221,7 @@ static int read_text(struct reader *r, const char *text, size_t len)
 		text = line_end ? line_end + 1 : end;
 	}
 	if (!error && !r->keys->n) {
-		snprintf(r->err, r->errlen, "%s holds no key", r->file);
+		snprintf(r->err, r->errlen, "%s has no keys", r->file);
 		error = -EINVAL;
 	}
 	return error;

@@ -16,8 +16,8 @@
 #define CHALLENGE "WWW-Authenticate: Bearer realm=\"txdad\"\r\n"
 #define BAD_KEY	  "WWW-Authenticate: Bearer realm=\"txdad\", error=\"invalid_token\"\r\n"
 
-static bool turn_away(struct http_refusal *refusal, int status, const char *headers,
-		      const char *message)
+static bool refuse(struct http_refusal *refusal, int status, const char *headers,
+		   const char *message)
 {
 	refusal->status = status;
 	refusal->headers = headers;
@@ -41,19 +41,18 @@ static bool check_key(const struct api_keys *keys, const struct http_request *r,
 	const struct identity *user;
 
 	if (!value)
-		return turn_away(refusal, 401, CHALLENGE,
-				 "an API key is needed, in a header 'Authorization: Bearer KEY'");
+		return refuse(refusal, 401, CHALLENGE,
+			      "an API key is required, in a header 'Authorization: Bearer KEY'");
 	if (count_headers(r, "Authorization") > 1)
-		return turn_away(refusal, 401, CHALLENGE,
-				 "there is more than one header Authorization");
+		return refuse(refusal, 401, CHALLENGE, "more than one Authorization header");
 	if (strncasecmp(value, "Bearer ", 7))
-		return turn_away(refusal, 401, CHALLENGE,
-				 "the header Authorization is not of the form 'Bearer KEY'");
+		return refuse(refusal, 401, CHALLENGE,
+			      "the Authorization header is not of the form 'Bearer KEY'");
 	key = value + 7;
 	key += strspn(key, " ");
 	user = api_keys_find(keys, key, strlen(key));
 	if (!user)
-		return turn_away(refusal, 401, BAD_KEY, "the API key is not valid");
+		return refuse(refusal, 401, BAD_KEY, "the API key is not valid");
 	*ret = *user;
 	return true;
 }
@@ -82,13 +81,13 @@ static bool check_browser(const struct http_request *r, struct http_refusal *ref
 		   *site = http_request_header(r, "Sec-Fetch-Site");
 
 	if (host && !is_local_host(host))
-		return turn_away(refusal, 403, NULL,
-				 "without API keys the header Host must be localhost, 127.0.0.1 or "
-				 "[::1]");
+		return refuse(refusal, 403, NULL,
+			      "without API keys, the Host header must be localhost, 127.0.0.1 or "
+			      "[::1]");
 	if (http_request_header(r, "Origin") || (site && strcasecmp(site, "none")))
-		return turn_away(refusal, 403, NULL,
-				 "without API keys requests of web pages are refused (header "
-				 "Origin or Sec-Fetch-Site)");
+		return refuse(refusal, 403, NULL,
+			      "without API keys, requests from web pages are refused (Origin or "
+			      "Sec-Fetch-Site header)");
 	return true;
 }
 
@@ -119,6 +118,6 @@ void server_log_turned_away(struct server *s)
 		return;
 	log_warning("refused %u request%s over TCP: %s; the last came from %s", s->turned_away,
 		    s->turned_away == 1 ? "" : "s",
-		    s->keys ? "no valid API key" : "web pages need one", s->turned_from);
+		    s->keys ? "no valid API key" : "web pages need an API key", s->turned_from);
 	s->turned_away = 0;
 }

@@ -114,7 +114,7 @@ static int check_file(int fd, const char *path, size_t max, char *err, size_t er
 	if (fstat(fd, &st))
 		return fail(errno, err, errlen, "look at", path);
 	if (!S_ISREG(st.st_mode)) {
-		snprintf(err, errlen, "%s is no regular file", path);
+		snprintf(err, errlen, "%s is not a regular file", path);
 		return -EINVAL;
 	}
 	r = check_owner(&st, path, err, errlen);

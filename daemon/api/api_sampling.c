@@ -45,7 +45,7 @@ static bool parse_biases(struct api_params *p, struct api_error *e)
 		if (id < 0)
 			return api_error_set(
 				e, 400, NULL, "logit_bias",
-				"logit_bias has the key \"%.40s\", which is no token id",
+				"logit_bias has the key \"%.40s\", which is not a token id",
 				item->string);
 		if (!cJSON_IsNumber(item) || !(fabs(item->valuedouble) <= 100))
 			return api_error_set(

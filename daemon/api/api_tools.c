@@ -75,7 +75,7 @@ static bool named_choice(struct api_params *p, const cJSON *choice, const cJSON 
 				     "\"function\": {\"name\": ...}}");
 	if (!has_tool(tools, name))
 		return api_error_set(e, 400, NULL, "tool_choice",
-				     "tool_choice names \"%.80s\", which is none of the tools",
+				     "tool_choice names \"%.80s\", which is not one of the tools",
 				     name);
 	p->tool_choice = API_TOOLS_NAMED;
 	p->tool_name = name;
@@ -135,7 +135,7 @@ bool api_parse_tools(struct api_params *p, struct api_error *e)
 	p->tools = p->tool_choice == API_TOOLS_NONE ? NULL : tools;
 	if (p->tool_choice >= API_TOOLS_REQUIRED && p->format.form)
 		return api_error_set(e, 400, NULL, "tool_choice",
-				     "tool_choice asks for a call and %s for another form: they "
+				     "tool_choice asks for a call and %s for another format: they "
 				     "exclude each other",
 				     p->format.param);
 	return true;

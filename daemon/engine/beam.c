@@ -177,7 +177,7 @@ static double best_to_come(const struct beam_search *b)
 	return score_of(b, sum, late ? b->options.max_tokens : b->length);
 }
 
-static void look_for_the_end(struct beam_search *b)
+static void check_finished(struct beam_search *b)
 {
 	unsigned width = b->options.width;
 
@@ -230,7 +230,7 @@ int beam_search_step(struct beam_search *b, const struct engine_logprob *const *
 	b->live = b->next;
 	b->next = swap;
 	b->n_live = n_next;
-	look_for_the_end(b);
+	check_finished(b);
 	return 0;
 }
 

@@ -150,7 +150,7 @@ void beam_run_row(struct engine *e, const struct sched_item *item, unsigned row_
 }
 
 /* Derives the beams of the next round from those of this one. */
-static void go_on(struct engine *e, struct engine_request *r, unsigned n_before, unsigned n)
+static void expand_beams(struct engine *e, struct engine_request *r, unsigned n_before, unsigned n)
 {
 	unsigned length = beam_search_length(r->search);
 	struct beam_run *b = r->beams;
@@ -216,6 +216,6 @@ int beam_run_next(struct engine *e, struct engine_request *r)
 		return -ENOMEM;
 	if (!beam_search_live(r->search))
 		return 1;
-	go_on(e, r, n, beam_search_live(r->search));
+	expand_beams(e, r, n, beam_search_live(r->search));
 	return 0;
 }

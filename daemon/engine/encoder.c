@@ -253,7 +253,7 @@ static int set_inputs(struct encoder *e, const struct engine_image *image)
 	return error;
 }
 
-static int say(const struct encoder *e, int error, char *err, size_t errlen)
+static int explain_error(const struct encoder *e, int error, char *err, size_t errlen)
 {
 	snprintf(err, errlen, "an image could not be encoded: %s (%s)",
 		 txda_context_error(e->context), strerror(-error));
@@ -297,7 +297,7 @@ int encoder_begin(struct encoder *e, const struct engine_images *images, uint64_
 	e->begun_ns = clock_ns();
 	if (!error)
 		error = txda_model_run(e->model, &step, &e->fence);
-	return error ? say(e, error, err, errlen) : 0;
+	return error ? explain_error(e, error, err, errlen) : 0;
 }
 
 /* Stores the result in the image; its pixels are not needed any more. */
@@ -350,7 +350,7 @@ int encoder_wait(struct encoder *e, uid_t uid, uint64_t deadline_ns, bool *ret_e
 	if (!error)
 		error = take_outputs(e, e->running);
 	if (error)
-		say(e, error, err, errlen);
+		explain_error(e, error, err, errlen);
 	else
 		remember(e, uid, e->running);
 	*ret_encoded = !error;

@@ -121,8 +121,7 @@ static int build(struct engine *e, const struct engine_options *options,
 			return error;
 	}
 	if (e->slots[0].n_before) {
-		snprintf(err, errlen,
-			 "%s is the layer that predicts further tokens (--mtp), no model by itself",
+		snprintf(err, errlen, "%s is a prediction layer (--mtp), not a model by itself",
 			 options->case_dir);
 		return -EINVAL;
 	}
@@ -135,7 +134,7 @@ static int build(struct engine *e, const struct engine_options *options,
 	}
 	if (info->stateful && !info->state_blocks) {
 		snprintf(err, errlen,
-			 "%s is of an older version, with states in KV blocks: compile it again",
+			 "%s is from an older version, with states in KV blocks: recompile it",
 			 options->case_dir);
 		return -EINVAL;
 	}
@@ -280,12 +279,12 @@ static int check_pooling(const struct engine *e, const struct engine_request *r,
 		return 0;
 	if (!e->limits.hidden) {
 		snprintf(err, errlen,
-			 "the model gives no hidden states: it is no embedding model and was "
-			 "compiled without --hidden");
+			 "the model has no hidden states output: it is not an embedding model and "
+			 "was compiled without --hidden");
 		return -EOPNOTSUPP;
 	}
 	if (r->pooling.dimensions > e->limits.hidden) {
-		snprintf(err, errlen, "%u dimensions are wanted, the model's vectors have %u",
+		snprintf(err, errlen, "%u dimensions were requested; the model's vectors have %u",
 			 r->pooling.dimensions, e->limits.hidden);
 		return -EINVAL;
 	}
@@ -360,7 +359,8 @@ int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t 
 	queued = atomic_fetch_add(&e->n_submitted, n) + atomic_load(&e->n_waiting);
 	if (queued + n > limit) {
 		atomic_fetch_sub(&e->n_submitted, n);
-		snprintf(err, errlen, "%u requests wait already, the limit is %u", queued, limit);
+		snprintf(err, errlen, "%u requests are waiting already; the limit is %u", queued,
+			 limit);
 		return -EAGAIN;
 	}
 	for (struct engine_request *f = r; f; f = f == r ? r->forks : f->fork_next) {

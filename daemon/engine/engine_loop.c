@@ -16,7 +16,7 @@
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static void tell(struct engine *e, struct engine_request *r)
+static void mark_ready(struct engine *e, struct engine_request *r)
 {
 	if (ready_push(&e->ready, r))
 		e->wake_client = true;
@@ -41,7 +41,7 @@ static void end_request(struct engine *e, struct engine_request *r, enum engine_
 	}
 	e->stats.finished[finish]++;
 	atomic_store_explicit(&r->finish, finish, memory_order_release);
-	tell(e, r);
+	mark_ready(e, r);
 	if (r->constraint)
 		mask_workers_end(e->masks, &r->seq->job);
 	engine_request_unref(r);
@@ -363,7 +363,7 @@ static void fork_all(struct engine *e, struct engine_seq *parent)
 		 * prompt's blocks in the cache.
 		 */
 		scheduler_fork(e->scheduler, &parent->sched, &seq->sched);
-		tell(e, f);
+		mark_ready(e, f);
 		finish_if_over(e, seq);
 	}
 }
@@ -383,7 +383,7 @@ static void next_round(struct engine *e, struct engine_request *r)
 }
 
 /* Ends the requests that ended with the step, and reports the others' events. */
-static void tell_results(struct engine *e, struct step_slot *slot)
+static void deliver_results(struct engine *e, struct step_slot *slot)
 {
 	for (unsigned i = 0; i < slot->n_items; i++) {
 		struct sched_item *item = &slot->items[i];
@@ -406,7 +406,7 @@ static void tell_results(struct engine *e, struct step_slot *slot)
 			}
 			finish_if_over(e, r->seq);
 		} else if (item->sample && !r->beams && (!seq->kept || item->drafts)) {
-			tell(e, r);
+			mark_ready(e, r);
 		}
 	}
 }
@@ -431,7 +431,7 @@ static void run_step(struct engine *e)
 			   step_ns + (clock_ns() - e->boundary_ns));
 	if (!begun)
 		scheduler_done(e->scheduler, slot->items, slot->n_items);
-	tell_results(e, slot);
+	deliver_results(e, slot);
 	if (!begun && e->draft && draft_propose(e->draft, e->scheduler, slot, err, sizeof(err)))
 		lose(e, err);
 }
@@ -614,7 +614,7 @@ static void end_lost(struct engine *e, struct engine_seq *seq)
 static void settle(struct engine *e, struct engine_seq *seq)
 {
 	if (choose_late(e, seq, clock_ns()))
-		tell(e, seq->request);
+		mark_ready(e, seq->request);
 	finish_if_over(e, seq);
 }
 
@@ -638,7 +638,7 @@ static void end_late(struct engine *e, struct engine_seq *seq)
 }
 
 /* Between two steps: adds new requests, ends cancelled and late ones. */
-static void look_around(struct engine *e)
+static void sync_requests(struct engine *e)
 {
 	unsigned cancels = atomic_load(&e->cancels), masks = atomic_load(&e->masks_done);
 
@@ -687,7 +687,7 @@ void *engine_main(void *arg)
 	while (!atomic_load(&e->stopping)) {
 		struct step_slot *slot = &e->slots[e->turn];
 
-		look_around(e);
+		sync_requests(e);
 		encode_image(e);
 		slot->n_items = scheduler_plan(e->scheduler, slot->items);
 		atomic_store(&e->n_waiting, waiting(e));

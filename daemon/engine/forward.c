@@ -14,7 +14,7 @@ int forward_check(const struct engine *e, const struct engine_request *r, char *
 	    (!sink->hidden || sink->hidden == e->limits.hidden))
 		return 0;
 	snprintf(err, errlen,
-		 "rows of %u logits and %u hidden states are wanted, the model has %u and %u",
+		 "rows of %u logits and %u hidden states were requested; the model has %u and %u",
 		 sink->vocab, sink->hidden, e->limits.vocab, e->limits.hidden);
 	return -EOPNOTSUPP;
 }

@@ -137,31 +137,32 @@ bool sampler_needs_counts(const struct engine_sampling *p)
 int sampler_check(const struct engine_sampling *p, char *err, size_t errlen)
 {
 	if (!(p->temperature >= 0) || p->temperature > 100)
-		snprintf(err, errlen, "temperature %g is not within 0 to 100",
+		snprintf(err, errlen, "temperature %g is not between 0 and 100",
 			 (double)p->temperature);
 	else if (!(p->top_p > 0 && p->top_p <= 1))
 		snprintf(err, errlen, "top_p %g is not above 0 and at most 1", (double)p->top_p);
 	else if (!(p->min_p >= 0 && p->min_p <= 1))
-		snprintf(err, errlen, "min_p %g is not within 0 to 1", (double)p->min_p);
+		snprintf(err, errlen, "min_p %g is not between 0 and 1", (double)p->min_p);
 	else if (p->top_k < 0)
 		snprintf(err, errlen, "top_k %d is negative", p->top_k);
 	else if (p->logprobs < -1 || p->logprobs > ENGINE_MAX_LOGPROBS)
-		snprintf(err, errlen, "logprobs %d is not within 0 to %d", p->logprobs,
+		snprintf(err, errlen, "logprobs %d is not between 0 and %d", p->logprobs,
 			 ENGINE_MAX_LOGPROBS);
 	else if (p->n_stop_tokens > ENGINE_MAX_STOP_TOKENS)
-		snprintf(err, errlen, "%u stop tokens are more than %d", p->n_stop_tokens,
+		snprintf(err, errlen, "%u stop tokens; the limit is %d", p->n_stop_tokens,
 			 ENGINE_MAX_STOP_TOKENS);
 	else if (!p->max_tokens)
 		snprintf(err, errlen, "max_tokens 0 is less than 1");
 	else if (!(p->repetition_penalty >= 0 && p->repetition_penalty <= 1000))
-		snprintf(err, errlen, "repetition_penalty %g is not within 0 to 1000",
+		snprintf(err, errlen, "repetition_penalty %g is not between 0 and 1000",
 			 (double)p->repetition_penalty);
 	else if (!(fabsf(p->presence_penalty) <= 1000 && fabsf(p->frequency_penalty) <= 1000))
-		snprintf(err, errlen,
-			 "presence_penalty %g or frequency_penalty %g is not within -1000 to 1000",
-			 (double)p->presence_penalty, (double)p->frequency_penalty);
+		snprintf(
+			err, errlen,
+			"presence_penalty %g or frequency_penalty %g is not between -1000 and 1000",
+			(double)p->presence_penalty, (double)p->frequency_penalty);
 	else if (p->n_biases > ENGINE_MAX_BIASES)
-		snprintf(err, errlen, "%u biases are more than %d", p->n_biases, ENGINE_MAX_BIASES);
+		snprintf(err, errlen, "%u biases; the limit is %d", p->n_biases, ENGINE_MAX_BIASES);
 	else if (!biases_are_finite(p))
 		snprintf(err, errlen, "a bias is not finite");
 	else

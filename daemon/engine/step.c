@@ -284,7 +284,7 @@ int step_init(struct step_slot *slot, struct txda_model *model, struct txda_cont
 	    info->vocab > INT32_MAX || !info->topk || !info->kv_blocks || !info->max_context ||
 	    info->kv_blocks > INT32_MAX / info->block_size || slot->n_groups > KV_MAX_GROUPS) {
 		snprintf(err, errlen,
-			 "the model's limits make no sense: tp %u, tokens %u, seqs %u, rows %u, "
+			 "the model's limits are invalid: tp %u, tokens %u, seqs %u, rows %u, "
 			 "context %u, "
 			 "block size %u, blocks %u in %u groups, vocabulary %u, topk %u",
 			 info->tp, info->max_tokens, info->max_seqs, info->max_rows,

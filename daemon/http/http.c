@@ -72,7 +72,7 @@ void http_conn_free(struct http_conn *c)
 }
 
 /* Reports that the answer to the current request is complete, or never will be. */
-static void tell_answered(struct http_conn *c, int status)
+static void report_answer(struct http_conn *c, int status)
 {
 	const struct http_callbacks *callbacks = &c->server->callbacks;
 	const struct http_answer answer = {
@@ -98,7 +98,7 @@ void http_conn_lost(struct http_conn *c)
 	struct http_server *s = c->server;
 
 	if (owned)
-		tell_answered(c, 499);
+		report_answer(c, 499);
 	http_conn_free(c);
 	if (owned && user)
 		s->callbacks.on_gone(s->callbacks.arg, user);
@@ -161,7 +161,7 @@ static void after_answer(struct http_conn *c)
 	bool close_after = !c->keep_alive || c->server->draining;
 
 	c->user = NULL;
-	tell_answered(c, c->status);
+	report_answer(c, c->status);
 	http_parser_reset(c->parser);
 	enter(c, close_after ? CONN_CLOSING : CONN_READING);
 	wake(c);

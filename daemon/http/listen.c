@@ -71,7 +71,7 @@ static int remove_stale(const struct sockaddr_un *address, char *err, size_t err
 	if (lstat(path, &st))
 		return errno == ENOENT ? 0 : fail(errno, err, errlen, "cannot look at", path);
 	if (!S_ISSOCK(st.st_mode)) {
-		snprintf(err, errlen, "%s exists and is no socket", path);
+		snprintf(err, errlen, "%s exists and is not a socket", path);
 		return -EEXIST;
 	}
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -94,7 +94,7 @@ static int set_group(const char *path, const char *name, char *err, size_t errle
 	struct group *group = getgrnam(name);
 
 	if (!group) {
-		snprintf(err, errlen, "there is no group %s", name);
+		snprintf(err, errlen, "unknown group %s", name);
 		return -EINVAL;
 	}
 	if (chown(path, (uid_t)-1, group->gr_gid))
@@ -176,7 +176,7 @@ int listen_socket_adopt(int fd, struct listen_socket *ret, char *err, size_t err
 	if (socket_option(fd, SO_DOMAIN) != AF_UNIX || socket_option(fd, SO_TYPE) != SOCK_STREAM ||
 	    socket_option(fd, SO_ACCEPTCONN) != 1) {
 		snprintf(err, errlen,
-			 "the inherited descriptor %d is no listening Unix stream socket", fd);
+			 "the inherited descriptor %d is not a listening Unix stream socket", fd);
 		return -EINVAL;
 	}
 	fcntl(fd, F_SETFD, FD_CLOEXEC);

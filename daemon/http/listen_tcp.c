@@ -157,7 +157,8 @@ int listen_tcp_adopt(int fd, struct sockaddr_storage *ret, char *err, size_t err
 	if ((family != AF_INET && family != AF_INET6) ||
 	    socket_option(fd, SO_PROTOCOL) != IPPROTO_TCP ||
 	    socket_option(fd, SO_ACCEPTCONN) != 1 || getsockname(fd, (struct sockaddr *)&a, &len)) {
-		snprintf(err, errlen, "the inherited descriptor %d is no listening TCP socket", fd);
+		snprintf(err, errlen, "the inherited descriptor %d is not a listening TCP socket",
+			 fd);
 		return -EINVAL;
 	}
 	fcntl(fd, F_SETFD, FD_CLOEXEC);

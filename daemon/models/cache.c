@@ -55,7 +55,7 @@ int cache_find(const char *wanted, char *path, size_t len, char *err, size_t err
 	else
 		need = snprintf(path, len, "/var/cache/txda");
 	if (need < 0 || (size_t)need >= len) {
-		snprintf(err, errlen, "the cache directory's name has %d bytes, the limit is %zu",
+		snprintf(err, errlen, "the cache directory's path has %d bytes; the limit is %zu",
 			 need, len - 1);
 		return -ENAMETOOLONG;
 	}
@@ -66,7 +66,7 @@ int cache_find(const char *wanted, char *path, size_t len, char *err, size_t err
 		error = -EPERM;
 	if (error)
 		snprintf(err, errlen, "cannot use the cache directory %s: %s", path,
-			 error == -EPERM ? "everybody can rename what is in it" : strerror(-error));
+			 error == -EPERM ? "everybody can rename files in it" : strerror(-error));
 	else
 		cache_sweep(path);
 	return error;

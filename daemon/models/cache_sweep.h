@@ -12,7 +12,7 @@
 /*
  * Removes these for each NAME whose lock is free, and private directories (cache_private.h) of
  * processes that have ended; those of running compilers and daemons stay. What cannot be removed
- * stays, too: it is no reason to fail. Blocks.
+ * stays, too: it is not a failure. Blocks.
  */
 void cache_sweep(const char *cache);
 

@@ -226,7 +226,7 @@ static int judge(struct child *c, const struct child_options *o, const char *pro
 		snprintf(c->err, c->err_len, "%s was killed by signal %d (%s)%s%s", program,
 			 WTERMSIG(status), strsignal(WTERMSIG(status)), *said ? ": " : "", said);
 	} else if (!*said) {
-		snprintf(c->err, c->err_len, "%s ended with status %d and said nothing", program,
+		snprintf(c->err, c->err_len, "%s exited with status %d without a message", program,
 			 WEXITSTATUS(status));
 	}
 	return how ? how : -EIO;

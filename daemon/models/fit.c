@@ -125,8 +125,8 @@ int fit_group_new(const struct served_model *m, unsigned tp, unsigned i, struct 
 	options.tp = tp;
 	if (chips->n) {
 		if (chips->n / tp <= i) {
-			snprintf(err, errlen, "the model may use %u chips, which are %u groups",
-				 chips->n, chips->n / tp);
+			snprintf(err, errlen, "the model may use %u chips, in %u groups", chips->n,
+				 chips->n / tp);
 			return -ENODEV;
 		}
 		options.devices = chips->chips + (size_t)i * tp;
@@ -187,7 +187,7 @@ static bool weights_are_there(const struct served_model *m, const char *case_dir
 }
 
 /* Memory already used on the group: the model's own weights, and kept weights of others. */
-static void look_at_weights(const struct served_model *m, struct site *s, struct fit_group *g)
+static void measure_kept_weights(const struct served_model *m, struct site *s, struct fit_group *g)
 {
 	struct keeper *keeper = m->table->options.keeper;
 	const struct model_found *f = &m->found;
@@ -211,8 +211,8 @@ static void look_at_weights(const struct served_model *m, struct site *s, struct
 								   : 0);
 }
 
-static void look_at_models(const struct served_model *m, const struct replica *r,
-			   const struct site *s, struct fit_group *g)
+static void count_resident_models(const struct served_model *m, const struct replica *r,
+				  const struct site *s, struct fit_group *g)
 {
 	const struct models *t = m->table;
 
@@ -230,8 +230,8 @@ static void look_at_models(const struct served_model *m, const struct replica *r
 }
 
 /* Examines a group's chips and the models on them. */
-static void look(const struct served_model *m, const struct replica *r, struct site *s,
-		 struct fit_group *g)
+static void measure_group(const struct served_model *m, const struct replica *r, struct site *s,
+			  struct fit_group *g)
 {
 	g->n_chips = txda_group_size(s->group);
 	g->free_bytes = g->total_bytes = UINT64_MAX;
@@ -253,8 +253,8 @@ static void look(const struct served_model *m, const struct replica *r, struct s
 		g->free_bytes = min_u64(g->free_bytes, s->free_bytes[i]);
 		g->total_bytes = min_u64(g->total_bytes, info.mem_bytes);
 	}
-	look_at_weights(m, s, g);
-	look_at_models(m, r, s, g);
+	measure_kept_weights(m, s, g);
+	count_resident_models(m, r, s, g);
 }
 
 /* ---- victims --------------------------------------------------------------------------------- */
@@ -434,8 +434,8 @@ static void fill_sizes(const struct served_model *m, struct model_fit *fit)
 	fit->need_bytes = least_bytes(m);
 }
 
-static int say_no_room(const struct served_model *m, const struct model_fit *fit, char *err,
-		       size_t errlen)
+static int explain_no_room(const struct served_model *m, const struct model_fit *fit, char *err,
+			   size_t errlen)
 {
 	uint64_t best = 0, need = fit->need_bytes;
 
@@ -448,8 +448,9 @@ static int say_no_room(const struct served_model *m, const struct model_fit *fit
 		}
 	}
 	snprintf(err, errlen,
-		 "model '%.200s' needs %llu bytes of a chip at least; %llu are free, and no idle "
-		 "models make room for it (weights %llu, scratch %llu, inputs and outputs %llu, "
+		 "model '%.200s' needs %llu bytes of a chip at least; %llu are free, and evicting "
+		 "idle models would not make enough room (weights %llu, scratch %llu, inputs and "
+		 "outputs %llu, "
 		 "%llu KV blocks of %llu, code and queues %llu)",
 		 model_name(m), (unsigned long long)need, (unsigned long long)best,
 		 (unsigned long long)fit->weight_bytes, (unsigned long long)fit->scratch_bytes,
@@ -478,7 +479,7 @@ static int verdict(const struct served_model *m, const struct model_fit *fit, ch
 		return -ENODEV;
 	}
 	if (lost + taken < fit->n_groups)
-		return say_no_room(m, fit, err, errlen);
+		return explain_no_room(m, fit, err, errlen);
 	snprintf(err, errlen,
 		 "model '%.200s' needs a group of %u chips; there are %u, %u of them with lost "
 		 "chips, %u with a replica",
@@ -510,7 +511,7 @@ int models_fit(struct served_model *m, const struct replica *r, enum fit_victims
 		if (fit_group_new(m, ret->tp ? ret->tp : 1, ret->n_groups, &site.group, err,
 				  errlen))
 			break;
-		look(m, r, &site, &ret->groups[ret->n_groups++]);
+		measure_group(m, r, &site, &ret->groups[ret->n_groups++]);
 		judge(&site, m, models, n_models, ret);
 		txda_group_unref(site.group);
 	}

@@ -51,10 +51,10 @@ struct keeper {
 	atomic_bool gave_up; /* since the last keeper_await() */
 };
 
-static void say(const struct keeper *k, bool bad, const char *format, ...)
+static void report(const struct keeper *k, bool bad, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-static void say(const struct keeper *k, bool bad, const char *format, ...)
+static void report(const struct keeper *k, bool bad, const char *format, ...)
 {
 	char text[2 * MANIFEST_PATH];
 	va_list ap;
@@ -158,7 +158,7 @@ static int find_place(struct keeper *k, const struct manifest *m, struct txda_de
 			return 0;
 		}
 		snprintf(err, errlen,
-			 "they are of backend %s, driver %s, boot %s; this is %s, %s, %s",
+			 "they belong to backend %s, driver %s, boot %s; this is %s, %s, %s",
 			 m->backend, *m->driver ? m->driver : "none", m->boot_id, here.backend,
 			 *here.driver ? here.driver : "none", here.boot_id);
 		txda_device_unref(device);
@@ -177,7 +177,7 @@ void keeper_take(struct keeper *k, const char *name, int fd)
 				     : NULL;
 
 	if (!more) {
-		say(k, true, "the descriptor %.80s is too much", name);
+		report(k, true, "unexpected descriptor %.80s", name);
 		forget(k, name);
 		close(fd);
 		return;
@@ -217,7 +217,7 @@ static int import(struct keeper *k, const char *name, const struct manifest *m, 
 	int error;
 
 	if (fstat(fd, &st) || st.st_ino != m->inode) {
-		snprintf(err, errlen, "the manifest is of other memory");
+		snprintf(err, errlen, "the manifest belongs to other memory");
 		return -ESTALE;
 	}
 	error = find_place(k, m, &w.device, err, errlen);
@@ -264,8 +264,7 @@ static void adopt_one(struct keeper *k, struct taken *first)
 		n++;
 	}
 	if (n != 2) {
-		snprintf(err, sizeof(err),
-			 "%u descriptors are there; a manifest and memory are wanted", n);
+		snprintf(err, sizeof(err), "%u descriptors; expected a manifest and memory", n);
 		error = -EINVAL;
 	} else {
 		error = manifest_read(fds[0], &m, err, sizeof(err));
@@ -279,12 +278,12 @@ static void adopt_one(struct keeper *k, struct taken *first)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	if (error) {
-		say(k, true, "kept weights %s%s%s are dropped: %s", name, *m.case_dir ? " of " : "",
-		    m.case_dir, err);
+		report(k, true, "kept weights %s%s%s dropped: %s", name, *m.case_dir ? " of " : "",
+		       m.case_dir, err);
 		forget(k, name);
 	} else {
-		say(k, false, "adopted the weights of %s, rank %u: %.1f MiB on chip %s", m.case_dir,
-		    m.rank, (double)m.info.bytes / (1 << 20), m.chip);
+		report(k, false, "adopted the weights of %s, rank %u: %.1f MiB on chip %s",
+		       m.case_dir, m.rank, (double)m.info.bytes / (1 << 20), m.chip);
 	}
 }
 
@@ -349,8 +348,8 @@ void keeper_drop_unwanted(struct keeper *k)
 			link = &e->next;
 			continue;
 		}
-		say(k, false, "kept weights of %s, rank %u, are dropped: %s is not served any more",
-		    e->case_dir, e->rank, e->source);
+		report(k, false, "kept weights of %s, rank %u, dropped: %s is no longer served",
+		       e->case_dir, e->rank, e->source);
 		move(link, &gone);
 	}
 	pthread_mutex_unlock(&k->lock);
@@ -365,8 +364,8 @@ void keeper_await(struct keeper *k)
 		return;
 	error = sd_notify_barrier(0, AWAIT_US);
 	if (error < 0)
-		say(k, true, "the keeper of weights did not confirm their release: %s",
-		    strerror(-error));
+		report(k, true, "the weight keeper did not confirm the release: %s",
+		       strerror(-error));
 }
 
 /* Exports weights and stores them with their manifest. */
@@ -400,8 +399,8 @@ static int store(struct keeper *k, const struct keeper_weights *w, const char *n
 		snprintf(state, sizeof(state), "FDSTORE=1\nFDPOLL=0\nFDNAME=%s", name);
 		error = sd_pid_notify_with_fds(0, 0, state, fds, 2);
 		if (error <= 0)
-			snprintf(err, errlen, "no process keeps them: %s",
-				 error ? strerror(-error) : "there is no $NOTIFY_SOCKET");
+			snprintf(err, errlen, "no process holds them: %s",
+				 error ? strerror(-error) : "$NOTIFY_SOCKET is not set");
 		error = error > 0 ? 0 : error ? error : -ENOTCONN;
 	}
 	for (unsigned i = 0; i < 2; i++)
@@ -447,8 +446,8 @@ int keeper_keep(struct keeper *k, const struct keeper_weights *w, struct keeper_
 		error = -ENOMEM;
 	}
 	if (error) {
-		say(k, true, "the weights of %s, rank %u, will not outlive the daemon: %s",
-		    w->case_dir, w->rank, err);
+		report(k, true, "the weights of %s, rank %u, will not survive the daemon: %s",
+		       w->case_dir, w->rank, err);
 		return error;
 	}
 	txda_weights_ref(e->weights);
@@ -572,7 +571,7 @@ void keeper_drop_spare(struct keeper *k, struct txda_group *group, const char *c
 			link = &e->next;
 			continue;
 		}
-		say(k, false, "kept weights of %s, rank %u, make room", e->case_dir, e->rank);
+		report(k, false, "kept weights of %s, rank %u, make room", e->case_dir, e->rank);
 		move(link, &gone);
 	}
 	pthread_mutex_unlock(&k->lock);

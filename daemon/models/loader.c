@@ -349,7 +349,7 @@ static int set_up(struct loader *l, char *err, size_t errlen)
 	if (error)
 		return error;
 	if (!confine_landlock())
-		log_warning("this kernel has no landlock: the compiler of checkpoints can read and "
+		log_warning("this kernel has no landlock: the checkpoint compiler can read and "
 			    "write "
 			    "what the daemon can");
 	/* A missing compiler is reported by the load that needs it. */

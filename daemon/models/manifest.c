@@ -34,7 +34,7 @@ static uint64_t hash_of(const struct form *f)
 	return hash_fnv1a(HASH_FNV1A, f, offsetof(struct form, hash));
 }
 
-static int say(int error, char *err, size_t errlen, const char *what)
+static int set_error(int error, char *err, size_t errlen, const char *what)
 {
 	snprintf(err, errlen, "the manifest %s", what);
 	return error;
@@ -59,7 +59,7 @@ static int check(const struct form *f, char *err, size_t errlen)
 	    !is_text(f->chip, sizeof(f->chip), false) ||
 	    !is_text(f->source, sizeof(f->source), false) ||
 	    !is_text(f->case_dir, sizeof(f->case_dir), false))
-		return say(-EINVAL, err, errlen, "has an invalid string");
+		return set_error(-EINVAL, err, errlen, "has an invalid string");
 	if (!f->tp || f->tp > TXDA_MAX_CHIPS_PER_GROUP || f->rank >= f->tp || f->zero) {
 		snprintf(err, errlen, "the manifest says rank %u of %u", f->rank, f->tp);
 		return -EINVAL;
@@ -146,15 +146,15 @@ int manifest_read(int fd, struct manifest *ret, char *err, size_t errlen)
 	struct stat st;
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size != (off_t)sizeof(f))
-		return say(-EINVAL, err, errlen, "is not one, or has another version");
+		return set_error(-EINVAL, err, errlen, "is malformed, or has another version");
 	if (seals < 0 || (seals & SEALS) != SEALS)
-		return say(-EPERM, err, errlen, "is not sealed");
+		return set_error(-EPERM, err, errlen, "is not sealed");
 	if (pread(fd, &f, sizeof(f), 0) != (ssize_t)sizeof(f))
-		return say(-EIO, err, errlen, "cannot be read");
+		return set_error(-EIO, err, errlen, "cannot be read");
 	if (memcmp(f.magic, MAGIC, sizeof(f.magic)) || f.version != VERSION || f.bytes != sizeof(f))
-		return say(-EINVAL, err, errlen, "is not one, or has another version");
+		return set_error(-EINVAL, err, errlen, "is malformed, or has another version");
 	if (f.hash != hash_of(&f))
-		return say(-EBADMSG, err, errlen, "has a wrong hash");
+		return set_error(-EBADMSG, err, errlen, "has a wrong hash");
 	error = check(&f, err, errlen);
 	if (error)
 		return error;

@@ -787,7 +787,7 @@ static void check_idle(struct served_model *m, uint64_t now)
 	if (!model_is_idle(m) || m->pinned || m->keep_alive < 0 || m->n_parked ||
 	    now - m->used_ns < (uint64_t)m->keep_alive * NS_PER_S)
 		return;
-	log_info("model %s was not used for %lld s", model_name(m), (long long)m->keep_alive);
+	log_info("model %s has been idle for %lld s", model_name(m), (long long)m->keep_alive);
 	model_unload(m, m->config->sleep_when_idle, MODEL_BY_IDLING);
 }
 

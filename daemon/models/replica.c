@@ -63,7 +63,7 @@ static void depart(struct replica *r, const struct holding *holding, struct host
 		return;
 	d = calloc(1, sizeof(*d));
 	if (!d) {
-		log_error("model %s: out of memory; its chips keep what it had",
+		log_error("model %s: out of memory; its chip memory stays allocated",
 			  model_name(r->model));
 		return;
 	}
@@ -161,7 +161,7 @@ bool model_is_with_loader(const struct served_model *m)
 
 /* ---- failed loads ---------------------------------------------------------------------------- */
 
-static void give_up(struct replica *r, enum model_state state, const char *why)
+static void fail_load(struct replica *r, enum model_state state, const char *why)
 {
 	struct served_model *m = r->model;
 	char name[264];
@@ -203,7 +203,7 @@ static void load_failed(struct replica *r, int error, const char *why)
 		r->retry_ns = clock_ns() + NS_PER_S;
 		return;
 	}
-	give_up(r, no_room && r->fallback == MODEL_FAILED ? MODEL_UNLOADED : r->fallback, why);
+	fail_load(r, no_room && r->fallback == MODEL_FAILED ? MODEL_UNLOADED : r->fallback, why);
 }
 
 /* ---- room ------------------------------------------------------------------------------------ */
@@ -279,11 +279,11 @@ static void wait_or_give_up(struct replica *r, const char *why)
 	 * At start, a model that does not fit even alone never will; one that lost its chips waits
 	 * for them. Otherwise it may be requested again.
 	 */
-	give_up(r,
-		r->copy			? MODEL_ASLEEP
-		: error && !m->demanded ? r->fallback
-					: MODEL_UNLOADED,
-		why);
+	fail_load(r,
+		  r->copy		  ? MODEL_ASLEEP
+		  : error && !m->demanded ? r->fallback
+					  : MODEL_UNLOADED,
+		  why);
 }
 
 /* ---- jobs for the loader --------------------------------------------------------------------- */
@@ -557,7 +557,7 @@ static void plan_failed(struct replica *r, int error, const char *why)
 		r->retry_ns = clock_ns() + NS_PER_S;
 		return;
 	}
-	give_up(r, no_room && r->fallback == MODEL_FAILED ? MODEL_UNLOADED : r->fallback, why);
+	fail_load(r, no_room && r->fallback == MODEL_FAILED ? MODEL_UNLOADED : r->fallback, why);
 }
 
 /* The entries found by the plan are held instead of the previous ones. */

@@ -55,7 +55,7 @@ static uint64_t bytes_of(const char *dir, const char *suffix)
 	return bytes;
 }
 
-static int look_inside(struct place *s, char *err, size_t errlen)
+static int classify_model(struct place *s, char *err, size_t errlen)
 {
 	char ignored[256];
 	int r;
@@ -155,7 +155,7 @@ static int find(const char *path, struct place *ret, char *err, size_t errlen)
 		return error;
 	*ret = (struct place){.is_checkpoint = true};
 	memcpy(ret->path, full, strlen(full) + 1);
-	return file ? 0 : look_inside(ret, err, errlen);
+	return file ? 0 : classify_model(ret, err, errlen);
 }
 
 static uint64_t bytes_of_parts(const char *path)
@@ -202,7 +202,7 @@ static int plan(struct txda_context *context, const char *case_dir, struct txda_
 }
 
 /* A draft: a model's directory, or a layer of the model itself, which requires a checkpoint. */
-static int look_at_draft(struct txda_context *context, const struct model_spec *spec,
+static int resolve_draft(struct txda_context *context, const struct model_spec *spec,
 			 struct model_found *f, char *err, size_t errlen)
 {
 	struct place draft;
@@ -266,7 +266,7 @@ int source_look(struct txda_context *context, const struct model_spec *spec,
 			error = case_facts_fit(&facts, ret->case_dir, &wishes, err, errlen);
 	}
 	if (!error && *spec->draft)
-		error = look_at_draft(context, spec, ret, err, errlen);
+		error = resolve_draft(context, spec, ret, err, errlen);
 	ret->planned = !error && !ret->compiles && !ret->draft_compiles;
 	return error || !ret->planned ? error : source_draft_fits(ret, err, errlen);
 }

@@ -50,7 +50,7 @@ struct option_type {
 extern const struct option_type option_action;	 /* no value, no member */
 extern const struct option_type option_value;	 /* a value, no member: handled by the caller */
 extern const struct option_type option_flag;	 /* bool */
-extern const struct option_type option_moot;	 /* bool without effect: .note says why */
+extern const struct option_type option_ignored;	 /* bool without effect: .note says why */
 extern const struct option_type option_unsigned; /* unsigned, from min to max; K, M, G */
 extern const struct option_type option_bytes;	 /* uint64_t, likewise */
 extern const struct option_type option_octal;	 /* mode_t, up to max */

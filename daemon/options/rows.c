@@ -95,9 +95,9 @@ const struct option_row *options_find_begun(const struct option_table *t, const 
 	}
 	*ret_text = negated ? "no" : NULL;
 	if (!found && options_nearest(t, name, plain))
-		snprintf(err, errlen, "there is no option --%s; did you mean --%s?", name, plain);
+		snprintf(err, errlen, "unknown option --%s; did you mean --%s?", name, plain);
 	else if (!found)
-		snprintf(err, errlen, "there is no option --%.200s", name);
+		snprintf(err, errlen, "unknown option --%.200s", name);
 	return found;
 }
 

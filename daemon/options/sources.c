@@ -70,9 +70,9 @@ static int read_line(const struct option_table *t, char *line, struct option_giv
 	value = value ? trim(value) : NULL;
 	ret->row = options_find(t, name, &ret->text);
 	if (!ret->row && options_nearest(t, name, near))
-		snprintf(err, errlen, "there is no setting '%s'; did you mean '%s'?", name, near);
+		snprintf(err, errlen, "unknown setting '%s'; did you mean '%s'?", name, near);
 	else if (!ret->row)
-		snprintf(err, errlen, "there is no setting '%.200s'", name);
+		snprintf(err, errlen, "unknown setting '%.200s'", name);
 	else if (ret->row->type->takes_value && (!value || !*value))
 		snprintf(err, errlen, "'%s' has no value", name);
 	else if (!ret->row->type->takes_value && value)
@@ -105,7 +105,7 @@ static bool read_lines(const struct option_table *t, const char *path, char *tex
 			return false;
 		}
 		if (memchr(text, 0, size)) {
-			snprintf(err, errlen, "there is a NUL byte in the line");
+			snprintf(err, errlen, "the line contains a NUL byte");
 			return false;
 		}
 		text[size] = 0;

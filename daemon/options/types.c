@@ -214,7 +214,7 @@ const struct option_type option_flag = {
 	.parse = parse_flag,
 	.show = show_flag,
 };
-const struct option_type option_moot = {
+const struct option_type option_ignored = {
 	.negatable = true,
 	.size = sizeof(bool),
 	.parse = parse_moot,

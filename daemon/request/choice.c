@@ -392,7 +392,7 @@ int choice_advance(struct choice *c, unsigned max)
  * --------------------------------------------------------------------------------
  */
 
-bool choice_has_news(const struct choice *c)
+bool choice_has_output(const struct choice *c)
 {
 	bool calls = false;
 

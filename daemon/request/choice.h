@@ -98,7 +98,7 @@ void choice_clear(struct choice *c);
  */
 int choice_advance(struct choice *c, unsigned max);
 /* Whether there is anything that was not sent. */
-bool choice_has_news(const struct choice *c);
+bool choice_has_output(const struct choice *c);
 /* Marks the contents of text, reasoning, calls and shown as sent. */
 void choice_sent(struct choice *c);
 /* Sets the score from the log probabilities. */

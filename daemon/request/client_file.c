@@ -19,7 +19,7 @@
 #define MAY_SEARCH 1u
 
 static int __attribute__((format(printf, 4, 5)))
-say(int code, char *err, size_t errlen, const char *format, ...)
+set_error(int code, char *err, size_t errlen, const char *format, ...)
 {
 	va_list args;
 
@@ -69,7 +69,7 @@ static bool may(const struct identity *who, int fd, const struct stat *st, unsig
 /* ---- the walk -------------------------------------------------------------------------------- */
 
 /* Opens @name in @dir, which may only be looked at: nothing of a device or FIFO happens. */
-static int look_up(int dir, const char *name, uint64_t resolve, int *ret)
+static int open_beneath(int dir, const char *name, uint64_t resolve, int *ret)
 {
 	const struct open_how how = {
 		.flags = O_PATH | O_CLOEXEC,
@@ -92,7 +92,7 @@ static int go(int *fd, const char *name, const struct identity *who, uint64_t re
 		return -ENOTDIR;
 	if (!may(who, *fd, &st, MAY_SEARCH))
 		return -EACCES;
-	error = look_up(*fd, name, resolve, &next);
+	error = open_beneath(*fd, name, resolve, &next);
 	if (error)
 		return error;
 	close(*fd);
@@ -143,10 +143,10 @@ static int check_size(const struct stat *st, uint64_t max_bytes, uint64_t *ret_b
 		      size_t errlen)
 {
 	if (st->st_size < 1)
-		return say(-EINVAL, err, errlen, "the file is empty");
+		return set_error(-EINVAL, err, errlen, "the file is empty");
 	if ((uint64_t)st->st_size > max_bytes)
-		return say(-E2BIG, err, errlen, "the file has %lld bytes; at most %llu are taken",
-			   (long long)st->st_size, (unsigned long long)max_bytes);
+		return set_error(-E2BIG, err, errlen, "the file has %lld bytes; the limit is %llu",
+				 (long long)st->st_size, (unsigned long long)max_bytes);
 	*ret_bytes = (uint64_t)st->st_size;
 	return 0;
 }
@@ -160,19 +160,19 @@ static int open_file(int fd, const struct identity *who, uint64_t max_bytes, int
 	int error;
 
 	if (fstat(fd, &st))
-		return say(-errno, err, errlen, "%s", strerror(errno));
+		return set_error(-errno, err, errlen, "%s", strerror(errno));
 	if (!S_ISREG(st.st_mode))
-		return say(-EINVAL, err, errlen, "it is no regular file");
+		return set_error(-EINVAL, err, errlen, "it is not a regular file");
 	if (!may(who, fd, &st, MAY_READ))
-		return say(-EACCES, err, errlen, "you may not read it");
+		return set_error(-EACCES, err, errlen, "permission denied");
 	error = check_size(&st, max_bytes, ret_bytes, err, errlen);
 	if (error)
 		return error;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	*ret_fd = open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-	return *ret_fd < 0
-		       ? say(-errno, err, errlen, "the daemon cannot open it: %s", strerror(errno))
-		       : 0;
+	return *ret_fd < 0 ? set_error(-errno, err, errlen, "the daemon cannot open it: %s",
+				       strerror(errno))
+			   : 0;
 }
 
 int client_file_open(char *const *dirs, unsigned n_dirs, const char *path,
@@ -183,18 +183,18 @@ int client_file_open(char *const *dirs, unsigned n_dirs, const char *path,
 	int fd, error;
 
 	if (path[0] != '/')
-		return say(-EINVAL, err, errlen, "the path must begin with /");
+		return set_error(-EINVAL, err, errlen, "the path must begin with /");
 	for (unsigned i = 0; i < n_dirs && !listed; i++)
 		listed = below(dirs[i], path);
 	if (!listed)
-		return say(-EACCES, err, errlen,
-			   "it lies below no directory from which files are taken (--image-dir)");
+		return set_error(-EACCES, err, errlen,
+				 "it is not below an allowed directory (--image-dir)");
 	error = walk(path, listed, who, &fd);
 	if (error)
-		return say(error, err, errlen, "%s",
-			   error == -ELOOP   ? "symbolic links are not followed"
-			   : error == -EXDEV ? "it lies in another file system"
-					     : strerror(-error));
+		return set_error(error, err, errlen, "%s",
+				 error == -ELOOP   ? "symbolic links are not followed"
+				 : error == -EXDEV ? "it is on another file system"
+						   : strerror(-error));
 	error = open_file(fd, who, max_bytes, ret_fd, ret_bytes, err, errlen);
 	close(fd);
 	return error;
@@ -206,10 +206,12 @@ int client_file_check(int fd, uint64_t max_bytes, uint64_t *ret_bytes, char *err
 
 	/* Asks no file system. */
 	if (fcntl(fd, F_GET_SEALS) < 0)
-		return say(-EINVAL, err, errlen,
-			   "the descriptor is no memory: it must be a memfd or a file of a tmpfs");
+		return set_error(
+			-EINVAL, err, errlen,
+			"the descriptor is not memory that can be used: it must be a memfd or a "
+			"file of a tmpfs");
 	if (fstat(fd, &st))
-		return say(-errno, err, errlen, "%s", strerror(errno));
+		return set_error(-errno, err, errlen, "%s", strerror(errno));
 	return check_size(&st, max_bytes, ret_bytes, err, errlen);
 }
 
@@ -219,20 +221,21 @@ int client_file_read(int fd, void *to, uint64_t bytes, char *err, size_t errlen)
 	uint64_t done = 0;
 
 	if (fstat(fd, &before))
-		return say(-errno, err, errlen, "%s", strerror(errno));
+		return set_error(-errno, err, errlen, "%s", strerror(errno));
 	while (done < bytes) {
 		ssize_t n = pread(fd, (char *)to + done, bytes - done, (off_t)done);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return say(-errno, err, errlen, "it cannot be read: %s", strerror(errno));
+			return set_error(-errno, err, errlen, "it cannot be read: %s",
+					 strerror(errno));
 		if (!n)
 			break;
 		done += (uint64_t)n;
 	}
 	if (done < bytes || fstat(fd, &after) || (uint64_t)after.st_size != bytes ||
 	    memcmp(&before.st_mtim, &after.st_mtim, sizeof(after.st_mtim)))
-		return say(-EINVAL, err, errlen, "the file changed while it was read");
+		return set_error(-EINVAL, err, errlen, "the file changed while it was read");
 	return 0;
 }

@@ -49,7 +49,7 @@ static int check_kind(int fd, struct client_memory *m, char *err, size_t errlen)
 	struct statfs fs;
 
 	if (flags < 0 || flags & O_PATH) {
-		snprintf(err, errlen, "the descriptor gives no access (O_PATH)");
+		snprintf(err, errlen, "the descriptor allows no access (O_PATH)");
 		return -EINVAL;
 	}
 	if ((flags & O_ACCMODE) == O_WRONLY || (m->writable && (flags & O_ACCMODE) != O_RDWR)) {
@@ -66,7 +66,8 @@ static int check_kind(int fd, struct client_memory *m, char *err, size_t errlen)
 	/* Huge pages may run out even after they were mapped. */
 	if (seals < 0 || fstatfs(fd, &fs) || fs.f_type != TMPFS_MAGIC) {
 		snprintf(err, errlen,
-			 "the descriptor is no memory: it must be a memfd (without huge pages), a "
+			 "the descriptor is not memory that can be used: it must be a memfd "
+			 "(without huge pages), a "
 			 "file of a tmpfs or a dma-buf");
 		return -EINVAL;
 	}
@@ -132,7 +133,7 @@ static int begin(struct client_memory *m, char *err, size_t errlen)
 		sync.flags = DMA_BUF_SYNC_START | DMA_BUF_SYNC_RW;
 	if (poll(&p, 1, 0) == 0) {
 		snprintf(err, errlen,
-			 "a device still works on the dma-buf; wait for it (poll) first");
+			 "a device is still using the dma-buf; wait for it with poll() first");
 		return -EINVAL;
 	}
 	do

@@ -34,7 +34,7 @@ static int note(struct constraint *c, int error)
 		snprintf(c->error, sizeof(c->error), "the text is nested deeper than %d levels",
 			 GRAMMAR_MAX_DEPTH);
 	else
-		snprintf(c->error, sizeof(c->error), "the grammar cannot go on: %s",
+		snprintf(c->error, sizeof(c->error), "the grammar cannot continue: %s",
 			 strerror(-error));
 	return error;
 }

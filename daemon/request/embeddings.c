@@ -193,10 +193,11 @@ static bool choose_pooling(const struct exchange *x, struct engine_pooling *ret,
 	const struct engine_limits *limits = &x->model->limits;
 
 	if (!limits->hidden)
-		return api_error_set(e, 400, "unsupported_value", "model",
-				     "the model \"%.80s\" gives no embeddings: it is no embedding "
-				     "model and was compiled without --hidden",
-				     x->model->config->names[0]);
+		return api_error_set(
+			e, 400, "unsupported_value", "model",
+			"the model \"%.80s\" produces no embeddings: it is not an embedding "
+			"model and was compiled without --hidden",
+			x->model->config->names[0]);
 	if (p->dimensions > limits->hidden)
 		return api_error_set(e, 400, NULL, "dimensions",
 				     "dimensions is %u; the model's vectors have %u", p->dimensions,

@@ -373,7 +373,7 @@ static void run_encode(struct textpool_job *job)
 }
 
 /* A worker has finished the input. False: the exchange is finished, too. */
-static bool take_back(struct exchange *x)
+static bool finish_work(struct exchange *x)
 {
 	x->at_worker = false;
 	if (x->conn && !x->job.ran)
@@ -394,7 +394,7 @@ static void fail(struct exchange *x, const struct api_error *e)
 
 static void encoded(struct textpool_job *job)
 {
-	if (take_back(of_job(job)))
+	if (finish_work(of_job(job)))
 		exchange_go_on(of_job(job));
 }
 
@@ -454,7 +454,7 @@ static void await_model(struct exchange *x)
 		; /* it has not waited yet */
 	} else if (model_park(m, &x->waiter)) {
 		api_error_set(&e, 429, "overloaded", NULL,
-			      "%u requests wait for the model \"%s\" already", m->n_parked,
+			      "%u requests are waiting for the model \"%s\" already", m->n_parked,
 			      m->config->names[0]);
 	} else {
 		enter(x, PHASE_PARKED);
@@ -531,8 +531,8 @@ static bool find_model(struct exchange *x, struct api_error *e)
 				     server_user(x->conn).text, m->config->names[0]);
 	if (x->params.priority < 0 && !server_is_admin(x->server, x->conn))
 		return api_error_set(e, 403, "priority_not_permitted", "priority",
-				     "priority is %d; user %s is no administrator, for whom alone "
-				     "it may be less than 0",
+				     "priority is %d; user %s is not an administrator; only "
+				     "administrators may use less than 0",
 				     (int)x->params.priority, server_user(x->conn).text);
 	x->model = m;
 	model_use(m);
@@ -551,7 +551,7 @@ static void parsed(struct textpool_job *job)
 	struct exchange *x = of_job(job);
 	struct api_error e;
 
-	if (!take_back(x))
+	if (!finish_work(x))
 		return;
 	if (find_model(x, &e))
 		exchange_go_on(x);
@@ -715,7 +715,7 @@ bool exchange_engine_error(const struct exchange *x, int error, const char *text
 	case -EPROTO:
 		return api_error_set(e, 400, "invalid_grammar",
 				     x->params.format.form ? x->params.format.param : "tools",
-				     "the answer cannot go on in the form that was asked for: %s",
+				     "the answer cannot continue in the requested format: %s",
 				     text);
 	case -EFAULT: return api_error_set(e, 400, "invalid_memory", NULL, "%s", text);
 	case -ETIMEDOUT: set_late(x, e); return false;

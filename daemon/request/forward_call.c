@@ -60,10 +60,10 @@ static int sink_row(struct engine_sink *base, unsigned i, const float *logits, c
 
 	if (base->vocab)
 		r = write_row(s, &s->logits, i, logits, base->vocab,
-			      "the memory of logits went away while it was written");
+			      "the memory of logits was removed while it was written");
 	if (!r && base->hidden)
 		r = write_row(s, &s->hidden, i, hidden, base->hidden,
-			      "the memory of hidden_states went away while it was written");
+			      "the memory of hidden_states was removed while it was written");
 	return r;
 }
 
@@ -123,12 +123,11 @@ static bool check_output(const struct forward_call *f, const struct api_tensor *
 	if (!t->given || (t->shape[0] == f->n_rows && t->shape[1] == columns))
 		return true;
 	snprintf(param, sizeof(param), "%s.shape", name);
-	return api_error_set(
-		e, 400, NULL, param,
-		"%s is [%llu, %llu]; the rows that are asked for and the model make it "
-		"[%u, %u]",
-		param, (unsigned long long)t->shape[0], (unsigned long long)t->shape[1], f->n_rows,
-		columns);
+	return api_error_set(e, 400, NULL, param,
+			     "%s is [%llu, %llu]; the requested rows and the model make it "
+			     "[%u, %u]",
+			     param, (unsigned long long)t->shape[0],
+			     (unsigned long long)t->shape[1], f->n_rows, columns);
 }
 
 static bool check_shapes(struct exchange *x, struct api_error *e)
@@ -153,8 +152,8 @@ static bool check_shapes(struct exchange *x, struct api_error *e)
 					       : (unsigned)p->input_ids.shape[0];
 	if (p->hidden_states.given && !f->hidden)
 		return api_error_set(e, 400, "unsupported_value", "hidden_states",
-				     "the model \"%.80s\" gives no hidden states: it is no "
-				     "embedding model and was compiled without --hidden",
+				     "the model \"%.80s\" has no hidden states output: it is not "
+				     "an embedding model and was compiled without --hidden",
 				     x->model->config->names[0]);
 	return check_fd(x, &p->input_ids, "input_ids", e) && check_fd(x, &p->logits, "logits", e) &&
 	       check_fd(x, &p->hidden_states, "hidden_states", e) &&

@@ -147,8 +147,8 @@ static bool start(struct exchange *x, struct api_error *e)
 
 	if (queue && best_of > queue)
 		return api_error_set(e, 400, NULL, best_of > x->params.n ? "best_of" : "n",
-				     "%u answers are requested; that many requests may not "
-				     "wait, the limit is %u (--max-queue)",
+				     "%u answers are requested; the limit of waiting requests is "
+				     "%u (--max-queue)",
 				     best_of, queue);
 	if (!hold(x, e))
 		return false;
@@ -251,7 +251,7 @@ static bool stream_choice(struct exchange *x, struct choice *c)
 		over = c->finish_reason;
 		if (!c->begun && (n || over))
 			respond_first(o, x, c);
-		if (choice_has_news(c))
+		if (choice_has_output(c))
 			respond_text(o, x, c);
 		if (n || over)
 			choice_sent(c);

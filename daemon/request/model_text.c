@@ -213,7 +213,7 @@ static int take_loaded(struct model_text *t, const char *dir,
 				      &t->tokenizer);
 
 	if (r) {
-		snprintf(err, errlen, "the tables of the tokeniser in %.400s make no sense", dir);
+		snprintf(err, errlen, "the tables of the tokeniser in %.400s are invalid", dir);
 		return r;
 	}
 	if (options->must_fit && txda_tokenizer_vocab_size(t->tokenizer) > t->vocab) {
@@ -298,13 +298,13 @@ bool model_text_call(const struct model_text *t, struct text_job *job,
 	case -E2BIG: return encode_error(r, param, e);
 	case -ETIMEDOUT:
 		return api_error_set(e, 504, "timeout", param,
-				     "%s took too long to be read; the limit is %u s", param,
+				     "%s took too long to process; the limit is %u s", param,
 				     text_process_seconds(t->process));
 	case -ECANCELED:
 		return api_error_set(e, 503, "cancelled", NULL, "the request was cancelled");
 	case -EIO:
 		return api_error_set(e, 503, "model_lost", "model",
-				     "there is no process to read %s: %s", param, err);
+				     "cannot create a process to read %s: %s", param, err);
 	default:
 		return api_error_set(e, 500, NULL, param, "the process that read %s %s", param,
 				     r == -EPIPE ? "ended" : "failed");
@@ -359,7 +359,7 @@ static bool encode_parts(const struct model_text *t, const struct api_params *p,
 				   done->n, MODEL_TEXT_MAX_IDS);
 	else
 		ok = model_text_take_ids(t, done, job->max_ids, ret) ||
-		     api_error_set(e, 500, NULL, param, "the tokens of %s make no sense", param);
+		     api_error_set(e, 500, NULL, param, "the tokens of %s are invalid", param);
 	ret->in_reasoning = t->reasoning && done->flags & TEXT_ENDS_IN_THINK;
 	ret->reasoned = done->flags & TEXT_ENDS_BEHIND_THINK;
 	free(done);
@@ -446,7 +446,7 @@ static bool check_context(const struct model_text *t, const struct api_params *p
 
 	if (!prompt->n)
 		return api_error_set(e, 400, NULL, param,
-				     "%s is empty: there is no token to begin with", param);
+				     "%s is empty: the model needs at least one token", param);
 	if (prompt->n > limit)
 		return api_error_set(
 			e, 400, "context_length_exceeded", param,

@@ -90,7 +90,7 @@ bool model_text_call(const struct model_text *t, struct text_job *job,
 		     const struct text_caller *caller, const char *param, struct text_done **ret,
 		     struct api_error *e);
 
-/* Takes the ids of an answer into *ret. False: one is no token, or there is no memory. */
+/* Takes the ids of an answer into *ret. False: one is not a token id, or there is no memory. */
 bool model_text_take_ids(const struct model_text *t, const struct text_done *done, uint32_t max_ids,
 			 struct prompt_tokens *ret);
 

@@ -302,8 +302,8 @@ bool pictures_read(struct exchange *x, struct api_error *e)
 		return true;
 	if (!t->tower.max_units)
 		return api_error_set(e, 400, "unsupported_value", PARAM,
-				     "the model takes no images%s%s", *t->image_error ? ": " : "",
-				     t->image_error);
+				     "the model does not support images%s%s",
+				     *t->image_error ? ": " : "", t->image_error);
 	if (!take_images(x, n, e))
 		return false;
 	x->pictures.parts = calloc(n, sizeof(*x->pictures.parts));
@@ -315,8 +315,7 @@ bool pictures_read(struct exchange *x, struct api_error *e)
 					     "the request was cancelled");
 		if (x->deadline_ns && clock_ns() >= x->deadline_ns)
 			return api_error_set(e, 504, "timeout", PARAM,
-					     "the request's time was over before its images were "
-					     "read");
+					     "the request timed out before its images were read");
 		if (!read_picture(x, image, until_ns, e))
 			return false;
 	}

@@ -47,7 +47,7 @@ static int base64_value(char c)
 	return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Decodes all of @text, padded or not; false: it is no base64. @out has 3 bytes for each 4. */
+/* Decodes all of @text, padded or not; false: it is not base64. @out has 3 bytes for each 4. */
 static bool decode_base64(const char *text, size_t len, uint8_t *out, uint64_t *ret_bytes)
 {
 	uint32_t bits = 0;
@@ -84,7 +84,7 @@ static bool read_data(struct sink *s, const char *url, struct api_error *e)
 		return false;
 	if (!decode_base64(comma, len, s->bytes, &s->n))
 		return api_error_set(e, 400, NULL, PARAM,
-				     "picture %u: the data of the URL is no base64", s->index);
+				     "picture %u: the data of the URL is not base64", s->index);
 	if (!s->n)
 		return api_error_set(e, 400, NULL, PARAM, "picture %u is empty", s->index);
 	return true;
@@ -159,14 +159,12 @@ static bool read_file(struct sink *s, const char *url, struct api_error *e)
 
 	if (!dirs->n)
 		return api_error_set(e, 400, "unsupported_value", PARAM,
-				     "picture %u: the daemon takes no files (--image-dir)",
-				     s->index);
+				     "picture %u: files are not enabled (--image-dir)", s->index);
 	if (!who)
-		return api_error_set(
-			e, 400, "unix_socket_needed", PARAM,
-			"picture %u: files are for users whom the kernel names, on the "
-			"Unix socket",
-			s->index);
+		return api_error_set(e, 400, "unix_socket_needed", PARAM,
+				     "picture %u: files are only available on the Unix socket, "
+				     "where the kernel identifies the user",
+				     s->index);
 	path = malloc(strlen(url) + 1);
 	if (!path)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
@@ -224,10 +222,10 @@ bool picture_source_read(struct exchange *x, unsigned index, const char *url, ui
 	else if (!strncasecmp(url, "fd:", 3))
 		ok = read_descriptor(&s, url, e);
 	else
-		ok = api_error_set(e, 400, "unsupported_value", PARAM,
-				   "picture %u: the URL is \"%.40s\"; data:, file: and fd: are "
-				   "taken",
-				   index, url);
+		ok = api_error_set(
+			e, 400, "unsupported_value", PARAM,
+			"picture %u: the URL is \"%.40s\"; data:, file: and fd: are supported",
+			index, url);
 	*ret = s.bytes;
 	*ret_bytes = s.n;
 	return ok;

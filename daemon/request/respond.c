@@ -336,7 +336,7 @@ static void put_calls(struct json_out *o, const struct choice *c, bool whole)
 	json_end(o, ']');
 }
 
-static bool calls_have_news(const struct choice *c)
+static bool calls_have_output(const struct choice *c)
 {
 	for (unsigned i = 0; i < c->n_calls; i++)
 		if (!c->calls[i].begun || c->calls[i].arguments.len)
@@ -492,7 +492,7 @@ static void put_chat_text(struct json_out *o, const struct choice *c)
 		put_text(o, "reasoning_content", &c->reasoning);
 	if (c->text.len || (!c->reasoning.len && !c->n_calls))
 		put_text(o, "content", &c->text);
-	if (calls_have_news(c))
+	if (calls_have_output(c))
 		put_calls(o, c, false);
 	json_end(o, '}');
 	put_chat_logprobs(o, c, c->shown_from, c->shown_to);

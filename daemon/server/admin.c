@@ -25,8 +25,8 @@ bool admin_check(struct server *s, struct http_conn *c)
 
 	if (server_is_admin(s, c))
 		return true;
-	api_error_set(&e, 403, "not_permitted", NULL, "user %s is no administrator of this daemon",
-		      server_user(c).text);
+	api_error_set(&e, 403, "not_permitted", NULL,
+		      "user %s is not an administrator of this daemon", server_user(c).text);
 	server_reply_error(s, c, &e, NULL);
 	return false;
 }

@@ -23,8 +23,8 @@
 #include "sha256.h"
 
 #define LOOK_MS 100 /* how often it checks whether the caller has gone */
-#define TELL_NS                                                                                    \
-	1000000000ull /* minimum time between log lines on jobs, since users can provoke them */
+/* Minimum time between log lines on jobs, since users can provoke them. */
+#define LOG_EVERY_NS 1000000000ull
 
 extern char **environ;
 
@@ -42,8 +42,8 @@ struct text_process {
 	pid_t pid;   /* 0: there is none */
 	int control; /* -1: likewise */
 	struct lane lanes[TEXT_LANES];
-	uint64_t told_ns; /* time of the last log line on an aborted job */
-	unsigned untold;  /* jobs aborted since then */
+	uint64_t logged_ns; /* time of the last log line on an aborted job */
+	unsigned unlogged;  /* jobs aborted since then */
 };
 
 /* ---- reading and writing --------------------------------------------------------------------- */
@@ -243,8 +243,8 @@ static int check_loaded(struct text_loaded *l)
 	return 0;
 }
 
-static void say_why(const struct text_process *p, int r, const struct text_loaded *l, char *err,
-		    size_t errlen)
+static void explain_failure(const struct text_process *p, int r, const struct text_loaded *l,
+			    char *err, size_t errlen)
 {
 	if (l && l->error && !r)
 		snprintf(err, errlen, "%s", *l->message ? l->message : strerror(-l->error));
@@ -256,7 +256,7 @@ static void say_why(const struct text_process *p, int r, const struct text_loade
 		snprintf(err, errlen,
 			 "the process that reads the tokeniser in %.300s %s; its memory is limited "
 			 "to %llu bytes (--text-memory)",
-			 p->dir, r == -EPIPE ? "ended" : "said what makes no sense",
+			 p->dir, r == -EPIPE ? "ended" : "sent an invalid reply",
 			 (unsigned long long)p->options.memory);
 	else
 		snprintf(err, errlen, "cannot run %.200s: %s", p->program, strerror(-r));
@@ -281,7 +281,7 @@ static int start(struct text_process *p, const atomic_bool *gone, struct text_lo
 	if (!r)
 		r = check_loaded(l);
 	if (r || l->error) {
-		say_why(p, r, l, err, errlen);
+		explain_failure(p, r, l, err, errlen);
 		r = r ? r : l->error;
 		end_process(p);
 		free(l);
@@ -356,7 +356,7 @@ static int start_again(struct text_process *p, const atomic_bool *gone, char *er
 	int r;
 
 	end_process(p);
-	log_warning("the text process of %s ended; another one is started", p->dir);
+	log_warning("the text process of %s exited; starting another one", p->dir);
 	r = start(p, gone, &l, err, errlen);
 	if (r)
 		return r;
@@ -453,7 +453,8 @@ int text_process_start(const char *dir, const struct text_process_options *optio
 	else
 		r = program_find("txdad-text", p->program, sizeof(p->program));
 	if (r)
-		snprintf(err, errlen, "there is no txdad-text beside this program nor in PATH");
+		snprintf(err, errlen,
+			 "txdad-text was found neither beside this program nor in PATH");
 	else
 		r = start(p, options->stop, ret_loaded, err, errlen);
 	if (r) {
@@ -528,23 +529,23 @@ static int check_done(struct text_done *done)
 	return 0;
 }
 
-static void tell(struct text_process *p, int r)
+static void log_failure(struct text_process *p, int r)
 {
 	uint64_t now = clock_ns();
 
 	if (r == -ECANCELED)
 		return;
 	pthread_mutex_lock(&p->lock);
-	if (p->told_ns && now - p->told_ns < TELL_NS) {
-		p->untold++;
+	if (p->logged_ns && now - p->logged_ns < LOG_EVERY_NS) {
+		p->unlogged++;
 	} else {
-		log_warning("text work of %s was given up: %s", p->dir,
-			    r == -EPIPE ? "its process ended" : strerror(-r));
-		if (p->untold)
-			log_warning("text work of %s: %u more jobs since the last line", p->dir,
-				    p->untold);
-		p->told_ns = now;
-		p->untold = 0;
+		log_warning("text work of %s failed: %s", p->dir,
+			    r == -EPIPE ? "its process exited" : strerror(-r));
+		if (p->unlogged)
+			log_warning("text work of %s: %u more failed jobs since the last line",
+				    p->dir, p->unlogged);
+		p->logged_ns = now;
+		p->unlogged = 0;
 	}
 	pthread_mutex_unlock(&p->lock);
 }
@@ -580,7 +581,7 @@ int text_process_call(struct text_process *p, struct text_job *job,
 		*ret = done;
 		return 0;
 	}
-	tell(p, r);
+	log_failure(p, r);
 	free(done);
 	return r;
 }

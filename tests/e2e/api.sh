@@ -145,7 +145,7 @@ done <<END
 400|Unrecognized request argument supplied: wait|/v1/models/unload|{"model":"demo","wait":true}
 400|Unrecognized request argument supplied: model|/v1/requests/cancel|{"id":"x","model":"demo"}
 400|stop has 5 strings; the limit is 4|$chat|{$hi,"stop":["a","b","c","d","e"]}
-400|the model takes no images|$chat|{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}
+400|the model does not support images|$chat|{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}
 400|\\"image_url\\" are supported|$chat|{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]}
 400|prompt has the token id 99999999|$comp|{"prompt":[99999999]}
 400|token|$comp|{"prompt":""}

@@ -269,7 +269,7 @@ def check_memory(daemon):
     others = [os.open(sys.executable, os.O_RDONLY), os.open("/dev/zero", os.O_RDWR), os.open("/proc", os.O_RDONLY), os.eventfd(0),
               os.open("/proc/self/mem", os.O_RDONLY), pair[0].fileno(), pipe[0]]
     for fd in others:
-        expect(daemon, 400, "input_ids: the descriptor is no memory", {}, [fd, out], "input_ids")
+        expect(daemon, 400, "input_ids: the descriptor is not memory that can be used", {}, [fd, out], "input_ids")
     expect(daemon, 400, "logits: the descriptor is open for reading only", {}, [good, read_only])
     expect(daemon, 400, "input_ids: the descriptor is open for writing only", {}, [write_only, out])
     expect(daemon, 400, "O_PATH", {}, [good, o_path])
@@ -413,7 +413,7 @@ def check_shrinking(daemon):
     os.ftruncate(out, 4 * v)
     t.join()
     status, answer = result[0]
-    if status == 400 and "went away while it was written" in answer["error"]["message"]:
+    if status == 400 and "was removed while it was written" in answer["error"]["message"]:
         print("shrunk while it was written: %s" % answer["error"]["message"])
     elif status != 200:
         fail("shrinking memory: %d %s" % (status, answer))
@@ -473,7 +473,7 @@ def run(txdad, model, options, dir, reference):
         if call.hidden != wanted or call.logits != reference:
             fail("hidden states")
     elif not daemon.hidden:
-        expect(daemon, 400, "gives no hidden states", {"hidden_states": tensor(1, [1, 256])})
+        expect(daemon, 400, "has no hidden states output", {"hidden_states": tensor(1, [1, 256])})
     else:
         check_hidden(daemon, reference, daemon.vocab)
     before = daemon.fds()

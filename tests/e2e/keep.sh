@@ -115,7 +115,7 @@ param=$(ls "$CACHE_DIRECTORY"/*/chip0/param.bin)
 : >"$log"
 touch "$param"
 kill_served
-logged 'are dropped: .*is another file, or was changed' || fail "a changed file: $(cat "$log")"
+logged 'dropped: .*is another file, or was changed' || fail "a changed file: $(cat "$log")"
 adopted demo false || fail "weights of a changed file are adopted"
 [ "$(ask demo)" = "$wanted" ] || fail "with another file of the same content it says something else"
 kept_are 2 || fail "of a changed file $(kept) descriptors are kept"
@@ -132,7 +132,7 @@ done
 : >"$log"
 rm -rf "$CACHE_DIRECTORY"
 kill_served
-logged 'are dropped: .*No such file' || fail "without the case dir: $(cat "$log")"
+logged 'dropped: .*No such file' || fail "without the case dir: $(cat "$log")"
 [ "$(ask demo)" = "$wanted" ] || fail "compiled again it says something else"
 release
 
@@ -162,7 +162,7 @@ logged 'kept weights of .* make room' || fail "kept weights make no room: $(cat 
 kept_are 2 || fail "of two models $(kept) descriptors are kept"
 # A model that is not served any more: from the next start on, or from a reload.
 dropped() {
-	kept_are 0 && logged 'are dropped: .*/b is not served any more'
+	kept_are 0 && logged 'dropped: .*/b is no longer served'
 }
 printf 'load = demand\nmodel = a=%s\n' "$tmp/a" >"$tmp/conf"
 : >"$log"

@@ -51,7 +51,7 @@ grep -q "Z txdad: model $name is ready" "$tmp/tx8.log" || fail "--log_file: $(ca
 mv "$tmp/tx8.log" "$tmp/tx8.log.1"
 kill -HUP "$daemon"
 is_anew() {
-	grep -qs 'the settings were read again' "$tmp/tx8.log"
+	grep -qs 'the settings were reloaded' "$tmp/tx8.log"
 }
 until_true 60 is_anew || fail "no new log after SIGHUP: $(cat "$tmp/tx8.log.1")"
 stop

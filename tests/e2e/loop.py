@@ -119,12 +119,12 @@ def test_memory(txdad, model):
     check(status == 200 and data.endswith(b"[DONE]\n\n") and b'"error"' not in data, f"a stream: {status} {data[-300:]}")
     # What was asked for in so many words must be possible.
     status, data = d.ask("POST", "/v1/chat/completions", {**body, "max_tokens": 1900})
-    check(status == 400 and b"may take" in data, f"an answer that cannot be: {status} {data[:300]}")
+    check(status == 400 and b"may need" in data, f"an answer that cannot be: {status} {data[:300]}")
     # The prompt counts once more for each choice that repeats it.
     sizes = []
     for echo in (False, True):
         status, data = d.ask("POST", "/v1/completions", {"prompt": "Once upon a time", "echo": echo, "logprobs": 5, "n": 64, "max_tokens": 1900})
-        found = re.search(rb"may take (\d+) bytes", data)
+        found = re.search(rb"may need (\d+) bytes", data)
         check(status == 400 and found, f"an answer that cannot be, echo {echo}: {status} {data[:300]}")
         sizes.append(int(found[1]) if found else 0)
     check(sizes[1] >= sizes[0] + 64 * len("Once upon a time".split()), f"without and with the prompt: {sizes} bytes")
@@ -197,7 +197,7 @@ def test_queue(txdad, model):
     d = Daemon(txdad, model, "--max-queue=4")
     for body in ({"n": 5}, {"n": 2, "best_of": 5}):
         status, data = d.ask("POST", "/v1/completions", {"prompt": "Once", "max_tokens": 2, **body})
-        check(status == 400 and b"the limit is 4" in data, f"{body}: {status} {data}")
+        check(status == 400 and b"the limit of waiting requests is 4" in data, f"{body}: {status} {data}")
     check(d.ask("POST", "/v1/completions", {"prompt": "Once", "max_tokens": 2, "n": 4})[0] == 200, "as many as may wait")
     d.stop()
 

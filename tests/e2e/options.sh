@@ -98,7 +98,7 @@ printf '# settings\nmodel = a=%s\nmax-num-sequs = 3\n' "$MODEL" >"$tmp/conf"
 status=0
 "$TXDAD" --config "$tmp/conf" 2>"$tmp/err" || status=$?
 [ "$status" = 78 ] || fail "an unknown key: status $status"
-grep -qF "$tmp/conf, line 3: there is no setting 'max-num-sequs'; did you mean 'max-num-seqs'?" "$tmp/err" || fail "an unknown key: $(cat "$tmp/err")"
+grep -qF "$tmp/conf, line 3: unknown setting 'max-num-sequs'; did you mean 'max-num-seqs'?" "$tmp/err" || fail "an unknown key: $(cat "$tmp/err")"
 
 # Files that are none, or never end, or contain themselves.
 mkdir "$tmp/directory"
@@ -115,7 +115,7 @@ done <<END
 $tmp/directory|cannot read $tmp/directory: Is a directory
 $tmp/missing|cannot read $tmp/missing: No such file or directory
 $tmp/itself|$tmp/itself, line 2: --config is not allowed in a file
-$tmp/nul|$tmp/nul, line 2: there is a NUL byte in the line
+$tmp/nul|$tmp/nul, line 2: the line contains a NUL byte
 $tmp/long|$tmp/long, line 1: the line has 5008 bytes, the limit is 4096
 /dev/zero|/dev/zero has more than 1048576 bytes
 END
@@ -133,11 +133,11 @@ printf 'model = a=%s\nmax-queue = 7\n' "$MODEL" >"$tmp/conf"
 start --config "$tmp/conf"
 printf 'model = b=%s\nmodle = c\n' "$MODEL" >"$tmp/conf"
 kill -HUP "$daemon"
-until_true 60 grep -qF "conf, line 2: there is no setting 'modle'; did you mean 'model'?" "$tmp/txdad.log" || fail "a reload with an unknown key"
+until_true 60 grep -qF "conf, line 2: unknown setting 'modle'; did you mean 'model'?" "$tmp/txdad.log" || fail "a reload with an unknown key"
 [ "$(http -o /dev/null -w '%{http_code}' http://localhost/v1/models/a)" = 200 ] || fail "a wrong file changed the models"
 printf 'model = a=%s\nmax-queue = 8\n' "$MODEL" >"$tmp/conf"
 kill -HUP "$daemon"
-until_true 60 grep -q -- '--max-queue has changed, which takes a restart' "$tmp/txdad.log" || fail "nothing is said of what takes a restart"
+until_true 60 grep -q -- '--max-queue has changed; restart to apply it' "$tmp/txdad.log" || fail "the log does not say which option needs a restart"
 stop
 
 # A chip that hangs is lost after the time that is said, and what runs on it is told.

@@ -501,7 +501,7 @@ def check_hostile(test, model, alone, cases):
         {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * (9 << 20)}})})
     test.check(status == 413, f"a huge URI: {status} {data[:80]}")
     status, answer = test.chat("demo", content(uri(good)), max_tokens=1)
-    test.check(status == 400 and "takes no images" in answer["error"]["message"], f"a model that does not see: {answer}")
+    test.check(status == 400 and "does not support images" in answer["error"]["message"], f"a model that does not see: {answer}")
     again = bits(test.chat(model, cases, max_tokens=16, logprobs=True, top_logprobs=3)[1])
     test.check(again == alone, "others are undisturbed")
 

@@ -351,7 +351,7 @@ ask c >"$tmp/answer"
 grep -q '"text":"' "$tmp/answer" || fail "the new model: $(cat "$tmp/answer")"
 printf 'model = a=%s\nbogus = 1\n' "$tmp/a" >"$tmp/conf"
 kill -HUP "$daemon"
-until_true 60 grep -q 'the settings are wrong; those from before stay' "$tmp/txdad.log" || fail "wrong settings are not told"
+until_true 60 grep -q 'the settings are wrong; the previous ones stay in force' "$tmp/txdad.log" || fail "wrong settings are not told"
 has_c || fail "wrong settings took effect"
 # One path that leads nowhere: nothing changes, whatever else the file says, and the log says which line it is.
 printf 'load = demand\nmodel = b=%s\nmodel = d=%s/nowhere\n' "$tmp/b" "$tmp" >"$tmp/conf"
@@ -437,7 +437,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 		setpriv --reuid 65534 --regid 65534 --clear-groups curl -sS --max-time 60 --unix-socket "$socket" "$@"
 	}
 	start --load demand --model "a=$tmp/a" --socket-mode 0666
-	as_nobody -d '{"model":"a"}' http://localhost/v1/models/load | grep -q 'user 65534 is no administrator' || fail "anybody loads"
+	as_nobody -d '{"model":"a"}' http://localhost/v1/models/load | grep -q 'user 65534 is not an administrator' || fail "anybody loads"
 	for route in unload sleep wake pin plan; do
 		[ "$(as_nobody -o /dev/null -w '%{http_code}' -d '{"model":"a"}' http://localhost/v1/models/$route)" = 403 ] || fail "anybody may $route"
 	done

@@ -130,7 +130,7 @@ echo data >"$socket"
 if "$TXDAD" --model "demo=$MODEL" --socket "$socket" 2>"$tmp/second"; then
 	fail "a file was replaced by a socket"
 fi
-grep -q "exists and is no socket" "$tmp/second" || fail "a file in the way: $(cat "$tmp/second")"
+grep -q "exists and is not a socket" "$tmp/second" || fail "a file in the way: $(cat "$tmp/second")"
 rm "$socket"
 
 # ---- a soft end --------------------------------------------------------------------------------

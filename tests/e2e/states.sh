@@ -91,12 +91,12 @@ mkfifo "$tmp/conf"
 kill -HUP "$daemon"
 request 200 '"demo"' /v1/models
 stop
-grep -qF 'the settings are still being read again' "$tmp/txdad.log" || fail "the reload ended"
+grep -qF 'a reload is still in progress' "$tmp/txdad.log" || fail "the reload ended"
 [ ! -d "$(cat "$tmp/out")" ] || fail "left over: $(cat "$tmp/out")"
 rm "$tmp/conf"
 printf 'model = demo=%s\nbogus = 1\n' "$MODEL" >"$tmp/conf"
 "$TXDAD" --config "$tmp/conf" 2>"$tmp/err" && fail "a bogus setting"
-grep -q "conf, line 2: there is no setting 'bogus'" "$tmp/err" || fail "a bogus setting: $(cat "$tmp/err")"
+grep -q "conf, line 2: unknown setting 'bogus'" "$tmp/err" || fail "a bogus setting: $(cat "$tmp/err")"
 
 # Lost chips: what runs fails with words, health tells, and the model comes back.
 FAKE_LOST_AFTER=200 start_daemon

@@ -153,7 +153,7 @@ grep -qF 'TXDA_API_KEY is not a valid key' "$tmp/report" || fail "a key of two l
 tcp_status 400 unix_socket_needed $alice /v1/forward -d '{"model":"demo"}'
 
 # Rights: those of the key, and of the account where it is one's.
-tcp_status 403 'user alice is no administrator' $alice /v1/devices
+tcp_status 403 'user alice is not an administrator' $alice /v1/devices
 tcp_status 200 '"data"' $admin /v1/devices
 tcp_status 404 'served are: demo"' $alice $comp -d '{"model":"mine","prompt":"Once","max_tokens":1}'
 tcp_status 200 '"choices"' $account $comp -d '{"model":"mine","prompt":"Once","max_tokens":1}'
@@ -170,7 +170,7 @@ for path in /health /v1/models /metrics; do
 done
 tcp_status 503 "$tmp/broken" $account /health
 tcp_status 200 '"id":"mine"' $account /v1/models
-tcp_status 403 'user daemon is no administrator' $account /v1/models/pin -d '{"model":"mine"}'
+tcp_status 403 'user daemon is not an administrator' $account /v1/models/pin -d '{"model":"mine"}'
 
 # A user sees and ends his own requests only; whose client leaves ends too.
 printf '%s' "$forever" >"$tmp/body"
@@ -290,7 +290,7 @@ answer 403 -H 'Origin: http://localhost'
 answer 403 -H 'Origin: null'
 answer 403 -H 'Sec-Fetch-Site: cross-site'
 answer 200 -H 'Sec-Fetch-Site: none'
-tcp_status 403 'user anonymous is no administrator' any /v1/devices
+tcp_status 403 'user anonymous is not an administrator' any /v1/devices
 stop
 
 # ---- sockets of systemd ------------------------------------------------------------------------

@@ -175,7 +175,7 @@ static void test_comparison(void **state)
 	assert_null(api_keys_find(k, "key-number-00000000\0", 20));
 	api_keys_free(k);
 	strcpy(text + at, "more:key-number-of-the-surplus");
-	refuse(text, "line 1025: there are more than 1024 keys");
+	refuse(text, "line 1025: more than 1024 keys");
 }
 
 static void test_hostile_text(void **state)
@@ -185,19 +185,19 @@ static void test_hostile_text(void **state)
 	struct api_keys *k = NULL;
 
 	(void)state;
-	refuse("", "keys holds no key");
-	refuse("# nothing\n\n", "keys holds no key");
-	refuse("secret-key-without-a-user", "keys, line 1: there is no ':'");
-	refuse("a:" KEY_A "\n\nsecret", "keys, line 3: there is no ':'");
+	refuse("", "keys has no keys");
+	refuse("# nothing\n\n", "keys has no keys");
+	refuse("secret-key-without-a-user", "keys, line 1: a ':' between user and key is missing");
+	refuse("a:" KEY_A "\n\nsecret", "keys, line 3: a ':' between user and key is missing");
 	refuse(":" KEY_A, "name has 0 characters; it must have 1 to 63");
-	refuse("a b:" KEY_A, "letters, digits and ._@- only");
-	refuse("-a:" KEY_A, "no - in front");
+	refuse("a b:" KEY_A, "may only have letters, digits and ._@-");
+	refuse("-a:" KEY_A, "may not begin with -");
 	refuse("a\x1b[1m:" KEY_A, "letters, digits");
 	refuse("\xc3\xa4:" KEY_A, "letters, digits");
 	refuse("a:short-secret", "the key has 12 characters; it must have 16 to 256");
 	refuse("a:", "the key has 0 characters");
-	refuse("a: " KEY_A, "a key has letters, digits and -._~+/= only");
-	refuse("a:" KEY_A "\"\n", "a key has letters");
+	refuse("a: " KEY_A, "a key may only have letters, digits and -._~+/=");
+	refuse("a:" KEY_A "\"\n", "a key may only have letters");
 	/* Turned round. */
 	refuse("secret-of-someone-0:alice", "the key has 5 characters");
 	refuse("a:" KEY_A ":", "only ':admin' may follow");
@@ -333,13 +333,13 @@ static void test_kinds(void **state)
 	refuse_file(link, -ELOOP, "link is a symbolic link");
 	link[strlen(link) - 5] = 0;
 	unlink(link);
-	refuse_file(dir, -EINVAL, "is no regular file");
-	refuse_file("/", -EINVAL, "/ is no regular file");
-	refuse_file("", -EINVAL, "is no regular file");
-	refuse_file("/dev/null", -EINVAL, "is no regular file");
+	refuse_file(dir, -EINVAL, "is not a regular file");
+	refuse_file("/", -EINVAL, "/ is not a regular file");
+	refuse_file("", -EINVAL, "is not a regular file");
+	refuse_file("/dev/null", -EINVAL, "is not a regular file");
 	refuse_file("/nowhere/keys", -ENOENT, "cannot open /nowhere");
 	assert_int_equal(mkfifo(link, 0600), 0);
-	refuse_file(link, -EINVAL, "is no regular file");
+	refuse_file(link, -EINVAL, "is not a regular file");
 	memset(long_path, 'x', sizeof(long_path) - 1);
 	*long_path = '/';
 	refuse_file(long_path, -ENAMETOOLONG, "cannot open");

@@ -200,7 +200,7 @@ static const struct wrong wrongs[] = {
 	{API_CHAT,
 	 "{" M ", \"tools\": [{\"function\": {\"name\": \"a\"}}], \"tool_choice\": "
 	 "{\"type\": \"function\", \"function\": {\"name\": \"b\"}}}",
-	 "tool_choice", "none of the tools"},
+	 "tool_choice", "not one of the tools"},
 	{API_CHAT,
 	 "{" M ", \"tools\": [{\"function\": {\"name\": \"a\"}}], \"tool_choice\": "
 	 "\"required\", \"guided_regex\": \"x\"}",

@@ -431,9 +431,9 @@ static void other_memory_is_refused(void **state)
 	munmap(m.map, m.map_len);
 	close(sparse);
 	assert_int_equal(pipe(pipes), 0);
-	expect_refused(pipes[0], 0, 4, false, "is no memory");
+	expect_refused(pipes[0], 0, 4, false, "is not memory that can be used");
 	expect_refused(pipes[1], 0, 4, false, "open for writing only");
-	expect_refused(t.client, 0, 4, true, "is no memory");
+	expect_refused(t.client, 0, 4, true, "is not memory that can be used");
 	expect_refused(-1, 0, 4, true, "no access");
 	if (huge >= 0)
 		expect_refused(huge, 0, 4, true, "without huge pages");

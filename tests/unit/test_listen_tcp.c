@@ -116,13 +116,13 @@ static void test_open(void **state)
 	assert_int_equal(listen_tcp_open(&a[0], &other, err, sizeof(err)), -EADDRNOTAVAIL);
 	assert_non_null(strstr(err, "cannot listen on 192.0.2.7:0: "));
 	close(fd);
-	/* What is no listening TCP socket. */
+	/* What is not a listening TCP socket. */
 	assert_int_equal(listen_tcp_adopt(udp, &again, err, sizeof(err)), -EINVAL);
 	assert_int_equal(listen_tcp_adopt(STDERR_FILENO, &again, err, sizeof(err)), -EINVAL);
 	close(udp);
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(listen_tcp_adopt(fd, &again, err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "is no listening TCP socket"));
+	assert_non_null(strstr(err, "is not a listening TCP socket"));
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&bound, &len), 0);
 	close(fd);
 }

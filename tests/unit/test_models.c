@@ -154,7 +154,7 @@ static void reports_the_compilers_failures(void **state)
 		const char *behave, *text;
 	} cases[] = {
 		{"fail", "tensor a.b is missing"},
-		{"silent", "ended with status 3"},
+		{"silent", "exited with status 3"},
 		{"crash", "killed by signal 11"},
 		{"hang", "did not end within 4 seconds"},
 		{"nothing", "made no"},

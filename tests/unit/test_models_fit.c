@@ -539,9 +539,9 @@ static void stays_on_its_chips(void **state)
 	assert_int_equal(fake_model_last_reserve, 0);
 	m[2]->config->devices = (struct config_devices){.chips = {2}, .n = 1};
 	assert_int_equal(models_fit(m[2], NULL, FIT_NOBODY, &fit, err, sizeof(err)), -ENODEV);
-	assert_non_null(strstr(err, "the model may use 1 chips, which are 0 groups"));
+	assert_non_null(strstr(err, "the model may use 1 chips, in 0 groups"));
 	assert_int_equal(load(m[2]), MODEL_FAILED);
-	assert_non_null(strstr(m[2]->error, "the model may use 1 chips, which are 0 groups"));
+	assert_non_null(strstr(m[2]->error, "the model may use 1 chips, in 0 groups"));
 	models_free(t);
 }
 

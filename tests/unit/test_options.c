@@ -188,9 +188,9 @@ static void the_nearest_name_is_found(void **state)
 		assert_false(options_nearest(&config_table, long_name, nearest));
 	}
 	assert_null(options_find_begun(&config_table, "modle", &text, err, sizeof(err)));
-	assert_string_equal(err, "there is no option --modle; did you mean --model?");
+	assert_string_equal(err, "unknown option --modle; did you mean --model?");
 	assert_null(options_find_begun(&config_table, "xyzzy", &text, err, sizeof(err)));
-	assert_string_equal(err, "there is no option --xyzzy");
+	assert_string_equal(err, "unknown option --xyzzy");
 }
 
 /* The command line ---------------------------------------------------------------------------- */
@@ -492,14 +492,14 @@ static void hostile_files_are_refused(void **state)
 	(void)state;
 	assert_non_null(big);
 	memset(big, '#', OPTIONS_FILE_MAX + 2);
-	check_message("pin\nbogus = 1\n", 14, ", line 2: there is no setting 'bogus'");
+	check_message("pin\nbogus = 1\n", 14, ", line 2: unknown setting 'bogus'");
 	check_message("max_quue = 1\n", 13, "'max_quue'; did you mean 'max-queue'?");
 	check_message("model\n", 6, ", line 1: 'model' has no value");
 	check_message("model =\n", 8, ", line 1: 'model' has no value");
 	check_message("pin = yes\n", 10, ", line 1: 'pin' takes no value");
-	check_message("= x\n", 4, ", line 1: there is no setting ''");
-	check_message("pin\n\0\n", 6, ", line 2: there is a NUL byte");
-	check_message("pin\0= x", 7, ", line 1: there is a NUL byte");
+	check_message("= x\n", 4, ", line 1: unknown setting ''");
+	check_message("pin\n\0\n", 6, ", line 2: the line contains a NUL byte");
+	check_message("pin\0= x", 7, ", line 1: the line contains a NUL byte");
 	check_message(big, OPTIONS_LINE_MAX + 1,
 		      ", line 1: the line has 4097 bytes, the limit is 4096");
 	check_message(big, OPTIONS_FILE_MAX + 1, "has more than 1048576 bytes");

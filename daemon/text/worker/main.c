@@ -221,8 +221,8 @@ static int usage(FILE *to)
 		"Does the text work of the model in DIRECTORY for txdad, which starts it with a\n"
 		"socket as standard input. BYTES limits its memory, SECONDS its time for "
 		"reading.\n\n"
-		"  --help     this\n"
-		"  --version  what this is\n");
+		"  --help     print this help and exit\n"
+		"  --version  print the version and exit\n");
 	return to == stdout ? 0 : EXIT_USAGE;
 }
 
