@@ -1,45 +1,13 @@
 // SPDX-License-Identifier: MIT
 /* The DRM backend on a kernel that is a fake: what it asks for, and what it makes of the answers.
  */
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "clock.h"
-#include "fake_drm.h"
+#include "drm_context.h"
 #include "libtxda_case.h"
-#include "libtxda_test.h"
-
-static int try_open(struct txda_context **ret_context)
-{
-	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
-
-	options.backend = "drm";
-	options.name = "a test";
-	return txda_context_new(&options, ret_context);
-}
-
-static struct txda_context *open_fake(void)
-{
-	struct txda_context *context;
-
-	if (try_open(&context) < 0)
-		fail_msg("%s", txda_context_error(NULL));
-	return context;
-}
-
-static struct txda_device *device_of(struct txda_context *context, unsigned index)
-{
-	struct txda_device *device;
-
-	ok(context, txda_device_get(context, index, &device));
-	txda_device_unref(device); /* the context lives longer */
-	return device;
-}
 
 /* ---- chips ----------------------------------------------------------------------------------- */
 
@@ -126,221 +94,6 @@ static void test_open(void **state)
 	assert_int_equal(try_open(&context), -ENODEV);
 	fake_drm_end();
 	unsetenv("TXDA_BACKEND");
-}
-
-/* ---- buffers --------------------------------------------------------------------------------- */
-
-static void fill(unsigned char *bytes, size_t n, unsigned seed)
-{
-	for (size_t i = 0; i < n; i++) {
-		seed = seed * 1103515245 + 12345;
-		bytes[i] = (unsigned char)(seed >> 16);
-	}
-}
-
-/* Sizes around those of the lanes' halves, at odd places. */
-static void test_copies(void **state)
-{
-	static const uint64_t size[] = {
-		1, 7, 1023, 1024, 4096, 1 << 20, (1 << 20) + 1, 3 << 20, (4 << 20) - 77};
-	unsigned char *in = malloc(5 << 20), *out = malloc(5 << 20);
-	struct txda_context *context;
-	struct txda_buffer *buffer;
-	unsigned char *view;
-
-	(void)state;
-	fake_drm_start(1);
-	for (unsigned beyond = 0; beyond < 2; beyond++) {
-		/* The second time no view is possible. */
-		fake_drm.mappable_bytes = beyond ? 4096 : 0;
-		context = open_fake();
-		ok(context, txda_buffer_new(device_of(context, 0), 5 << 20, TXDA_MEMORY_DEVICE,
-					    TXDA_BUFFER_PRIVATE, &buffer));
-		for (unsigned i = 0; i < ARRAY_SIZE(size); i++) {
-			uint64_t offset = i * 1237;
-
-			fill(in, size[i], i + 1);
-			memset(out, 0x55, size[i] + 1);
-			ok(context, txda_buffer_write(buffer, offset, in, size[i]));
-			ok(context, txda_buffer_read(buffer, offset, out, size[i]));
-			assert_memory_equal(in, out, size[i]);
-			assert_int_equal(out[size[i]], 0x55);
-		}
-		assert_int_equal(txda_buffer_map(buffer, (void **)&view), beyond ? -ENOTSUP : 0);
-		if (!beyond)
-			assert_memory_equal(view + 8 * 1237, in, size[8]);
-		assert_int_equal(txda_buffer_write(buffer, 5 << 20, in, 1), -ERANGE);
-		txda_buffer_unref(buffer);
-		txda_context_unref(context);
-	}
-	fake_drm_end();
-	free(in);
-	free(out);
-}
-
-static void test_load(void **state)
-{
-	enum { BYTES = (20 << 20) + 123 };
-	unsigned char *in = malloc(BYTES), *out = malloc(BYTES);
-	int fd = memfd_create("file", MFD_CLOEXEC);
-	struct txda_context *context;
-	struct txda_buffer *buffer;
-
-	(void)state;
-	fill(in, BYTES, 42);
-	assert_int_equal(write(fd, in, BYTES), BYTES);
-	fake_drm_start(1);
-	context = open_fake();
-	for (unsigned memory = TXDA_MEMORY_DEVICE; memory <= TXDA_MEMORY_HOST; memory++) {
-		ok(context, txda_buffer_new(device_of(context, 0), BYTES, memory, 0, &buffer));
-		ok(context, txda_buffer_load(buffer, 0, fd, 0, BYTES));
-		ok(context, txda_buffer_read(buffer, 0, out, BYTES));
-		assert_memory_equal(in, out, BYTES);
-		ok(context, txda_buffer_load(buffer, 100, fd, 3, 5 << 20));
-		ok(context, txda_buffer_read(buffer, 0, out, BYTES));
-		assert_memory_equal(in, out, 100);
-		assert_memory_equal(in + 3, out + 100, 5 << 20);
-		assert_memory_equal(in + (6 << 20), out + (6 << 20), BYTES - (6 << 20));
-		assert_int_equal(txda_buffer_load(buffer, 0, fd, 100, BYTES), -ENODATA);
-		txda_buffer_unref(buffer);
-	}
-	/* A copy that fails, then one that works again. */
-	ok(context,
-	   txda_buffer_new(device_of(context, 0), 4 << 20, TXDA_MEMORY_DEVICE, 0, &buffer));
-	fake_drm_inject("page:chip=0");
-	assert_int_equal(txda_buffer_write(buffer, 0, in, 3 << 20), -EIO);
-	assert_has(txda_context_error(context), "chip 0: copying failed: page fault");
-	ok(context, txda_buffer_write(buffer, 0, in, 3 << 20));
-	ok(context, txda_buffer_read(buffer, 0, out, 3 << 20));
-	assert_memory_equal(in, out, 3 << 20);
-	txda_buffer_unref(buffer);
-	txda_context_unref(context);
-	fake_drm_end();
-	close(fd);
-	free(in);
-	free(out);
-}
-
-static void test_room(void **state)
-{
-	struct txda_context *context;
-	struct txda_buffer *buffer, *second = NULL;
-
-	(void)state;
-	fake_drm_start(1);
-	context = open_fake();
-	ok(context, txda_buffer_new(device_of(context, 0), FAKE_CHIP_BYTES - 8192,
-				    TXDA_MEMORY_DEVICE, 0, &buffer));
-	assert_int_equal(
-		txda_buffer_new(device_of(context, 0), 8193, TXDA_MEMORY_DEVICE, 0, &second),
-		-ENOMEM);
-	assert_has(txda_context_error(context),
-		   "12.0 KiB (12288 bytes) requested, 8.00 KiB (8192 ");
-	assert_null(second);
-	assert_int_equal(used_bytes(context, 0), FAKE_CHIP_BYTES - 8192);
-	txda_buffer_unref(buffer);
-	assert_int_equal(used_bytes(context, 0), 0);
-	txda_context_unref(context);
-	fake_drm_end();
-}
-
-static void test_sharing(void **state)
-{
-	struct rlimit limit;
-	unsigned char data[5000], back[5000];
-	struct txda_buffer *a, *b, *c, *host;
-	struct txda_context *context;
-	void *view;
-	int fd, r;
-
-	(void)state;
-	fake_drm_start(2);
-	context = open_fake();
-	fill(data, sizeof(data), 7);
-	ok(context,
-	   txda_buffer_new(device_of(context, 0), sizeof(data), TXDA_MEMORY_DEVICE, 0, &a));
-	ok(context, txda_buffer_write(a, 0, data, sizeof(data)));
-	ok(context, txda_buffer_export(a, &fd));
-	/* On the same chip it is the same handle, which lives until its last user goes. */
-	ok(context, txda_buffer_import(device_of(context, 0), fd, 0, &b));
-	ok(context, txda_buffer_import(device_of(context, 1), fd, TXDA_BUFFER_READ_ONLY, &c));
-	assert_int_equal(txda_buffer_bytes(b), 8192);
-	txda_buffer_unref(a);
-	ok(context, txda_buffer_read(b, 0, back, sizeof(back)));
-	assert_memory_equal(data, back, sizeof(data));
-	ok(context, txda_buffer_read(c, 0, back, sizeof(back)));
-	assert_memory_equal(data, back, sizeof(data));
-	txda_buffer_unref(b);
-	assert_int_equal(fake_drm_calls(DRM_IOCTL_GEM_CLOSE), 1);
-	txda_buffer_unref(c);
-	fake_drm.no_links = true;
-	ok(context, txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &a));
-	close(fd);
-	ok(context, txda_buffer_export(a, &fd));
-	assert_int_equal(txda_buffer_import(device_of(context, 1), fd, 0, &b), -EXDEV);
-	assert_has(txda_context_error(context), "to which there is no link");
-	txda_buffer_unref(a);
-	close(fd);
-
-	ok(context, txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE,
-				    TXDA_BUFFER_PRIVATE, &a));
-	assert_int_equal(txda_buffer_export(a, &fd), -ENOTSUP);
-	txda_buffer_unref(a);
-
-	/* A memfd of somebody's: its pages, not a copy. */
-	fd = memfd_create("pages", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	assert_int_equal(ftruncate(fd, 8192), 0);
-	assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &host), -EPERM);
-	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-	ok(context, txda_buffer_import(device_of(context, 0), fd, 0, &host));
-	assert_int_equal(pwrite(fd, data, sizeof(data), 0), sizeof(data));
-	ok(context, txda_buffer_map(host, &view));
-	assert_memory_equal(view, data, sizeof(data));
-	ok(context,
-	   txda_buffer_new(device_of(context, 0), sizeof(data), TXDA_MEMORY_DEVICE, 0, &a));
-	{
-		struct txda_queue *queue;
-		uint64_t fence;
-
-		ok(context, txda_queue_new(device_of(context, 0), TXDA_QUEUE_COPY, &queue));
-		ok(context, txda_queue_copy(queue, a, 0, host, 0, sizeof(data), &fence));
-		ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
-		txda_queue_unref(queue);
-	}
-	ok(context, txda_buffer_read(a, 0, back, sizeof(back)));
-	assert_memory_equal(data, back, sizeof(data));
-	txda_buffer_unref(a);
-	txda_buffer_unref(host);
-	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	limit.rlim_cur = 65536;
-	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	fake_drm.fail_request = DRM_IOCTL_TXDA_BO_FROM_USERPTR;
-	fake_drm.fail_error = -EDQUOT;
-	assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &host), -EDQUOT);
-	assert_has(txda_context_error(context), "LimitMEMLOCK");
-	/* The limit of locked memory is to blame only where there is one. */
-	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	limit.rlim_cur = limit.rlim_max;
-	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	if (limit.rlim_cur == RLIM_INFINITY) {
-		fake_drm.fail_error = -EDQUOT;
-		fake_drm.fail_after = 0;
-		assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &host), -EDQUOT);
-		assert_has(txda_context_error(context), "this user");
-	}
-	fake_drm.fail_request = DRM_IOCTL_TXDA_BO_CREATE;
-	fake_drm.fail_error = -EDQUOT;
-	fake_drm.fail_after = 0;
-	assert_int_equal(txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &a),
-			 -EDQUOT);
-	assert_has(txda_context_error(context), "this user");
-	close(fd);
-	fd = open("/dev/null", O_RDONLY);
-	r = txda_buffer_import(device_of(context, 0), fd, 0, &host);
-	assert_int_equal(r, -EINVAL);
-	close(fd);
-	txda_context_unref(context);
-	fake_drm_end();
 }
 
 /* ---- queues ---------------------------------------------------------------------------------- */
@@ -892,8 +645,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_chips),	 cmocka_unit_test(test_open),
-		cmocka_unit_test(test_copies),	 cmocka_unit_test(test_load),
-		cmocka_unit_test(test_room),	 cmocka_unit_test(test_sharing),
 		cmocka_unit_test(test_fences),	 cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_busy),	 cmocka_unit_test(test_banned),
 		cmocka_unit_test(test_fault),	 cmocka_unit_test(test_model),
