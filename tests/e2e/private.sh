@@ -8,7 +8,7 @@ set -eu
 
 : "${TXDA_RUN:?names the program txda-run}" "${COMPILER:?names the program txda-compile}"
 : "${TERMINAL:?names the program of terminal.c}" "${FAKE:?names the daemon with a fake engine}"
-# Everything that a user has is below $tmp, the programs too, so that what is left of any of them can be told from others.
+# Everything that a user has is below $tmp, the programs too, to distinguish what this test leaves behind from others' files.
 mkdir -m 700 "$tmp/bin" "$tmp/runtime" "$tmp/tmp" "$tmp/state" "$tmp/held" "$tmp/empty" "$tmp/it's a model"
 cp "$TXDA_RUN" "$tmp/bin/txda-run"
 cp "$TXDAD" "$tmp/bin/txdad"
@@ -17,6 +17,8 @@ cp "$COMPILER" "$tmp/bin/txda-compile"
 model="$tmp/it's a model"
 cp "$MODEL"/* "$model/"
 export XDG_RUNTIME_DIR="$tmp/runtime" TMPDIR="$tmp/tmp" XDG_STATE_HOME="$tmp/state" HOME="$tmp" TERM=xterm LC_ALL=C.UTF-8
+# The other tests' cache has what they are compiling at this moment.
+CACHE_DIRECTORY="$tmp/cache"
 unset TXDA_SOCKET NO_COLOR EDITRC || true
 run="$tmp/bin/txda-run"
 export model run tmp
