@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * A user whose jobs make chip resets necessary again and again is banned for a while, and nobody
- * else is. As root, in the rig, with nodes that anybody may open.
+ * else is. As root, in the rig, and in the group that may open the nodes.
  */
 #include "args.h"
 
