@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "manifest.h"
 #include "hash.h"
+#include "set_error.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,12 +35,6 @@ static uint64_t hash_of(const struct form *f)
 	return hash_fnv1a(HASH_FNV1A, f, offsetof(struct form, hash));
 }
 
-static int set_error(int error, char *err, size_t errlen, const char *what)
-{
-	snprintf(err, errlen, "the manifest %s", what);
-	return error;
-}
-
 static bool is_text(const char *s, size_t room, bool may_be_empty)
 {
 	size_t n = strnlen(s, room);
@@ -59,7 +54,7 @@ static int check(const struct form *f, char *err, size_t errlen)
 	    !is_text(f->chip, sizeof(f->chip), false) ||
 	    !is_text(f->source, sizeof(f->source), false) ||
 	    !is_text(f->case_dir, sizeof(f->case_dir), false))
-		return set_error(-EINVAL, err, errlen, "has an invalid string");
+		return set_error(-EINVAL, err, errlen, "the manifest has an invalid string");
 	if (!f->tp || f->tp > TXDA_MAX_CHIPS_PER_GROUP || f->rank >= f->tp || f->zero) {
 		snprintf(err, errlen, "the manifest says rank %u of %u", f->rank, f->tp);
 		return -EINVAL;
@@ -146,15 +141,17 @@ int manifest_read(int fd, struct manifest *ret, char *err, size_t errlen)
 	struct stat st;
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size != (off_t)sizeof(f))
-		return set_error(-EINVAL, err, errlen, "is malformed, or has another version");
+		return set_error(-EINVAL, err, errlen,
+				 "the manifest is malformed, or has another version");
 	if (seals < 0 || (seals & SEALS) != SEALS)
-		return set_error(-EPERM, err, errlen, "is not sealed");
+		return set_error(-EPERM, err, errlen, "the manifest is not sealed");
 	if (pread(fd, &f, sizeof(f), 0) != (ssize_t)sizeof(f))
-		return set_error(-EIO, err, errlen, "cannot be read");
+		return set_error(-EIO, err, errlen, "the manifest cannot be read");
 	if (memcmp(f.magic, MAGIC, sizeof(f.magic)) || f.version != VERSION || f.bytes != sizeof(f))
-		return set_error(-EINVAL, err, errlen, "is malformed, or has another version");
+		return set_error(-EINVAL, err, errlen,
+				 "the manifest is malformed, or has another version");
 	if (f.hash != hash_of(&f))
-		return set_error(-EBADMSG, err, errlen, "has a wrong hash");
+		return set_error(-EBADMSG, err, errlen, "the manifest has a wrong hash");
 	error = check(&f, err, errlen);
 	if (error)
 		return error;

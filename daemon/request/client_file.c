@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,19 +14,10 @@
 
 #include <linux/openat2.h>
 
+#include "set_error.h"
+
 #define MAY_READ   4u
 #define MAY_SEARCH 1u
-
-static int __attribute__((format(printf, 4, 5)))
-set_error(int code, char *err, size_t errlen, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(err, errlen, format, args);
-	va_end(args);
-	return code;
-}
 
 /* ---- permissions ----------------------------------------------------------------------------- */
 

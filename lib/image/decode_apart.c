@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,20 +16,10 @@
 #include "clock.h"
 #include "confine.h"
 #include "program.h"
+#include "set_error.h"
 
 #define SECONDS	    20
 #define BASE_MEMORY (96ull << 20) /* the program, its libraries, tables of decoders */
-
-static int __attribute__((format(printf, 4, 5)))
-set_error(int code, char *err, size_t errlen, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(err, errlen, format, args);
-	va_end(args);
-	return code;
-}
 
 /* Runs between vfork() and exec, in the caller's memory: system calls only. */
 static int become(const char *program, int socket, const struct confine_limits *limits)

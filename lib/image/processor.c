@@ -3,25 +3,15 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "set_error.h"
+
 #define MAX_ASPECT 200 /* the reference processors refuse longer pictures */
 #define MAX_SIDE   65535
 #define MAX_SLICES 1000
-
-static int __attribute__((format(printf, 4, 5)))
-set_error(int code, char *err, size_t errlen, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(err, errlen, format, args);
-	va_end(args);
-	return code;
-}
 
 /* ---- preprocessor_config.json ---- */
 

@@ -3,20 +3,10 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-static int __attribute__((format(printf, 3, 4)))
-set_error(char *err, size_t errlen, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(err, errlen, format, args);
-	va_end(args);
-	return -EINVAL;
-}
+#include "set_error.h"
 
 static int get_u32(const cJSON *object, const char *where, const char *key, uint32_t min,
 		   uint32_t max, uint32_t *ret, char *err, size_t errlen)
@@ -25,8 +15,8 @@ static int get_u32(const cJSON *object, const char *where, const char *key, uint
 	double d = cJSON_IsNumber(item) ? item->valuedouble : -1;
 
 	if (!(d >= min && d <= max) || d != floor(d))
-		return set_error(err, errlen, "%s%s: not a whole number in [%u, %u]", where, key,
-				 min, max);
+		return set_error(-EINVAL, err, errlen, "%s%s: not a whole number in [%u, %u]",
+				 where, key, min, max);
 	*ret = (uint32_t)d;
 	return 0;
 }
@@ -42,7 +32,7 @@ static int get_word(const cJSON *object, const char *key, const char *const *wor
 			return 0;
 		}
 	}
-	return set_error(err, errlen, "vision.tower.%s: \"%.32s\" is unknown", key,
+	return set_error(-EINVAL, err, errlen, "vision.tower.%s: \"%.32s\" is unknown", key,
 			 word ? word : "?");
 }
 
@@ -52,7 +42,7 @@ static int parse_pinpoints(const cJSON *tower, struct image_tower *t, char *err,
 
 	if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) < 1 ||
 	    cJSON_GetArraySize(list) > IMAGE_MAX_PINPOINTS)
-		return set_error(err, errlen,
+		return set_error(-EINVAL, err, errlen,
 				 "vision.tower.grid_pinpoints: not an array of 1 to %d",
 				 IMAGE_MAX_PINPOINTS);
 	cJSON_ArrayForEach(pair, list) {
@@ -62,7 +52,7 @@ static int parse_pinpoints(const cJSON *tower, struct image_tower *t, char *err,
 
 			if (!(d >= t->tile && d <= 1 << 16) || fmod(d, t->tile) != 0)
 				return set_error(
-					err, errlen,
+					-EINVAL, err, errlen,
 					"vision.tower.grid_pinpoints: entry %u is not made of "
 					"tiles of %u pixels",
 					t->n_pinpoints, t->tile);
@@ -119,7 +109,7 @@ int image_tower_parse(const cJSON *vision, struct image_tower *ret, char *err, s
 	    (kind == IMAGE_TILES && (t.merge != 1 || t.tile / t.patch != t.side)) ||
 	    (kind == IMAGE_SLICES) != (position == IMAGE_NEAREST) ||
 	    (kind == IMAGE_SLICES && (t.window == 2 ? t.merge != 4 : t.window || t.merge != 2)))
-		return set_error(err, errlen,
+		return set_error(-EINVAL, err, errlen,
 				 "vision.tower: kind, positions, side and merge do not fit");
 	if (kind == IMAGE_TILES && parse_pinpoints(tower, &t, err, errlen))
 		return -EINVAL;

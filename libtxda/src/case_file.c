@@ -11,6 +11,7 @@
 
 #include "case_info.h"
 #include "owned.h"
+#include "set_error.h"
 
 static int open_file(int dir_fd, const char *name, int *ret_fd, uint64_t *ret_bytes, char *err,
 		     size_t errlen)
@@ -20,7 +21,7 @@ static int open_file(int dir_fd, const char *name, int *ret_fd, uint64_t *ret_by
 	int fd = owned_open(dir_fd, name, &st, why, sizeof(why));
 
 	if (fd < 0)
-		return txda__say(err, errlen, fd, "%s", why);
+		return set_error(fd, err, errlen, "%s", why);
 	*ret_fd = fd;
 	*ret_bytes = (uint64_t)st.st_size;
 	return 0;
@@ -37,7 +38,7 @@ int txda__case_file(int dir_fd, const char *name, uint64_t bytes, int *ret_fd, c
 		return r;
 	if (size != bytes) {
 		close(fd);
-		return txda__say(err, errlen, -EINVAL,
+		return set_error(-EINVAL, err, errlen,
 				 "%s has %llu bytes; model_info.json says %llu", name,
 				 (unsigned long long)size, (unsigned long long)bytes);
 	}
@@ -71,7 +72,7 @@ static int read_and_close(int fd, const char *name, uint64_t bytes, void **ret_d
 	close(fd);
 	if (r < 0) {
 		free(data);
-		return txda__say(err, errlen, r, "%s: %s", name,
+		return set_error(r, err, errlen, "%s: %s", name,
 				 r == -ENODATA ? "it became shorter" : strerror(-r));
 	}
 	*ret_data = data;
@@ -84,7 +85,7 @@ int txda__case_read(int dir_fd, const char *name, uint64_t bytes, uint64_t max, 
 	int fd, r;
 
 	if (bytes > max)
-		return txda__say(err, errlen, -EFBIG, "%s has %llu bytes; the limit is %llu", name,
+		return set_error(-EFBIG, err, errlen, "%s has %llu bytes; the limit is %llu", name,
 				 (unsigned long long)bytes, (unsigned long long)max);
 	r = txda__case_file(dir_fd, name, bytes, &fd, err, errlen);
 	return r < 0 ? r : read_and_close(fd, name, bytes, ret_data, err, errlen);
@@ -100,11 +101,11 @@ int txda__case_open(const char *path, int *ret_dir_fd, struct txda__case *ret_ca
 
 	dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir_fd < 0)
-		return txda__say(err, errlen, -errno, "%s", strerror(errno));
+		return set_error(-errno, err, errlen, "%s", strerror(errno));
 	r = open_file(dir_fd, name, &fd, &bytes, err, errlen);
 	if (r >= 0 && bytes > TXDA__CASE_MAX_BYTES) {
 		close(fd);
-		r = txda__say(err, errlen, -EFBIG, "%s has %llu bytes; the limit is %u", name,
+		r = set_error(-EFBIG, err, errlen, "%s has %llu bytes; the limit is %u", name,
 			      (unsigned long long)bytes, TXDA__CASE_MAX_BYTES);
 	} else if (r >= 0) {
 		r = read_and_close(fd, name, bytes, &text, err, errlen);

@@ -7,6 +7,7 @@
 
 #include "case_info.h"
 #include "isa_names.h"
+#include "set_error.h"
 
 #define FORMAT 1
 
@@ -22,7 +23,7 @@ static int get(const struct reader *r, const cJSON *object, const char *where, c
 	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
 
 	if (!item)
-		return txda__say(r->err, r->errlen, -EINVAL, "%s%s is missing", where, key);
+		return set_error(-EINVAL, r->err, r->errlen, "%s%s is missing", where, key);
 	*ret = item;
 	return 0;
 }
@@ -36,12 +37,12 @@ static int get_number(const struct reader *r, const cJSON *object, const char *w
 	if (get(r, object, where, key, &item) < 0)
 		return -EINVAL;
 	if (!cJSON_IsNumber(item))
-		return txda__say(r->err, r->errlen, -EINVAL, "%s%s is not a number", where, key);
+		return set_error(-EINVAL, r->err, r->errlen, "%s%s is not a number", where, key);
 	value = item->valuedouble;
 	/* Checked before the conversion; all whole numbers up to 2^53 are exact. NaN fails too. */
 	if (!(value >= 0 && value <= 9007199254740992.0) || value != (double)(uint64_t)value ||
 	    (uint64_t)value < min || (uint64_t)value > max)
-		return txda__say(r->err, r->errlen, -EINVAL,
+		return set_error(-EINVAL, r->err, r->errlen,
 				 "%s%s is %.17g; it must be from %llu to %llu", where, key, value,
 				 (unsigned long long)min, (unsigned long long)max);
 	*ret = (uint64_t)value;
@@ -63,12 +64,12 @@ static int copy_text(const struct reader *r, const cJSON *item, const char *wher
 		     char *text, size_t size)
 {
 	if (!cJSON_IsString(item) || !item->valuestring[0] || strlen(item->valuestring) >= size)
-		return txda__say(r->err, r->errlen, -EINVAL,
+		return set_error(-EINVAL, r->err, r->errlen,
 				 "%s%s is not a string of 1 to %zu bytes", where, key, size - 1);
 	strcpy(text, item->valuestring);
 	for (const char *s = text; *s; s++)
 		if ((unsigned char)*s < ' ')
-			return txda__say(r->err, r->errlen, -EINVAL, "%s%s has a control character",
+			return set_error(-EINVAL, r->err, r->errlen, "%s%s has a control character",
 					 where, key);
 	return 0;
 }
@@ -89,7 +90,7 @@ static int get_object(const struct reader *r, const cJSON *object, const char *k
 	if (get(r, object, "", key, ret) < 0)
 		return -EINVAL;
 	if (!cJSON_IsObject(*ret))
-		return txda__say(r->err, r->errlen, -EINVAL, "%s is not an object", key);
+		return set_error(-EINVAL, r->err, r->errlen, "%s is not an object", key);
 	return 0;
 }
 
@@ -102,7 +103,7 @@ static int get_array(const struct reader *r, const cJSON *object, const char *ke
 		return -EINVAL;
 	n = cJSON_IsArray(*ret) ? cJSON_GetArraySize(*ret) : -1;
 	if (n < (int)min || n > (int)max)
-		return txda__say(r->err, r->errlen, -EINVAL,
+		return set_error(-EINVAL, r->err, r->errlen,
 				 "%s is not an array of %u to %u entries", key, min, max);
 	return 0;
 }
@@ -139,7 +140,7 @@ static int read_chip(const struct reader *r, const cJSON *object, unsigned rank,
 
 	snprintf(where, sizeof(where), "chips[%u].", rank);
 	if (!cJSON_IsObject(object))
-		return txda__say(r->err, r->errlen, -EINVAL, "chips[%u] is not an object", rank);
+		return set_error(-EINVAL, r->err, r->errlen, "chips[%u] is not an object", rank);
 	if (get_text(r, object, where, "kcore", chip->kcore, sizeof(chip->kcore)) < 0 ||
 	    get_text(r, object, where, "param", chip->param, sizeof(chip->param)) < 0 ||
 	    get_number(r, object, where, "param_crc32c", 0, UINT32_MAX, &crc) < 0)
@@ -149,7 +150,7 @@ static int read_chip(const struct reader *r, const cJSON *object, unsigned rank,
 			       number[i].value) < 0)
 			return -EINVAL;
 	if (!is_relative(chip->kcore) || !is_relative(chip->param))
-		return txda__say(r->err, r->errlen, -EINVAL,
+		return set_error(-EINVAL, r->err, r->errlen,
 				 "%s%s is \"%.60s\"; it must be a file below the case dir", where,
 				 is_relative(chip->kcore) ? "param" : "kcore",
 				 is_relative(chip->kcore) ? chip->param : chip->kcore);
@@ -166,7 +167,7 @@ static int read_chips(const struct reader *r, const cJSON *root, struct txda__ca
 	    get_array(r, root, "chips", 1, TXDA_MAX_CHIPS_PER_GROUP, &array) < 0)
 		return -EINVAL;
 	if ((unsigned)cJSON_GetArraySize(array) != c->tp)
-		return txda__say(r->err, r->errlen, -EINVAL, "tp is %u, but chips has %d entries",
+		return set_error(-EINVAL, r->err, r->errlen, "tp is %u, but chips has %d entries",
 				 c->tp, cJSON_GetArraySize(array));
 	cJSON_ArrayForEach(item, array) {
 		if (read_chip(r, item, rank, &c->chip[rank]) < 0)
@@ -230,30 +231,30 @@ static int read_tensors(const struct reader *r, const cJSON *root, const char *k
 
 		snprintf(where, sizeof(where), "%s[%u].", key, n);
 		if (!cJSON_IsObject(item))
-			return txda__say(r->err, r->errlen, -EINVAL, "%s[%u] is not an object", key,
+			return set_error(-EINVAL, r->err, r->errlen, "%s[%u] is not an object", key,
 					 n);
 		if (get_text(r, item, where, "name", t->name, sizeof(t->name)) < 0 ||
 		    get_text(r, item, where, "dtype", dtype, sizeof(dtype)) < 0 ||
 		    get(r, item, where, "shape", &shape) < 0)
 			return -EINVAL;
 		if (!parse_dtype(dtype, &t->dtype))
-			return txda__say(r->err, r->errlen, -EINVAL, "%sdtype \"%s\" is not known",
+			return set_error(-EINVAL, r->err, r->errlen, "%sdtype \"%s\" is not known",
 					 where, dtype);
 		if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) < 1 ||
 		    cJSON_GetArraySize(shape) > 4)
-			return txda__say(r->err, r->errlen, -EINVAL,
+			return set_error(-EINVAL, r->err, r->errlen,
 					 "%sshape is not an array of 1 to 4 entries", where);
 		t->ndim = 0;
 		cJSON_ArrayForEach(dim, shape)
 			if (!parse_dim(dim, &t->dim[t->ndim++]))
-				return txda__say(r->err, r->errlen, -EINVAL,
+				return set_error(-EINVAL, r->err, r->errlen,
 						 "%sshape[%u] is neither a "
 						 "number nor one of T, S, "
 						 "R, B, N",
 						 where, t->ndim - 1u);
 		for (unsigned i = 0; i < n; i++)
 			if (!strcmp(tensor[i].name, t->name))
-				return txda__say(r->err, r->errlen, -EINVAL,
+				return set_error(-EINVAL, r->err, r->errlen,
 						 "%sname \"%s\" occurs twice", where, t->name);
 		n++;
 	}
@@ -299,14 +300,14 @@ static int read_pooling(const struct reader *r, const cJSON *root, struct txda__
 	const cJSON *normalize = cJSON_GetObjectItemCaseSensitive(root, "normalize");
 
 	if (normalize && !cJSON_IsBool(normalize))
-		return txda__say(r->err, r->errlen, -EINVAL, "normalize is neither true nor false");
+		return set_error(-EINVAL, r->err, r->errlen, "normalize is neither true nor false");
 	c->normalize = cJSON_IsTrue(normalize);
 	if (!cJSON_GetObjectItemCaseSensitive(root, "pooling"))
 		return 0;
 	if (get_text(r, root, "", "pooling", c->pooling, sizeof(c->pooling)) < 0)
 		return -EINVAL;
 	if (strcmp(c->pooling, "last") && strcmp(c->pooling, "mean") && strcmp(c->pooling, "cls"))
-		return txda__say(r->err, r->errlen, -EINVAL,
+		return set_error(-EINVAL, r->err, r->errlen,
 				 "pooling is \"%s\"; it must be last, mean or cls", c->pooling);
 	return 0;
 }
@@ -318,7 +319,7 @@ static int read_vision_chip(const struct reader *r, const cJSON *object, unsigne
 
 	snprintf(where, sizeof(where), "vision.chips[%u].", rank);
 	if (!cJSON_IsObject(object))
-		return txda__say(r->err, r->errlen, -EINVAL, "vision.chips[%u] is not an object",
+		return set_error(-EINVAL, r->err, r->errlen, "vision.chips[%u] is not an object",
 				 rank);
 	if (get_text(r, object, where, "kcore", kcore, sizeof(v->chip[rank].kcore)) < 0 ||
 	    get_number(r, object, where, "kcore_bytes", sizeof(struct txda_program),
@@ -328,7 +329,7 @@ static int read_vision_chip(const struct reader *r, const cJSON *object, unsigne
 	    get_number(r, object, where, "io_bytes", 0, 1ull << 40, &v->chip[rank].io_bytes) < 0)
 		return -EINVAL;
 	if (!is_relative(kcore))
-		return txda__say(r->err, r->errlen, -EINVAL,
+		return set_error(-EINVAL, r->err, r->errlen,
 				 "%skcore is \"%.60s\"; it must be a file below the case dir",
 				 where, kcore);
 	return 0;
@@ -386,11 +387,11 @@ static int read_root(const struct reader *r, const cJSON *root, struct txda__cas
 	unsigned format;
 
 	if (!cJSON_IsObject(root))
-		return txda__say(r->err, r->errlen, -EINVAL, "the document is not an object");
+		return set_error(-EINVAL, r->err, r->errlen, "the document is not an object");
 	if (get_unsigned(r, root, "", "format", 0, UINT32_MAX, &format) < 0)
 		return -EINVAL;
 	if (format != FORMAT)
-		return txda__say(r->err, r->errlen, -EINVAL, "format is %u; this library reads %d",
+		return set_error(-EINVAL, r->err, r->errlen, "format is %u; this library reads %d",
 				 format, FORMAT);
 	if (get_text(r, root, "", "name", c->name, sizeof(c->name)) < 0 ||
 	    get_text(r, root, "", "family", c->family, sizeof(c->family)) < 0 ||
@@ -414,23 +415,23 @@ int txda__case_parse(const char *text, size_t bytes, struct txda__case *ret_case
 	int r;
 
 	if (bytes > TXDA__CASE_MAX_BYTES)
-		return txda__say(err, errlen, -EFBIG,
+		return set_error(-EFBIG, err, errlen,
 				 "model_info.json has %zu bytes; the limit is %u", bytes,
 				 TXDA__CASE_MAX_BYTES);
 	root = cJSON_ParseWithLengthOpts(text, bytes, &end, false);
 	if (!root)
-		return txda__say(err, errlen, -EINVAL,
+		return set_error(-EINVAL, err, errlen,
 				 "model_info.json is not JSON: error near byte %zu",
 				 end ? (size_t)(end - text) : 0);
 	for (; end < text + bytes && *end; end++)
 		if (!strchr(" \t\r\n", *end)) {
 			cJSON_Delete(root);
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "model_info.json has data after its end, at byte %zu",
 					 (size_t)(end - text));
 		}
 	c = calloc(1, sizeof(*c));
-	r = c ? read_root(&reader, root, c) : txda__say(err, errlen, -ENOMEM, "out of memory");
+	r = c ? read_root(&reader, root, c) : set_error(-ENOMEM, err, errlen, "out of memory");
 	if (r >= 0)
 		*ret_case = *c;
 	free(c);

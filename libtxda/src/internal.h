@@ -56,13 +56,6 @@ static inline bool txda__unref(atomic_uint *refs)
 		txda__note_prefix(context, __VA_ARGS__);                                           \
 		txda__error;                                                                       \
 	})
-/* For parsers: writes the message to @err; the value is @error. */
-#define txda__say(err, errlen, error, ...)                                                         \
-	__extension__({                                                                            \
-		int txda__error = (error);                                                         \
-		snprintf(err, errlen, __VA_ARGS__);                                                \
-		txda__error;                                                                       \
-	})
 void txda__note(struct txda_context *context, const char *format, ...) TXDA__PRINTF(2, 3);
 void txda__note_prefix(struct txda_context *context, const char *format, ...) TXDA__PRINTF(2, 3);
 /* Formats as "1.5 GiB" into @buf; returns @buf. */

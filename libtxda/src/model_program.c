@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model.h"
+#include "set_error.h"
 
 int txda__find_slot(const struct txda__program *program, unsigned kind)
 {
@@ -67,8 +68,8 @@ static int check_limits(const struct txda__program *p, const struct txda__case *
 
 	for (unsigned i = 0; i < ARRAY_SIZE(limit); i++)
 		if (max[limit[i].symbol] != limit[i].limit)
-			return txda__say(
-				err, errlen, -EINVAL,
+			return set_error(
+				-EINVAL, err, errlen,
 				"limits.%s is %u in model_info.json, but %u in the program",
 				limit[i].name, limit[i].limit, max[limit[i].symbol]);
 	return 0;
@@ -98,7 +99,7 @@ static int check_slots(const struct txda__program *p, const struct txda__case *i
 		 */
 		if (slot >= 0 && (wanted[i].kind == TXDA_SLOT_WEIGHTS ? bytes > wanted[i].bytes
 								      : bytes != wanted[i].bytes))
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "%s is %llu in model_info.json, but %llu in the program",
 					 wanted[i].name, (unsigned long long)wanted[i].bytes,
 					 (unsigned long long)bytes);
@@ -127,19 +128,19 @@ static int check_tensors(const struct txda__program *p, const struct txda__case_
 		for (i = 0; i < n && strcmp(list[i].name, name); i++)
 			;
 		if (i == n)
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "tensor %s is in the program, but not in model_info.json",
 					 name);
 		if (list[i].dtype != t->dtype || list[i].ndim != t->ndim ||
 		    memcmp(list[i].dim, t->dim, t->ndim * sizeof(t->dim[0])))
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "type or shape of tensor %s differ between program and "
 					 "model_info.json",
 					 name);
 		found++;
 	}
 	if (found != n)
-		return txda__say(err, errlen, -EINVAL,
+		return set_error(-EINVAL, err, errlen,
 				 "model_info.json lists %u %s, the program has %u", n,
 				 kind == TXDA_SLOT_INPUT ? "inputs" : "outputs", found);
 	return 0;
@@ -161,16 +162,16 @@ static int load_program(const struct txda__case *info, int dir_fd, const char *w
 		return ret;
 	ret = txda__program_check(rank->kcore, chip->kcore_bytes, p, why, sizeof(why));
 	if (ret < 0)
-		return txda__say(err, errlen, ret, "%s: %s", chip->kcore, why);
+		return set_error(ret, err, errlen, "%s: %s", chip->kcore, why);
 	h = p->header;
 	name = txda__program_string(p, h->name);
 	if (strcmp(name, wanted))
-		return txda__say(err, errlen, -EINVAL,
+		return set_error(-EINVAL, err, errlen,
 				 "%s holds program \"%.40s\"; expected \"%.40s\"", chip->kcore,
 				 name, wanted);
 	/* A program for one chip does the same on each. */
 	if (h->group_size != 1 && (h->group_size != info->tp || h->rank != r))
-		return txda__say(err, errlen, -EINVAL,
+		return set_error(-EINVAL, err, errlen,
 				 "%s is for rank %u of %u, not for rank %u of %u", chip->kcore,
 				 h->rank, h->group_size, r, info->tp);
 	ret = check_limits(p, info, why, sizeof(why));
@@ -182,7 +183,7 @@ static int load_program(const struct txda__case *info, int dir_fd, const char *w
 	if (ret >= 0 && r == 0)
 		ret = check_tensors(p, info->output, info->n_outputs, TXDA_SLOT_OUTPUT, why,
 				    sizeof(why));
-	return ret < 0 ? txda__say(err, errlen, ret, "%s: %s", chip->kcore, why) : 0;
+	return ret < 0 ? set_error(ret, err, errlen, "%s: %s", chip->kcore, why) : 0;
 }
 
 int txda__load_programs(struct txda_context *context, const struct txda__case *info, int dir_fd,

@@ -5,6 +5,7 @@
 #include "crc32c.h"
 #include "isa_names.h"
 #include "program.h"
+#include "set_error.h"
 
 uint64_t txda__program_dim(const struct txda__program *program, const struct txda_dim *dim)
 {
@@ -59,14 +60,14 @@ static int check_header(const struct txda_program *h, size_t bytes, char *err, s
 	uint32_t crc;
 
 	if (h->magic != TXDA_PROGRAM_MAGIC)
-		return txda__say(err, errlen, -EINVAL, "magic is 0x%08x; expected 0x%08x", h->magic,
+		return set_error(-EINVAL, err, errlen, "magic is 0x%08x; expected 0x%08x", h->magic,
 				 TXDA_PROGRAM_MAGIC);
 	if (h->major != TXDA_ISA_MAJOR || h->minor > TXDA_ISA_MINOR)
-		return txda__say(err, errlen, -EINVAL,
+		return set_error(-EINVAL, err, errlen,
 				 "version %u.%u; this library runs %u.0 to %u.%u", h->major,
 				 h->minor, TXDA_ISA_MAJOR, TXDA_ISA_MAJOR, TXDA_ISA_MINOR);
 	if (h->bytes != bytes)
-		return txda__say(err, errlen, -EINVAL,
+		return set_error(-EINVAL, err, errlen,
 				 "the header says %llu bytes, the file has %zu",
 				 (unsigned long long)h->bytes, bytes);
 	copy = *h;
@@ -74,25 +75,25 @@ static int check_header(const struct txda_program *h, size_t bytes, char *err, s
 	crc = crc32c(0, &copy, sizeof(copy));
 	crc = crc32c(crc, h + 1, bytes - sizeof(*h));
 	if (crc != h->crc32c)
-		return txda__say(err, errlen, -EINVAL, "checksum is 0x%08x; the header says 0x%08x",
+		return set_error(-EINVAL, err, errlen, "checksum is 0x%08x; the header says 0x%08x",
 				 crc, h->crc32c);
 	if (!h->n_slots || h->n_slots > TXDA_PROGRAM_MAX_SLOTS)
-		return txda__say(err, errlen, -EINVAL, "%u slots; it must be 1 to %d", h->n_slots,
+		return set_error(-EINVAL, err, errlen, "%u slots; it must be 1 to %d", h->n_slots,
 				 TXDA_PROGRAM_MAX_SLOTS);
 	if (!h->n_ops || !h->n_tensors)
-		return txda__say(err, errlen, -EINVAL, "it has no %s",
+		return set_error(-EINVAL, err, errlen, "it has no %s",
 				 h->n_ops ? "tensors" : "ops");
 	if (!table_ok(bytes, h->slots_off, h->n_slots, sizeof(struct txda_slot)) ||
 	    !table_ok(bytes, h->tensors_off, h->n_tensors, sizeof(struct txda_tensor)) ||
 	    !table_ok(bytes, h->ops_off, h->n_ops, sizeof(struct txda_op)) ||
 	    !table_ok(bytes, h->strings_off, h->strings_bytes, 1) || !h->strings_bytes)
-		return txda__say(err, errlen, -EINVAL,
+		return set_error(-EINVAL, err, errlen,
 				 "a table is not inside the program or not on an 8-byte border");
 	if (!h->group_size || h->group_size > TXDA_MAX_GROUP || h->rank >= h->group_size)
-		return txda__say(err, errlen, -EINVAL, "rank %u of a group of %u", h->rank,
+		return set_error(-EINVAL, err, errlen, "rank %u of a group of %u", h->rank,
 				 h->group_size);
 	if (h->sym_max[0] || h->sym_max[6] || h->sym_max[7])
-		return txda__say(err, errlen, -EINVAL, "an unknown symbol has a limit");
+		return set_error(-EINVAL, err, errlen, "an unknown symbol has a limit");
 	return 0;
 }
 
@@ -108,7 +109,7 @@ static int check_names(const struct txda__program *p, char *err, size_t errlen)
 		ok &= p->tensor[i].name < limit;
 	for (uint32_t i = 0; i < h->n_ops; i++)
 		ok &= p->op[i].label < limit;
-	return ok ? 0 : txda__say(err, errlen, -EINVAL, "a name is outside of the strings");
+	return ok ? 0 : set_error(-EINVAL, err, errlen, "a name is outside of the strings");
 }
 
 static int check_slots(const struct txda__program *p, char *err, size_t errlen)
@@ -120,23 +121,23 @@ static int check_slots(const struct txda__program *p, char *err, size_t errlen)
 		const char *name = txda__program_string(p, slot->name);
 
 		if (slot->kind >= TXDA_SLOT_KIND_COUNT)
-			return txda__say(err, errlen, -EINVAL, "slot %u (%.60s) has kind %u", i,
+			return set_error(-EINVAL, err, errlen, "slot %u (%.60s) has kind %u", i,
 					 name, slot->kind);
 		if (!slot->bytes || slot->bytes > 1ull << 40)
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "slot %u (%.60s) has %llu bytes; it must be 1 to 2^40", i,
 					 name, (unsigned long long)slot->bytes);
 		if (slot->kind < TXDA_SLOT_INPUT && ++count[slot->kind] > 1)
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "slot %u (%.60s): there is one of that kind already", i,
 					 name);
 		if (slot->kind >= TXDA_SLOT_INPUT && (!*name || strlen(name) >= 64))
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "slot %u has a name of %zu bytes; it must be 1 to 63", i,
 					 strlen(name));
 		for (uint32_t j = 0; j < i; j++)
 			if (!strcmp(name, txda__program_string(p, p->slot[j].name)))
-				return txda__say(err, errlen, -EINVAL,
+				return set_error(-EINVAL, err, errlen,
 						 "two slots are named \"%.60s\"", name);
 	}
 	return 0;
@@ -153,7 +154,7 @@ static int find_io(struct txda__program *p, char *err, size_t errlen)
 		uint64_t bytes;
 
 		if (t->slot >= p->header->n_slots)
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "tensor %u (%.60s) is in slot %u of %u", i, name, t->slot,
 					 p->header->n_slots);
 		slot = &p->slot[t->slot];
@@ -162,24 +163,24 @@ static int find_io(struct txda__program *p, char *err, size_t errlen)
 		if (t->offset || strcmp(name, txda__program_string(p, slot->name)))
 			continue;
 		if (!t->ndim || t->ndim > 4 || t->layout != TXDA_ROWS || !isa_dtype_bytes(t->dtype))
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "tensor %u (%.60s) is not a plain array", i, name);
 		for (unsigned d = 0; d < t->ndim; d++)
 			if (t->dim[d].sym > TXDA_SYM_N)
-				return txda__say(err, errlen, -EINVAL,
+				return set_error(-EINVAL, err, errlen,
 						 "tensor %u (%.60s) has symbol %u", i, name,
 						 t->dim[d].sym);
 		bytes = txda__program_tensor_bytes(p, t);
 		if (!bytes || bytes > slot->bytes)
-			return txda__say(
-				err, errlen, -EINVAL,
+			return set_error(
+				-EINVAL, err, errlen,
 				"tensor %u (%.60s) of %llu bytes does not fit its slot of %llu", i,
 				name, (unsigned long long)bytes, (unsigned long long)slot->bytes);
 		p->io_tensor[t->slot] = i;
 	}
 	for (uint32_t i = 0; i < p->header->n_slots; i++)
 		if (p->slot[i].kind >= TXDA_SLOT_INPUT && p->io_tensor[i] == TXDA_NONE)
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "slot %u (%.60s) holds no tensor of that name", i,
 					 txda__program_string(p, p->slot[i].name));
 	return 0;
@@ -194,7 +195,7 @@ int txda__program_check(const void *data, size_t bytes, struct txda__program *re
 	int r;
 
 	if (bytes < sizeof(*header) || bytes > TXDA_PROGRAM_MAX_BYTES)
-		return txda__say(err, errlen, -EINVAL, "it has %zu bytes; it must be %zu to %u",
+		return set_error(-EINVAL, err, errlen, "it has %zu bytes; it must be %zu to %u",
 				 bytes, sizeof(*header), TXDA_PROGRAM_MAX_BYTES);
 	r = check_header(header, bytes, err, errlen);
 	if (r < 0)

@@ -3,6 +3,7 @@
 #include <strings.h>
 
 #include "number.h"
+#include "set_error.h"
 #include "spec.h"
 
 int txda__parse_us(const char *word, unsigned *ret_us)
@@ -34,44 +35,44 @@ static int parse_key(const char *key, const char *value, struct txda__cmodel_spe
 
 	if (!strcmp(key, "chips")) {
 		if (!number_parse(value, TXDA__MAX_CHIPS, &number) || !number)
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "chips=%s: must be a number from 1 to %d", value,
 					 TXDA__MAX_CHIPS);
 		spec->chips = (unsigned)number;
 	} else if (!strcmp(key, "mem")) {
 		if (!number_parse_size(value, 1ull << 40, &number) || number < (2ull << 20) ||
 		    number % (2ull << 20))
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "mem=%s: must be a multiple of 2M up to 1T, such as 512M",
 					 value);
 		spec->mem_bytes = number;
 	} else if (!strcmp(key, "cores")) {
 		if (!number_parse(value, MAX_CORES, &number))
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "cores=%s: must be a number up to 64 (0: one per CPU)",
 					 value);
 		spec->cores = (unsigned)number;
 		spec->cores_given = true;
 	} else if (!strcmp(key, "spin")) {
 		if (txda__parse_us(value, &spec->spin_us))
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "spin=%s: must be a time such as 100us or 1ms", value);
 	} else if (!strcmp(key, "isa")) {
 		if (!*value || strlen(value) >= sizeof(spec->isa))
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "isa=%s: must be auto, c, avx2 or avx512", value);
 		strcpy(spec->isa, value);
 	} else if (!strcmp(key, "faults")) {
 		if (!*value || strlen(value) >= sizeof(spec->faults[0]))
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "faults=%s: must be KIND[:chip=N][:after=OPS]", value);
 		if (spec->n_faults == TXDA__MAX_FAULT_SPECS)
-			return txda__say(err, errlen, -EINVAL, "faults=%s: more than %d faults",
+			return set_error(-EINVAL, err, errlen, "faults=%s: more than %d faults",
 					 value, TXDA__MAX_FAULT_SPECS);
 		strcpy(spec->faults[spec->n_faults++], value);
 	} else {
-		return txda__say(
-			err, errlen, -EINVAL,
+		return set_error(
+			-EINVAL, err, errlen,
 			"unknown key \"%s\"; known are chips, mem, cores, isa, spin, faults", key);
 	}
 	return 0;
@@ -107,7 +108,7 @@ int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, cha
 	while (next_word(&pos, word, sizeof(word))) {
 		value = strchr(word, '=');
 		if (!value)
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "\"%s\" is not of the form key=value", word);
 		*value++ = '\0';
 		r = parse_key(word, value, &spec, err, errlen);
@@ -126,8 +127,8 @@ int txda__parse_threads(const char *text, unsigned *ret_cores, char *err, size_t
 
 	while (next_word(&pos, word, sizeof(word))) {
 		if (!number_parse(word, UINT32_MAX, &number) || !number)
-			return txda__say(
-				err, errlen, -EINVAL,
+			return set_error(
+				-EINVAL, err, errlen,
 				"OMP_NUM_THREADS=%.100s: must be a number of threads from 1", text);
 		first = first ? first : number;
 	}
@@ -175,14 +176,14 @@ int txda__parse_visible(const char *text, const struct txda_device_info *info, u
 	while (next_word(&pos, word, sizeof(word))) {
 		chip = find_chip(word, info, count);
 		if (chip < 0)
-			return txda__say(
-				err, errlen, -EINVAL,
+			return set_error(
+				-EINVAL, err, errlen,
 				"\"%s\" is not a chip; there are %u, by index from 0, serial, "
 				"bus address or node",
 				word, count);
 		for (unsigned i = 0; i < n; i++)
 			if (chips[i] == (unsigned)chip)
-				return txda__say(err, errlen, -EINVAL, "chip \"%s\" is named twice",
+				return set_error(-EINVAL, err, errlen, "chip \"%s\" is named twice",
 						 word);
 		chips[n++] = (unsigned)chip;
 	}

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "number.h"
+#include "set_error.h"
 #include "topology.h"
 
 /* Reads a number up to 9999; false if there is none. */
@@ -31,14 +32,14 @@ int txda__parse_chip_map(const char *text, unsigned n_devices, unsigned *ret_log
 		const char *word = s;
 
 		if (!read_number(&s, &device) || (*s && *s != ','))
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "\"%.20s\" is not a list of chips such as 1,0", word);
 		if (device >= n_devices || device >= TXDA__MAX_CHIPS)
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "chip %u does not exist; this process sees %u", device,
 					 n_devices);
 		if (taken[device])
-			return txda__say(err, errlen, -EINVAL, "chip %u is named twice", device);
+			return set_error(-EINVAL, err, errlen, "chip %u is named twice", device);
 		taken[device] = true;
 		logical[n++] = device;
 		s = *s ? s + 1 : NULL;
@@ -56,16 +57,16 @@ static int parse_named(const char *map, unsigned n_chips, struct txda__topology 
 
 	if (!read_number(&s, &chips) || strncmp(s, "TP", 2) || (s += 2, !read_number(&s, &tp)) ||
 	    (*s == 'B' && (s++, !read_number(&s, &batch) || !batch)) || *s)
-		return txda__say(err, errlen, -EINVAL,
+		return set_error(-EINVAL, err, errlen,
 				 "\"%.40s\" is not a map of the form CxTPy, such as C4TP2", map);
 	if (!tp || tp > TXDA_MAX_CHIPS_PER_GROUP)
-		return txda__say(err, errlen, -EINVAL, "%s: groups of %u chips; it must be 1 to %d",
+		return set_error(-EINVAL, err, errlen, "%s: groups of %u chips; it must be 1 to %d",
 				 map, tp, TXDA_MAX_CHIPS_PER_GROUP);
 	if (!chips || chips % tp)
-		return txda__say(err, errlen, -EINVAL,
+		return set_error(-EINVAL, err, errlen,
 				 "%s: %u chips do not divide into groups of %u", map, chips, tp);
 	if (chips > n_chips || chips > TXDA__MAX_CHIPS)
-		return txda__say(err, errlen, -EINVAL, "%s needs %u chips; there are %u", map,
+		return set_error(-EINVAL, err, errlen, "%s needs %u chips; there are %u", map,
 				 chips, n_chips);
 	for (unsigned i = 0; i < chips; i++)
 		t->chip[i / tp][i % tp] = i;
@@ -86,18 +87,18 @@ static int parse_spelled(const char *map, unsigned n_chips, struct txda__topolog
 		const char *word = s;
 
 		if (!read_number(&s, &chip) || (*s && *s != ',' && *s != ';'))
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "\"%.40s\" is not a map; examples: C4TP2 or 0,1;2,3",
 					 word);
 		if (chip >= n_chips || chip >= TXDA__MAX_CHIPS)
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "%.40s: chip %u does not exist; there are %u", map, chip,
 					 n_chips);
 		if (taken[chip])
-			return txda__say(err, errlen, -EINVAL, "%.40s: chip %u is named twice", map,
+			return set_error(-EINVAL, err, errlen, "%.40s: chip %u is named twice", map,
 					 chip);
 		if (t->size[group] == TXDA_MAX_CHIPS_PER_GROUP)
-			return txda__say(err, errlen, -EINVAL,
+			return set_error(-EINVAL, err, errlen,
 					 "%.40s: group %u has more than %d chips", map, group,
 					 TXDA_MAX_CHIPS_PER_GROUP);
 		taken[chip] = true;

@@ -7,6 +7,7 @@
 
 #include "buffer.h"
 #include "crc32c.h"
+#include "set_error.h"
 
 /*
  * Size of the chunks that are read back: they fit into the cache, and device memory need not be
@@ -66,7 +67,7 @@ static int judge_sum(uint32_t crc, uint32_t wanted, char *message, size_t size)
 {
 	return crc == wanted
 		       ? 0
-		       : txda__say(message, size, -EBADMSG,
+		       : set_error(-EBADMSG, message, size,
 				   "checksum is 0x%08x; model_info.json says 0x%08x", crc, wanted);
 }
 
@@ -78,7 +79,7 @@ static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *mess
 	int r = 0;
 
 	if (!part)
-		return txda__say(message, size, -ENOMEM, "out of memory");
+		return set_error(-ENOMEM, message, size, "out of memory");
 	for (uint64_t at = 0; at < total && r >= 0; at += bytes) {
 		bytes = total - at < VERIFY_BYTES ? total - at : VERIFY_BYTES;
 		r = txda_buffer_read(buffer, at, part, bytes);
@@ -87,7 +88,7 @@ static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *mess
 	}
 	free(part);
 	if (r < 0)
-		return txda__say(message, size, r, "%s",
+		return set_error(r, message, size, "%s",
 				 txda_context_error(buffer->device->context));
 	return judge_sum(crc, wanted, message, size);
 }
