@@ -10,65 +10,79 @@
 
 #include "engine.h"
 
+/* Upper bounds of buckets; the rest of each array is 0. */
+static const double first_token_seconds[METRICS_MAX_BUCKETS + 1] = {
+	0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+	1,     2.5,   5,    7.5,  10,	20,   40,   80,	 160,  640, 2560,
+};
+static const double inter_token_seconds[METRICS_MAX_BUCKETS + 1] = {
+	0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3,
+	0.4,   0.5,    0.75,  1,    2.5,   5,	 7.5,	10,  20,   40,	80,
+};
+static const double request_seconds[METRICS_MAX_BUCKETS + 1] = {
+	0.1, 0.3, 0.5, 0.8, 1,	1.5, 2,	  2.5, 5,   10,	  15,
+	20,  30,  40,  50,  60, 120, 240, 480, 960, 1920, 7680,
+};
+static const double phase_seconds[METRICS_MAX_BUCKETS + 1] = {
+	0.001, 0.01, 0.1, 0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,
+	10,    15,   20,  30,  40,  50,	 60, 120, 240, 480, 960,
+};
+static const double request_tokens[METRICS_MAX_BUCKETS + 1] = {
+	1,    2,    5,	   10,	  20,	 50,	 100,	 200,	 500,	  1000,
+	2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000,
+};
+
 static const struct {
 	const char *name, *help;
-	double bounds[METRICS_MAX_BUCKETS + 1]; /* ends with 0 */
+	const double *bounds;
 } histograms[METRICS_N_HISTOGRAMS] = {
 	[METRICS_TIME_TO_FIRST_TOKEN] =
 		{
 			"time_to_first_token_seconds",
 			"Time from the arrival of a request to its first token.",
-			{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
-			 1,	2.5,   5,    7.5,  10,	 20,   40,   80,  160,	640, 2560},
+			first_token_seconds,
 		},
 	[METRICS_INTER_TOKEN_LATENCY] =
 		{
 			"inter_token_latency_seconds",
 			"Time between two tokens of a request.",
-			{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3,
-			 0.4,	0.5,	0.75,  1,    2.5,   5,	  7.5,	 10,  20,   40,	 80},
+			inter_token_seconds,
 		},
 	[METRICS_E2E_LATENCY] =
 		{
 			"e2e_request_latency_seconds",
 			"Time from the arrival of a request to its end.",
-			{0.1, 0.3, 0.5, 0.8, 1,	 1.5, 2,   2.5, 5,   10,   15,
-			 20,  30,  40,	50,  60, 120, 240, 480, 960, 1920, 7680},
+			request_seconds,
 		},
 	[METRICS_QUEUE_TIME] =
 		{
 			"request_queue_time_seconds",
 			"Time that a request waited for its first step.",
-			{0.001, 0.01, 0.1, 0.3, 0.5, 0.8, 1,  1.5, 2,	2.5, 5,
-			 10,	15,   20,  30,	40,  50,  60, 120, 240, 480, 960},
+			phase_seconds,
 		},
 	[METRICS_PREFILL_TIME] =
 		{
 			"request_prefill_time_seconds",
 			"Time from a request's first step to its first token.",
-			{0.001, 0.01, 0.1, 0.3, 0.5, 0.8, 1,  1.5, 2,	2.5, 5,
-			 10,	15,   20,  30,	40,  50,  60, 120, 240, 480, 960},
+			phase_seconds,
 		},
 	[METRICS_DECODE_TIME] =
 		{
 			"request_decode_time_seconds",
 			"Time from a request's first token to its last.",
-			{0.1, 0.3, 0.5, 0.8, 1,	 1.5, 2,   2.5, 5,   10,   15,
-			 20,  30,  40,	50,  60, 120, 240, 480, 960, 1920, 7680},
+			request_seconds,
 		},
 	[METRICS_PROMPT_TOKENS] =
 		{
 			"request_prompt_tokens",
 			"Tokens of the prompt of a request.",
-			{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000,
-			 100000, 200000, 500000, 1000000},
+			request_tokens,
 		},
 	[METRICS_GENERATION_TOKENS] =
 		{
 			"request_generation_tokens",
 			"Tokens generated for a request.",
-			{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000,
-			 100000, 200000, 500000, 1000000},
+			request_tokens,
 		},
 };
 
