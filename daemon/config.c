@@ -10,7 +10,7 @@
 #include "config_internal.h"
 
 /* Prints an error; external text must not put control characters on a terminal. */
-static void complain(char *what)
+static void report(char *what)
 {
 	for (char *c = what; *c; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7F)
@@ -255,7 +255,7 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 	enum config_action action = load(argc, argv, ret, err, sizeof(err));
 
 	if (action == CONFIG_ERROR)
-		complain(err);
+		report(err);
 	return action;
 }
 

@@ -245,17 +245,17 @@ void txda_gem_unplug(struct txda_device *tdev)
 		txda_bo_unplug(bo);
 	mutex_unlock(&gem->lock);
 
-	txda_gem_drop_aside(tdev);
+	txda_gem_free_quarantined(tdev);
 }
 
-void txda_gem_put_aside(struct txda_device *tdev, struct txda_vma *vma)
+void txda_gem_quarantine(struct txda_device *tdev, struct txda_vma *vma)
 {
 	mutex_lock(&tdev->gem.lock);
 	list_add_tail(&vma->node, &tdev->gem.aside);
 	mutex_unlock(&tdev->gem.lock);
 }
 
-void txda_gem_drop_aside(struct txda_device *tdev)
+void txda_gem_free_quarantined(struct txda_device *tdev)
 {
 	struct txda_vma *vma, *next;
 	LIST_HEAD(vmas);
@@ -268,7 +268,7 @@ void txda_gem_drop_aside(struct txda_device *tdev)
 		drm_gem_object_put(vma->base.gem.obj);
 		kfree(vma);
 	}
-	txda_vram_free_aside(tdev);
+	txda_vram_free_quarantined(tdev);
 }
 
 /* ---- Statistics ----------------------------------------------------------------------------- */
@@ -340,7 +340,7 @@ static int txda_bo_place_device(struct txda_device *tdev, struct txda_bo *bo)
 		return err;
 	err = txda_vram_clear(block);
 	if (err == -ETIMEDOUT) {
-		txda_vram_put_aside(block);
+		txda_vram_quarantine(block);
 		return -EIO;
 	}
 	if (err) {

@@ -149,7 +149,7 @@ struct txda_gem {
 
 	/**
 	 * @aside: Quarantine: struct txda_vma whose buffers the chip may still access
-	 * (txda_gem_put_aside()).
+	 * (txda_gem_quarantine()).
 	 */
 	struct list_head aside;
 };
@@ -221,12 +221,12 @@ void txda_gem_show(struct txda_device *tdev, struct seq_file *m);
  * Keeps an unmapped mapping, and with it the buffer, until the chip is reset: a TLB flush did not
  * complete, so the chip may still access it.
  */
-void txda_gem_put_aside(struct txda_device *tdev, struct txda_vma *vma);
+void txda_gem_quarantine(struct txda_device *tdev, struct txda_vma *vma);
 /*
  * Frees everything that was put aside, buffers and DRAM (vram.h), after the chip was reset or
  * removed. Not in code that fences wait for.
  */
-void txda_gem_drop_aside(struct txda_device *tdev);
+void txda_gem_free_quarantined(struct txda_device *tdev);
 
 /* Revokes all CPU mappings of buffers; the next access faults them in again, or fails. */
 void txda_gem_unmap(struct txda_device *tdev);

@@ -63,7 +63,7 @@ static DEFINE_MUTEX(txda_pmus_lock);
 
 /* ---- The chip's counters -------------------------------------------------------------------- */
 
-static void txda_pmu_look(struct txda_pmu *pmu, enum txda_pmu_event id)
+static void txda_pmu_update(struct txda_pmu *pmu, enum txda_pmu_event id)
 {
 	struct txda_pmu_count *count = &pmu->count[id];
 	u64 value;
@@ -85,7 +85,7 @@ static u64 txda_pmu_total(struct txda_pmu *pmu, enum txda_pmu_event id)
 	u64 total;
 
 	raw_spin_lock_irqsave(&pmu->lock, flags);
-	txda_pmu_look(pmu, id);
+	txda_pmu_update(pmu, id);
 	total = pmu->count[id].total;
 	raw_spin_unlock_irqrestore(&pmu->lock, flags);
 	return total;
@@ -99,7 +99,7 @@ static void txda_pmu_set(struct txda_pmu *pmu, struct txda_device *tdev)
 
 	raw_spin_lock_irqsave(&pmu->lock, flags);
 	for (id = 0; id < TXDA_PMU_EVENTS; id++) {
-		txda_pmu_look(pmu, id);
+		txda_pmu_update(pmu, id);
 		if (tdev && !pmu->tdev)
 			pmu->count[id].seen = txda_read_pair(tdev, txda_pmu_regs[id]);
 	}

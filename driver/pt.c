@@ -58,7 +58,7 @@ static void txda_pt_table_free(struct txda_pt_table *table, bool aside)
 {
 	if (table->block) {
 		if (aside)
-			txda_vram_put_aside(table->block);
+			txda_vram_quarantine(table->block);
 		else
 			txda_vram_free(table->block);
 	}

@@ -407,7 +407,7 @@ void txda_reset_wedge(struct txda_device *tdev, const char *reason)
 	drm_dev_exit(idx);
 }
 
-static void txda_reset_told(struct txda_device *tdev, const char *reason)
+static void txda_reset_report(struct txda_device *tdev, const char *reason)
 {
 	struct txda_queue *culprit = tdev->reset.served;
 	u32 ban_ms = culprit ? txda_user_blame(culprit->user, culprit->client.id) : 0;
@@ -438,8 +438,8 @@ static int txda_reset_recover(struct txda_device *tdev, const char *reason)
 	dma_fence_end_signalling(cookie);
 
 	if (!err) {
-		txda_gem_drop_aside(tdev);
-		txda_reset_told(tdev, reason);
+		txda_gem_free_quarantined(tdev);
+		txda_reset_report(tdev, reason);
 	}
 	return err;
 }
@@ -584,10 +584,10 @@ int txda_reset_done(struct txda_device *tdev)
 	if (err) {
 		txda_reset_set_wedged(tdev, reason);
 	} else {
-		txda_gem_drop_aside(tdev);
+		txda_gem_free_quarantined(tdev);
 		/* It may have been a bus reset, which leaves anything. */
 		txda_vram_set_unknown(tdev);
-		txda_reset_told(tdev, reason);
+		txda_reset_report(tdev, reason);
 	}
 	txda_bars_open(tdev);
 	up_write(&tdev->reset.lock);
@@ -735,7 +735,7 @@ static int txda_resume(struct device *dev)
 		if (err)
 			txda_reset_set_wedged(tdev, "resume");
 		else
-			txda_gem_drop_aside(tdev);
+			txda_gem_free_quarantined(tdev);
 		txda_bars_open(tdev);
 	}
 	up_write(&tdev->reset.lock);

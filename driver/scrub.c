@@ -52,7 +52,7 @@ static bool txda_scrub_piece(struct txda_device *tdev)
 	if (!err)
 		txda_vram_free_clear(block);
 	else if (err == -ETIMEDOUT)
-		txda_vram_put_aside(block);
+		txda_vram_quarantine(block);
 	else
 		txda_vram_free(block);
 	return !err;

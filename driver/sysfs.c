@@ -200,7 +200,7 @@ static DEVICE_ATTR_RO(throttle);
 /* Readers in quick succession, or in parallel, get the same value. */
 #define TXDA_BUSY_WINDOW_NS (250 * NSEC_PER_MSEC)
 
-static void txda_busy_look(struct txda_busy *busy, u64 busy_ns, u64 now)
+static void txda_busy_update(struct txda_busy *busy, u64 busy_ns, u64 now)
 {
 	u64 since = now - busy->time_ns, worked;
 
@@ -229,7 +229,7 @@ static ssize_t npu_busy_percent_show(struct device *dev, struct device_attribute
 	busy_ns = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
 	alive = txda_device_alive(tdev);
 	if (alive)
-		txda_busy_look(busy, busy_ns, ktime_get_ns());
+		txda_busy_update(busy, busy_ns, ktime_get_ns());
 	percent = busy->percent;
 	mutex_unlock(&busy->lock);
 	txda_bars_exit(tdev, idx);

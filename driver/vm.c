@@ -114,7 +114,7 @@ void txda_vm_free_vmas(struct txda_vm *vm, struct list_head *vmas, bool stuck)
 			drm_gem_object_get(vma->base.gem.obj);
 		txda_vm_bo_put(vm, vma->base.vm_bo);
 		if (stuck)
-			txda_gem_put_aside(vm->tdev, vma);
+			txda_gem_quarantine(vm->tdev, vma);
 		else
 			kfree(vma);
 		cond_resched();

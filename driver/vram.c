@@ -23,7 +23,7 @@ static void txda_vram_release(struct drm_device *drm, void *res)
 {
 	struct txda_vram *vram = &to_txda(drm)->vram;
 
-	txda_vram_free_aside(to_txda(drm));
+	txda_vram_free_quarantined(to_txda(drm));
 	drm_WARN_ON(drm, !list_empty(&vram->live));
 	txda_buddy_free_list(&vram->mm, &vram->reserved, 0);
 	txda_buddy_fini(&vram->mm);
@@ -236,7 +236,7 @@ void txda_vram_free_clear(struct txda_vram_block *block)
 	mutex_unlock(&vram->lock);
 }
 
-void txda_vram_put_aside(struct txda_vram_block *block)
+void txda_vram_quarantine(struct txda_vram_block *block)
 {
 	struct txda_vram *vram = &block->tdev->vram;
 
@@ -245,7 +245,7 @@ void txda_vram_put_aside(struct txda_vram_block *block)
 	mutex_unlock(&vram->lock);
 }
 
-void txda_vram_free_aside(struct txda_device *tdev)
+void txda_vram_free_quarantined(struct txda_device *tdev)
 {
 	struct txda_vram *vram = &tdev->vram;
 	struct txda_vram_block *block, *next;

@@ -131,9 +131,9 @@ void txda_vram_free_clear(struct txda_vram_block *block);
  * Used instead of txda_vram_free() when the chip may still access the block: frees it after the
  * next reset.
  */
-void txda_vram_put_aside(struct txda_vram_block *block);
+void txda_vram_quarantine(struct txda_vram_block *block);
 /* The chip was reset or is gone: frees the quarantined blocks. */
-void txda_vram_free_aside(struct txda_device *tdev);
+void txda_vram_free_quarantined(struct txda_device *tdev);
 
 /* DRAM offset of the first byte of a contiguous allocation. */
 u64 txda_vram_offset(const struct txda_vram_block *block);

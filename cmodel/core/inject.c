@@ -19,7 +19,7 @@ static const char *const kind_names[CM_INJECT_KINDS] = {
 	[CM_INJECT_CLEAR] = "clear",
 };
 
-struct order {
+struct command {
 	enum cm_inject_kind kind;
 	bool one_chip;
 	uint64_t chip, after, ms;
@@ -49,10 +49,10 @@ static bool read_number(const char *word, size_t len, const char *name, uint64_t
 	return true;
 }
 
-/* Reads one order up to a comma or the end; returns where it ended, or NULL. */
-static const char *read_order(const char *spec, struct order *ret)
+/* Reads one command up to a comma or the end; returns where it ended, or NULL. */
+static const char *read_command(const char *spec, struct command *ret)
 {
-	struct order o = {.kind = CM_INJECT_KINDS};
+	struct command o = {.kind = CM_INJECT_KINDS};
 	size_t len = strcspn(spec, ":,");
 
 	for (unsigned i = 0; i < CM_INJECT_KINDS; i++) {
@@ -157,7 +157,7 @@ void cm_inject_stall(struct cm_queues *qs, struct cm_chip *c, bool on)
 	resume_at(qs, c, on ? UINT64_MAX : 0);
 }
 
-static void obey(struct cm_queues *qs, struct cm_chip *c, const struct order *o)
+static void apply(struct cm_queues *qs, struct cm_chip *c, const struct command *o)
 {
 	struct cm_injection *i = &c->inject[o->kind];
 
@@ -177,13 +177,13 @@ static void obey(struct cm_queues *qs, struct cm_chip *c, const struct order *o)
 	set_injected(c);
 }
 
-int cm_inject_obey(struct cm_queues *qs, struct cm_chip *chip, unsigned n, const char *spec)
+int cm_inject_apply(struct cm_queues *qs, struct cm_chip *chip, unsigned n, const char *spec)
 {
-	struct order o;
+	struct command o;
 
-	/* All or nothing: read everything before the first order is obeyed. */
+	/* All or nothing: read everything before the first command takes effect. */
 	for (const char *at = spec;; at++) {
-		at = read_order(at, &o);
+		at = read_command(at, &o);
 		if (!at)
 			return -EINVAL;
 		if (o.one_chip && o.chip >= n)
@@ -193,10 +193,10 @@ int cm_inject_obey(struct cm_queues *qs, struct cm_chip *chip, unsigned n, const
 	}
 	cm_pause(qs->lead);
 	for (const char *at = spec;; at++) {
-		at = read_order(at, &o);
+		at = read_command(at, &o);
 		for (unsigned i = 0; i < n; i++) {
 			if (!o.one_chip || o.chip == i)
-				obey(qs, &chip[i], &o);
+				apply(qs, &chip[i], &o);
 		}
 		if (!*at)
 			break;

@@ -4,7 +4,7 @@
  *
  * An order arms an injection of a chip. The command processor asks before each op and each slice of
  * a copy whether one strikes; chips without injections (cm_chip.injected) are not asked.
- * Threads: all by the leader, but cm_inject_obey().
+ * Threads: all by the leader, but cm_inject_apply().
  */
 #ifndef CM_INJECT_H
 #define CM_INJECT_H
@@ -12,7 +12,7 @@
 #include "queue.h"
 
 /* cm_inject() for the chips chip[n]. */
-int cm_inject_obey(struct cm_queues *qs, struct cm_chip *chip, unsigned n, const char *spec);
+int cm_inject_apply(struct cm_queues *qs, struct cm_chip *chip, unsigned n, const char *spec);
 /* Ends all injections of the chip. */
 void cm_inject_clear(struct cm_queues *qs, struct cm_chip *c);
 /* The chip works, or hangs, see cm_chip_stall(). */

@@ -173,7 +173,7 @@ void cm_kick(struct cm_machine *m)
 
 int cm_inject(struct cm_machine *m, const char *spec)
 {
-	return cm_inject_obey(&m->queues, m->chip, m->n_chips, spec);
+	return cm_inject_apply(&m->queues, m->chip, m->n_chips, spec);
 }
 
 void cm_chip_set_notify(struct cm_chip *c, void (*fn)(void *arg), void *arg)

@@ -37,7 +37,7 @@ static int command_inject(struct vu_server *s, const char *words, FILE *out)
 	(void)out;
 	/* After the reply the client can rely on events and registers. */
 	if (!err)
-		vu_server_look(s);
+		vu_server_poll(s);
 	return err;
 }
 

@@ -108,7 +108,7 @@ void vu_device_reset(struct vu_device *d)
 	vu_log(VU_LOG_INFO, (int)d->index, "chip reset");
 }
 
-void vu_device_ask_reset(struct vu_device *d)
+void vu_device_request_reset(struct vu_device *d)
 {
 	if (d->stuck & VU_STUCK_RESET)
 		d->resetting = true;
@@ -255,7 +255,7 @@ void vu_device_trip(struct vu_device *d)
 		vu_queue_lose(&d->queue[i]);
 }
 
-bool vu_device_look(struct vu_device *d, uint64_t *ret_change_ns)
+bool vu_device_poll(struct vu_device *d, uint64_t *ret_change_ns)
 {
 	struct cm_sensors s;
 	uint32_t events = 0, up = 0;

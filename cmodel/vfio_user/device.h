@@ -95,7 +95,7 @@ struct vu_device {
 	/* op_lock: pairs of registers. _HI of what was read, _LO of what is being written. */
 	uint32_t latched[VU_WORDS], staged[VU_WORDS];
 	uint32_t msix_table[VU_MSIX_VECTORS * 4]; /* lock */
-	/* lock: what vu_device_look() has seen last */
+	/* lock: what vu_device_poll() has seen last */
 	uint32_t seen_corrected, seen_uncorrected;
 	uint32_t seen_hot;
 	uint32_t seen_up;		      /* ports, a bit each */
@@ -122,7 +122,7 @@ void vu_device_fini(struct vu_device *d);
 /* Stops all queues, forgets rings, roots and groups: a chip reset. */
 void vu_device_reset(struct vu_device *d);
 /* A reset by register: the same, unless resets are stuck. */
-void vu_device_ask_reset(struct vu_device *d);
+void vu_device_request_reset(struct vu_device *d);
 /* FLR: the same, and configuration space and DRAM are as after power-on. */
 void vu_device_flr(struct vu_device *d);
 /* The client's reset of the device: an FLR that also brings a lost chip back. */
@@ -151,7 +151,7 @@ void vu_device_forget_translations(struct vu_device *d);
  * *ret_change_ns: when to check again, UINT64_MAX: after the next injection. True: the chip is
  * lost.
  */
-bool vu_device_look(struct vu_device *d, uint64_t *ret_change_ns);
+bool vu_device_poll(struct vu_device *d, uint64_t *ret_change_ns);
 
 /* ---- what its parts ask --------------------------------------------------------------------- */
 

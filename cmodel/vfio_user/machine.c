@@ -68,7 +68,7 @@ static int machine_init(struct vu_machine *m, const struct vu_machine_options *o
 		m->n_devices = i + 1;
 	}
 	/* The initial state raises no events. */
-	vu_machine_look(m, &lost);
+	vu_machine_poll(m, &lost);
 	for (unsigned i = 0; i < opt->chips; i++) {
 		vu_irq_ack_events(&m->device[i].irq, TXDA_IRQ_ALL);
 		cm_chip_set_notify(m->device[i].chip, notify, m);
@@ -109,7 +109,7 @@ void vu_machine_free(struct vu_machine *m)
 	free(m);
 }
 
-uint64_t vu_machine_look(struct vu_machine *m, uint64_t *ret_lost)
+uint64_t vu_machine_poll(struct vu_machine *m, uint64_t *ret_lost)
 {
 	uint64_t next = UINT64_MAX;
 
@@ -121,7 +121,7 @@ uint64_t vu_machine_look(struct vu_machine *m, uint64_t *ret_lost)
 			uint64_t change_ns;
 
 			pthread_mutex_lock(&d->op_lock);
-			if (vu_device_look(d, &change_ns))
+			if (vu_device_poll(d, &change_ns))
 				*ret_lost |= 1ull << i;
 			pthread_mutex_unlock(&d->op_lock);
 			if (change_ns < next)

@@ -3,7 +3,7 @@
  * All chips of the process: one device model, a PCI function for each of its chips, cards of up to
  * eight chips that are all linked with each other.
  *
- * Threads: vu_machine_look() and the commands may be called from any thread that holds no lock of a
+ * Threads: vu_machine_poll() and the commands may be called from any thread that holds no lock of a
  * device.
  */
 #ifndef VU_MACHINE_H
@@ -21,7 +21,7 @@ struct vu_machine_options {
 	enum vu_irq_mode irq;
 	const char *identity; /* serial numbers follow from it: the same for each start */
 	/*
-	 * Called when the state of chips may have changed: vu_machine_look() is due. By any thread,
+	 * Called when the state of chips may have changed: vu_machine_poll() is due. By any thread,
 	 * with the model paused.
 	 */
 	void (*changed)(void *arg);
@@ -44,6 +44,6 @@ void vu_machine_free(struct vu_machine *m);
  * Checks all chips and links and raises events for what has changed. Returns when to check again
  * (CLOCK_MONOTONIC; UINT64_MAX: not before it is due). @ret_lost: lost chips, a bit each.
  */
-uint64_t vu_machine_look(struct vu_machine *m, uint64_t *ret_lost);
+uint64_t vu_machine_poll(struct vu_machine *m, uint64_t *ret_lost);
 
 #endif /* VU_MACHINE_H */

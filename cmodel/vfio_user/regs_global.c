@@ -257,7 +257,7 @@ static void write_reset(struct vu_device *d, unsigned i, uint32_t value)
 {
 	(void)i;
 	if (value == TXDA_RESET_CHIP)
-		vu_device_ask_reset(d);
+		vu_device_request_reset(d);
 }
 
 const struct vu_reg vu_regs_global[VU_GLOBAL_WORDS] = {

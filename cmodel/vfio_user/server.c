@@ -171,11 +171,11 @@ struct vu_machine *vu_server_machine(struct vu_server *s)
 	return s->machine;
 }
 
-void vu_server_look(struct vu_server *s)
+void vu_server_poll(struct vu_server *s)
 {
 	uint64_t lost;
 
-	s->look_ns = vu_machine_look(s->machine, &lost);
+	s->look_ns = vu_machine_poll(s->machine, &lost);
 }
 
 int vu_server_disappear(struct vu_server *s, unsigned chip)
@@ -191,7 +191,7 @@ int vu_server_disappear(struct vu_server *s, unsigned chip)
 	vu_device_vanish(door->device);
 	pthread_mutex_unlock(&door->device->op_lock);
 	end_session(door);
-	vu_server_look(s);
+	vu_server_poll(s);
 	return 0;
 }
 
@@ -209,7 +209,7 @@ int vu_server_appear(struct vu_server *s, unsigned chip)
 	vu_device_appear(door->device);
 	pthread_mutex_unlock(&door->device->op_lock);
 	err = door->listener < 0 ? listen_at(&door->address, &door->listener) : 0;
-	vu_server_look(s);
+	vu_server_poll(s);
 	return err;
 }
 
@@ -317,7 +317,7 @@ int vu_server_run(struct vu_server *s)
 		if (p[0].revents && read(s->event, &count, sizeof(count)) < 0 && errno != EAGAIN)
 			return -errno;
 		if (p[0].revents || clock_ns() >= s->look_ns)
-			vu_server_look(s);
+			vu_server_poll(s);
 		if (p[1].revents)
 			accept_controller(s);
 		for (unsigned i = 0; i < MAX_CONTROLLERS; i++) {

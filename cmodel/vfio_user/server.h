@@ -46,6 +46,6 @@ int vu_server_disappear(struct vu_server *s, unsigned chip);
 /* A fresh chip takes the place of one that has disappeared or was lost. */
 int vu_server_appear(struct vu_server *s, unsigned chip);
 /* Applies injections to links and events now. */
-void vu_server_look(struct vu_server *s);
+void vu_server_poll(struct vu_server *s);
 
 #endif /* VU_SERVER_H */

@@ -91,8 +91,8 @@ static bool check_browser(const struct http_request *r, struct http_refusal *ref
 	return true;
 }
 
-bool server_let_in(void *arg, const struct http_conn *c, const struct http_request *r,
-		   struct identity *ret, struct http_refusal *refusal)
+bool server_authorise(void *arg, const struct http_conn *c, const struct http_request *r,
+		      struct identity *ret, struct http_refusal *refusal)
 {
 	struct server *s = arg;
 	bool ok;
@@ -112,7 +112,7 @@ bool server_let_in(void *arg, const struct http_conn *c, const struct http_reque
 	return ok;
 }
 
-void server_log_turned_away(struct server *s)
+void server_log_refused(struct server *s)
 {
 	if (!s->turned_away)
 		return;

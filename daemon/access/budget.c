@@ -141,7 +141,7 @@ void budget_add(struct account *a, uint64_t bytes)
 		atomic_store(&b->peak, used);
 }
 
-void budget_give(struct account *a, uint64_t bytes)
+void budget_release(struct account *a, uint64_t bytes)
 {
 	atomic_fetch_sub(&a->held, bytes);
 	atomic_fetch_sub(&a->budget->used, bytes);
@@ -155,6 +155,6 @@ bool budget_take(struct account *a, uint64_t bytes)
 	budget_add(a, bytes);
 	if (!budget_is_beyond(a))
 		return true;
-	budget_give(a, bytes);
+	budget_release(a, bytes);
 	return false;
 }

@@ -14,7 +14,7 @@
  * There is one account per user. It exists as long as it is referenced, and longer for its
  * counters: the accounts of the last ACCOUNTS_KEPT users without references are kept.
  *
- * Threads: the event loop's; any for budget_take(), budget_add() and budget_give().
+ * Threads: the event loop's; any for budget_take(), budget_add() and budget_release().
  */
 #ifndef TXDA_DAEMON_BUDGET_H
 #define TXDA_DAEMON_BUDGET_H
@@ -104,9 +104,9 @@ static inline uint64_t budget_most(const struct budget *b)
 uint64_t budget_room(const struct account *a);
 /* False if it exceeds that, and then nothing is taken. */
 bool budget_take(struct account *a, uint64_t bytes);
-/* Takes it regardless of the limit; must also be paired with budget_give(). */
+/* Takes it regardless of the limit; must also be paired with budget_release(). */
 void budget_add(struct account *a, uint64_t bytes);
-void budget_give(struct account *a, uint64_t bytes);
+void budget_release(struct account *a, uint64_t bytes);
 /* Whether the user holds more than its share. */
 bool budget_is_beyond(const struct account *a);
 

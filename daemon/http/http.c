@@ -30,7 +30,7 @@ static void conn_account(struct http_conn *c)
 	if (now > c->accounted)
 		budget_add(c->account, now - c->accounted);
 	else
-		budget_give(c->account, c->accounted - now);
+		budget_release(c->account, c->accounted - now);
 	c->accounted = now;
 }
 
@@ -50,7 +50,7 @@ void http_conn_free(struct http_conn *c)
 		event_del(s->tick);
 	if (c->account) {
 		http_turn_leave(c);
-		budget_give(c->account, c->accounted);
+		budget_release(c->account, c->accounted);
 		c->account->connections -= c->admitted;
 		account_unref(c->account);
 	}
@@ -297,7 +297,7 @@ static void head_complete(struct http_conn *c)
 	c->head_done = true;
 	c->since = clock_ms();
 	/* Before a byte of the body is requested or stored. */
-	if (c->peer.tcp && !http_tcp_let_in(c, r))
+	if (c->peer.tcp && !http_tcp_authorise(c, r))
 		return;
 	if (r->content_length > budget_room(c->account)) {
 		snprintf(message, sizeof(message),
@@ -542,10 +542,10 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (!must_wait(c))
-		http_conn_go_on(c);
+		http_conn_resume(c);
 }
 
-void http_conn_go_on(struct http_conn *c)
+void http_conn_resume(struct http_conn *c)
 {
 	struct http_server *s = c->server;
 
@@ -660,7 +660,7 @@ bool http_conn_set_account(struct http_conn *c, uid_t uid, const char *name)
 		return false;
 	budget_add(a, c->accounted);
 	a->connections += c->admitted;
-	budget_give(c->account, c->accounted);
+	budget_release(c->account, c->accounted);
 	c->account->connections -= c->admitted;
 	account_unref(c->account);
 	c->account = a;

@@ -92,7 +92,7 @@ void http_conn_refuse(struct http_conn *c, int status, const char *message);
 void http_conn_refuse_with(struct http_conn *c, int status, const char *headers,
 			   const char *message);
 /* Reads from a connection that has waited for its turn. May free @c. */
-void http_conn_go_on(struct http_conn *c);
+void http_conn_resume(struct http_conn *c);
 /* Between two requests, with the last answer completely sent. */
 static inline bool http_conn_between(const struct http_conn *c)
 {
@@ -130,7 +130,7 @@ unsigned http_tcp_wait_ms(const struct http_server *s);
 void http_tcp_accepted(struct http_server *s, int fd, const struct sockaddr_storage *address,
 		       struct http_peer *ret);
 /* The head of a request is complete: authorises it, or answers with an error and returns false. */
-bool http_tcp_let_in(struct http_conn *c, const struct http_request *r);
+bool http_tcp_authorise(struct http_conn *c, const struct http_request *r);
 
 void http_server_retick(struct http_server *s, bool fast);
 void http_date(char *buf, size_t len);

@@ -165,7 +165,7 @@ static bool take_account(struct http_conn *c, const struct identity *key,
 	return false;
 }
 
-bool http_tcp_let_in(struct http_conn *c, const struct http_request *r)
+bool http_tcp_authorise(struct http_conn *c, const struct http_request *r)
 {
 	const struct http_callbacks *callbacks = &c->server->callbacks;
 	struct http_refusal refusal = {.status = 403};

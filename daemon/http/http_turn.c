@@ -148,7 +148,7 @@ void http_turn_next(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	for (unsigned i = 0; i < TURN_MAX && (c = next_waiting(s)); i++) {
 		http_turn_leave(c);
-		http_conn_go_on(c);
+		http_conn_resume(c);
 	}
 	if (!TAILQ_EMPTY(&s->turns))
 		event_add(s->next_turn, &tv);

@@ -153,7 +153,7 @@ static void released(struct textpool_job *job)
 	s->n_exchanges--;
 	if (x->model)
 		model_unuse(x->model);
-	budget_give(x->account, x->held + x->worker_held);
+	budget_release(x->account, x->held + x->worker_held);
 	x->account->requests--;
 	x->account->images_read += x->pictures.n;
 	account_unref(x->account);
@@ -395,7 +395,7 @@ static void fail(struct exchange *x, const struct api_error *e)
 static void encoded(struct textpool_job *job)
 {
 	if (finish_work(of_job(job)))
-		exchange_go_on(of_job(job));
+		exchange_resume(of_job(job));
 }
 
 /* The model is ready, or will not come. */
@@ -405,7 +405,7 @@ static void on_woken(struct model_waiter *w, enum model_wake why)
 	struct api_error e;
 
 	switch (why) {
-	case MODEL_WAKE_READY: exchange_go_on(x); return;
+	case MODEL_WAKE_READY: exchange_resume(x); return;
 	case MODEL_WAKE_DEADLINE: exchange_end_late(x); return;
 	case MODEL_WAKE_REFUSED: model_unavailable(x->model, &e); break;
 	case MODEL_WAKE_SHUTDOWN:
@@ -482,7 +482,7 @@ static void start(struct exchange *x)
 	}
 }
 
-void exchange_go_on(struct exchange *x)
+void exchange_resume(struct exchange *x)
 {
 	struct served_model *m = x->model;
 	struct api_error e;
@@ -554,7 +554,7 @@ static void parsed(struct textpool_job *job)
 	if (!finish_work(x))
 		return;
 	if (find_model(x, &e))
-		exchange_go_on(x);
+		exchange_resume(x);
 	else
 		fail(x, &e);
 }

@@ -164,7 +164,7 @@ struct exchange {
 /* Takes over the request on @c, including its body. */
 void exchange_start(struct server *s, struct http_conn *c, enum api_kind route);
 /* Continues as far as possible: called when its model is ready. */
-void exchange_go_on(struct exchange *x);
+void exchange_resume(struct exchange *x);
 /* Makes a worker write the available output for the client. */
 void exchange_output(struct exchange *x);
 /*

@@ -25,7 +25,7 @@ static bool refuse_bytes(const struct exchange *x, uint64_t bytes, const char *m
 
 bool exchange_hold(struct exchange *x, uint64_t bytes, const char *member, struct api_error *e)
 {
-	budget_give(x->account, x->held);
+	budget_release(x->account, x->held);
 	x->held = 0;
 	if (!budget_take(x->account, bytes))
 		return refuse_bytes(x, bytes, member, e);
@@ -43,7 +43,7 @@ bool exchange_take(struct exchange *x, uint64_t bytes, const char *member, struc
 
 void exchange_return(struct exchange *x, uint64_t bytes)
 {
-	budget_give(x->account, bytes);
+	budget_release(x->account, bytes);
 	x->worker_held -= bytes;
 }
 
@@ -92,7 +92,7 @@ void exchange_grow(struct exchange *x, uint64_t bytes)
 	if (most == x) {
 		/* Unreachable: some request holds memory. */
 		x->held -= bytes;
-		budget_give(x->account, bytes);
+		budget_release(x->account, bytes);
 	} else {
 		exchange_free_if_over(most);
 	}

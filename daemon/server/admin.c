@@ -162,7 +162,7 @@ static void put_load_event(struct json_out *o, const struct served_model *m)
 }
 
 /* Reports the progress of a load to a client; the conn is NULL after the last event. */
-static void tell_load(struct admin_wait *l)
+static void report_load(struct admin_wait *l)
 {
 	struct server *s = l->server;
 	struct served_model *m = l->model;
@@ -202,7 +202,7 @@ static void free_wait(struct admin_wait *l)
 	free(l);
 }
 
-static void tell_plan(struct admin_wait *w);
+static void report_plan(struct admin_wait *w);
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
@@ -214,9 +214,9 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	while ((l = *link)) {
 		if (l->conn && l->planning)
-			tell_plan(l);
+			report_plan(l);
 		else if (l->conn)
-			tell_load(l);
+			report_load(l);
 		if (l->conn) {
 			link = &l->next;
 			continue;
@@ -453,7 +453,7 @@ static void reply_plan(struct server *s, struct http_conn *c, struct served_mode
 }
 
 /* Answers when the model was compiled for its plan, or failed to compile; the conn is NULL then. */
-static void tell_plan(struct admin_wait *w)
+static void report_plan(struct admin_wait *w)
 {
 	struct served_model *m = w->model;
 	struct api_error e;

@@ -170,7 +170,7 @@ static void on_answered(void *arg, const struct http_conn *c, const struct http_
 		s->metrics.responses[a->status / 100 % 6]++;
 		account->responses[a->status / 100 % 6]++;
 	}
-	/* Requests without a key are summarised once per second: server_log_turned_away(). */
+	/* Requests without a key are summarised once per second: server_log_refused(). */
 	if (!s->config->access_log || (peer->tcp && !peer->key))
 		return;
 	if (account->lines == USER_LINES) {
@@ -309,7 +309,7 @@ static void on_check(evutil_socket_t fd, short what, void *arg)
 		for (unsigned i = 0; i < s->table->n; i++)
 			log_status(s->table->all[i], s->config->status_seconds);
 	give_memory_back(s);
-	server_log_turned_away(s);
+	server_log_refused(s);
 	log_unlogged(s);
 }
 
@@ -361,7 +361,7 @@ static int start_http(struct server *s)
 		.descriptors = s->descriptors,
 	};
 	struct http_callbacks callbacks = {
-		.on_head = server_let_in,
+		.on_head = server_authorise,
 		.on_request = on_request,
 		.error_body = error_body,
 		.on_answered = on_answered,

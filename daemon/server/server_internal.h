@@ -69,10 +69,10 @@ struct user_text {
 struct user_text server_user(const struct http_conn *c);
 
 /* auth.c: http_callbacks.on_head, with the server as @arg. */
-bool server_let_in(void *arg, const struct http_conn *c, const struct http_request *r,
-		   struct identity *ret, struct http_refusal *refusal);
+bool server_authorise(void *arg, const struct http_conn *c, const struct http_request *r,
+		      struct identity *ret, struct http_refusal *refusal);
 /* Called once per second: logs how many requests were refused, in one line. */
-void server_log_turned_away(struct server *s);
+void server_log_refused(struct server *s);
 
 /* routes.c: answers the request or passes it to an exchange. */
 void server_route(struct server *s, struct http_conn *c, const struct http_request *r);

@@ -170,7 +170,7 @@ static int check_way(const char *from, const char *path, uid_t owner, char *err,
 /* ---- its files ------------------------------------------------------------------------------- */
 
 /* Whether a path goes up somewhere. */
-static bool goes_up(const char *path)
+static bool has_parent_part(const char *path)
 {
 	for (;; path++) {
 		size_t n = strcspn(path, "/");
@@ -191,7 +191,7 @@ static int check_file(const char *dir, const char *name, uint64_t bytes, uid_t o
 	struct stat st;
 	int error = 0;
 
-	if (goes_up(name) ||
+	if (has_parent_part(name) ||
 	    (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path)) {
 		snprintf(err, errlen, "%.300s: \"%.100s\" is not a file below it", dir, name);
 		return -EINVAL;
@@ -366,7 +366,7 @@ static bool find_case(const char *dir, const cJSON *config, char *real)
 
 	cJSON_ArrayForEach(item, config)
 		n += item->string && !strcmp(item->string, "param_dir");
-	if (!name || !*name || n != 1 || goes_up(name))
+	if (!name || !*name || n != 1 || has_parent_part(name))
 		return false;
 	if ((size_t)snprintf(path, sizeof(path), "%s%s%s", *name == '/' ? "" : dir,
 			     *name == '/' ? "" : "/", name) >= sizeof(path) ||

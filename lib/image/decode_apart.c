@@ -22,7 +22,7 @@
 #define BASE_MEMORY (96ull << 20) /* the program, its libraries, tables of decoders */
 
 /* Runs between vfork() and exec, in the caller's memory: system calls only. */
-static int become(const char *program, int socket, const struct confine_limits *limits)
+static int exec_decoder(const char *program, int socket, const struct confine_limits *limits)
 {
 	char *const argv[] = {(char *)(uintptr_t)program, NULL}, *const env[] = {NULL};
 	sigset_t none;
@@ -54,7 +54,7 @@ static int start(const char *program, const struct confine_limits *limits, pid_t
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pid = vfork();
 	if (!pid) {
-		error = become(program, pair[1], limits);
+		error = exec_decoder(program, pair[1], limits);
 		_exit(127);
 	}
 	if (pid < 0)

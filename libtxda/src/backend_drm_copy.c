@@ -154,7 +154,7 @@ static int take_lane(struct txda__vm *vm, struct drm_lane **ret_lane)
 	return r;
 }
 
-static void give_lane(struct drm_copier *copier, struct drm_lane *lane, bool failed)
+static void release_lane(struct drm_copier *copier, struct drm_lane *lane, bool failed)
 {
 	pthread_mutex_lock(&copier->lock);
 	copier->broken |= failed;
@@ -372,7 +372,7 @@ static int64_t put(struct txda__mem *mem, uint64_t offset, struct source *from, 
 					   txda__align(wanted + skip, TXDA__PAGE));
 		total += done;
 	} while (r >= 0 && done == wanted && total < bytes);
-	give_lane(&vm->copier, lane, broken);
+	release_lane(&vm->copier, lane, broken);
 	return r < 0 ? r : (int64_t)total;
 }
 
@@ -459,6 +459,6 @@ int txda__drm_mem_read(struct txda__mem *mem, uint64_t offset, void *host, uint6
 	r = settle(vm, lane, r);
 	if (r < 0)
 		r = copy_failed(vm, r);
-	give_lane(&vm->copier, lane, r < 0);
+	release_lane(&vm->copier, lane, r < 0);
 	return r;
 }

@@ -48,7 +48,7 @@ static bool find_place(struct drm *drm, const struct txda__node *node, unsigned 
 	return !full;
 }
 
-static void chip_came(struct drm *drm, const struct txda__node_event *event)
+static void chip_added(struct drm *drm, const struct txda__node_event *event)
 {
 	struct txda_context *context = drm->base.context;
 	struct drm_chip *chip, *before = NULL;
@@ -81,7 +81,7 @@ static void chip_came(struct drm *drm, const struct txda__node_event *event)
 			    event->text);
 }
 
-static void chip_went(struct drm *drm, const struct txda__node_event *event)
+static void chip_removed(struct drm *drm, const struct txda__node_event *event)
 {
 	struct txda_context *context = drm->base.context;
 	struct drm_chip *chip = find_chip(drm, &event->node);
@@ -135,8 +135,8 @@ static void chip_health(struct drm *drm, const struct txda__node_event *event)
 static void take(struct drm *drm, const struct txda__node_event *event)
 {
 	switch (event->kind) {
-	case TXDA_EVENT_DEVICE_ADDED: chip_came(drm, event); break;
-	case TXDA_EVENT_DEVICE_REMOVED: chip_went(drm, event); break;
+	case TXDA_EVENT_DEVICE_ADDED: chip_added(drm, event); break;
+	case TXDA_EVENT_DEVICE_REMOVED: chip_removed(drm, event); break;
 	default: chip_health(drm, event); break;
 	}
 }
@@ -158,12 +158,12 @@ static void catch_up(struct drm *drm)
 			continue;
 		event.node = chip->node;
 		snprintf(event.text, sizeof(event.text), "%s is gone", chip->node.node);
-		chip_went(drm, &event);
+		chip_removed(drm, &event);
 	}
 	for (unsigned j = 0; j < n; j++) {
 		event.node = node[j];
 		snprintf(event.text, sizeof(event.text), "%s was added", node[j].node);
-		chip_came(drm, &event);
+		chip_added(drm, &event);
 	}
 }
 

@@ -31,7 +31,7 @@ static int place(struct txda_device *device, struct txda__space *space, struct t
 	}
 	r = context->backend->ops->mem_bind(mem, va, read_only);
 	if (r < 0) {
-		txda__space_give(space, va, room + TXDA__PAGE);
+		txda__space_release(space, va, room + TXDA__PAGE);
 		free(buffer);
 		return r;
 	}
@@ -159,7 +159,7 @@ struct txda_buffer *txda_buffer_unref(struct txda_buffer *buffer)
 	device = buffer->device;
 	ops_of(buffer)->mem_unbind(buffer->mem);
 	ops_of(buffer)->mem_free(buffer->mem);
-	txda__space_give(buffer->space, buffer->va, buffer->room + TXDA__PAGE);
+	txda__space_release(buffer->space, buffer->va, buffer->room + TXDA__PAGE);
 	txda__space_put(buffer->space);
 	txda__monitor_poke(&device->context->monitor);
 	free(buffer);

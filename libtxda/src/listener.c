@@ -59,7 +59,7 @@ static struct txda__node *find_node(struct txda__listener *l, const char *name)
 	return NULL;
 }
 
-static void node_gone(struct txda__listener *l, struct txda__node *node)
+static void node_removed(struct txda__listener *l, struct txda__node *node)
 {
 	struct txda__node last = l->node[l->n_nodes - 1];
 
@@ -68,14 +68,14 @@ static void node_gone(struct txda__listener *l, struct txda__node *node)
 	l->n_nodes--;
 }
 
-static void node_came(struct txda__listener *l, const struct txda__node *node)
+static void node_added(struct txda__listener *l, const struct txda__node *node)
 {
 	struct txda__node *before = find_node(l, node->node);
 
 	if (before && before->incarnation == node->incarnation)
 		return;
 	if (before)
-		node_gone(l, before); /* its message was lost, and the name was reused */
+		node_removed(l, before); /* its message was lost, and the name was reused */
 	if (l->n_nodes == TXDA__MAX_CHIPS)
 		return;
 	l->node[l->n_nodes++] = *node;
@@ -95,12 +95,12 @@ static void resync(struct txda__listener *l)
 				 now[j].incarnation != l->node[i].incarnation))
 			j++;
 		if (j == n)
-			node_gone(l, &l->node[i]);
+			node_removed(l, &l->node[i]);
 		else
 			i++;
 	}
 	for (int j = 0; j < n; j++)
-		node_came(l, &now[j]);
+		node_added(l, &now[j]);
 	free(now);
 }
 
@@ -115,9 +115,9 @@ static void take_uevent(struct txda__listener *l, struct udev_device *device)
 	if (!strcmp(action, "remove")) {
 		known = find_node(l, name);
 		if (known)
-			node_gone(l, known);
+			node_removed(l, known);
 	} else if (!strcmp(action, "add") && txda__node_read(device, &node)) {
-		node_came(l, &node);
+		node_added(l, &node);
 	}
 }
 

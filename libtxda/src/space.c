@@ -94,10 +94,10 @@ int txda__space_take(struct txda__space *space, uint64_t bytes, uint64_t align, 
 	return 0;
 }
 
-void txda__space_give(struct txda__space *space, uint64_t va, uint64_t bytes)
+void txda__space_release(struct txda__space *space, uint64_t va, uint64_t bytes)
 {
 	pthread_mutex_lock(&space->lock);
-	txda__vas_give(&space->vas, va, bytes);
+	txda__vas_release(&space->vas, va, bytes);
 	pthread_mutex_unlock(&space->lock);
 }
 

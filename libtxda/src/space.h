@@ -37,7 +37,7 @@ struct txda__space *txda__space_ref(struct txda__space *space);
 void txda__space_put(struct txda__space *space);
 /* Allocates @bytes aligned to @align. -ENOMEM, with a message recorded. */
 int txda__space_take(struct txda__space *space, uint64_t bytes, uint64_t align, uint64_t *ret_va);
-void txda__space_give(struct txda__space *space, uint64_t va, uint64_t bytes);
+void txda__space_release(struct txda__space *space, uint64_t va, uint64_t bytes);
 /*
  * Makes the spaces, of different chips and ordered by rank, a group of their own in a slot that is
  * free in all of them. -EBUSY: none is.

@@ -100,7 +100,7 @@ int txda__vas_take(struct txda__vas *vas, uint64_t bytes, uint64_t align, uint64
 	return 0;
 }
 
-void txda__vas_give(struct txda__vas *vas, uint64_t start, uint64_t bytes)
+void txda__vas_release(struct txda__vas *vas, uint64_t start, uint64_t bytes)
 {
 	size_t low = 0, high = vas->n_free, mid;
 	bool joins_before, joins_after;

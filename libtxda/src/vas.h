@@ -33,6 +33,6 @@ void txda__vas_free(struct txda__vas *vas);
  */
 int txda__vas_take(struct txda__vas *vas, uint64_t bytes, uint64_t align, uint64_t *ret_start);
 /* Frees a range from txda__vas_take(), with the same @bytes. */
-void txda__vas_give(struct txda__vas *vas, uint64_t start, uint64_t bytes);
+void txda__vas_release(struct txda__vas *vas, uint64_t start, uint64_t bytes);
 
 #endif /* TXDA_VAS_H */

@@ -33,8 +33,8 @@ static uint64_t to_ns(struct timespec ts)
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-int txda__weights_tell_file(struct txda_context *context, int fd, const char *name,
-			    struct txda_weights *key)
+int txda__weights_identify(struct txda_context *context, int fd, const char *name,
+			   struct txda_weights *key)
 {
 	struct stat st;
 
@@ -210,7 +210,7 @@ int txda__weights_get(struct txda_device *device, const struct txda__weights_wis
 	bool mine;
 	int r;
 
-	r = txda__weights_tell_file(context, wish->fd, wish->name, &key);
+	r = txda__weights_identify(context, wish->fd, wish->name, &key);
 	if (r >= 0)
 		r = txda__space_get(device, &key.space);
 	if (r < 0)

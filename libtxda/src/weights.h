@@ -61,8 +61,8 @@ int txda__weights_get(struct txda_device *device, const struct txda__weights_wis
 /* ---- between weights.c and weights_keep.c ---------------------------------------------------- */
 
 /* Fills in the identity of the file of @fd. */
-int txda__weights_tell_file(struct txda_context *context, int fd, const char *name,
-			    struct txda_weights *key);
+int txda__weights_identify(struct txda_context *context, int fd, const char *name,
+			   struct txda_weights *key);
 bool txda__weights_same_file(const struct txda_weights *a, const struct txda_weights *b);
 /* The entry of that file in that space, with a reference, or NULL. The lock must be held. */
 struct txda_weights *txda__weights_find(struct txda__weights_table *table,

@@ -192,7 +192,7 @@ int txda_weights_check(struct txda_weights *weights, const char *path, unsigned 
 			txda__note(context, "%s: %s", path, err);
 	}
 	if (r >= 0)
-		r = txda__weights_tell_file(context, fd, info->chip[rank].param, &file);
+		r = txda__weights_identify(context, fd, info->chip[rank].param, &file);
 	if (r >= 0 && !txda__weights_same_file(weights, &file))
 		r = compare(weights, &file, info->chip[rank].param);
 	if (fd >= 0)

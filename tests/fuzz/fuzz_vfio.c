@@ -282,7 +282,7 @@ static void something_happens(unsigned which)
 		break;
 	}
 	pthread_mutex_unlock(&device->op_lock);
-	vu_machine_look(machine, &lost);
+	vu_machine_poll(machine, &lost);
 	pthread_mutex_lock(&device->op_lock);
 }
 

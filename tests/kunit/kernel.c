@@ -31,7 +31,7 @@ void txda_vram_free(struct txda_vram_block *block)
 	free(block);
 }
 
-void txda_vram_put_aside(struct txda_vram_block *block)
+void txda_vram_quarantine(struct txda_vram_block *block)
 {
 	kunit_complain(kunit_now, __FILE__, __LINE__, "no flush was stuck");
 	txda_vram_free(block);

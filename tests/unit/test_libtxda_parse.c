@@ -266,7 +266,7 @@ static void test_vas(void **state)
 				 n = (bytes[i] + TXDA__PAGE - 1) / TXDA__PAGE;
 
 			memset(taken + first, 0, n);
-			txda__vas_give(&vas, start[i], bytes[i]);
+			txda__vas_release(&vas, start[i], bytes[i]);
 			bytes[i] = 0;
 		} else {
 			uint64_t want = (seed >> 40) % (40 * TXDA__PAGE) + 1,
@@ -290,7 +290,7 @@ static void test_vas(void **state)
 	}
 	for (unsigned i = 0; i < N; i++)
 		if (bytes[i])
-			txda__vas_give(&vas, start[i], bytes[i]);
+			txda__vas_release(&vas, start[i], bytes[i]);
 	assert_int_equal(vas.n_free, 1);
 	assert_int_equal(vas.n_taken, 0);
 	assert_int_equal(vas.free_bytes, PAGES * TXDA__PAGE);

@@ -512,7 +512,7 @@ static void look(struct vf *f)
 {
 	uint64_t lost;
 
-	vu_machine_look(f->m, &lost);
+	vu_machine_poll(f->m, &lost);
 }
 
 static void test_events(void **state)

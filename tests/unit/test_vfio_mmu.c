@@ -683,7 +683,7 @@ static void look(void)
 {
 	uint64_t lost;
 
-	vu_machine_look(f.m, &lost);
+	vu_machine_poll(f.m, &lost);
 }
 
 static void test_peer(void **state)

@@ -103,7 +103,7 @@ static int take_spec(void *data, char **ret_text, struct tool_error *error)
 	return 0;
 }
 
-static enum status complain(const struct tool_error *error)
+static enum status report(const struct tool_error *error)
 {
 	fprintf(stderr, "txda-cdi: %s\n", error->text);
 	return FAILURE;
@@ -129,7 +129,7 @@ static enum status store(struct settings *settings)
 	int r = cdi_store(settings->output, take_spec, settings, &error);
 
 	if (r < 0)
-		return complain(&error);
+		return report(&error);
 	if (!r) {
 		complain_no_chip(settings);
 		fprintf(stderr, "There is no %s now.\n", settings->output);
@@ -143,7 +143,7 @@ static enum status print(struct settings *settings)
 	char *text;
 
 	if (take_spec(settings, &text, &error) < 0)
-		return complain(&error);
+		return report(&error);
 	if (!text)
 		return complain_no_chip(settings);
 	fputs(text, stdout);
@@ -158,7 +158,7 @@ static enum status list(struct settings *settings)
 	unsigned n;
 
 	if (take_chips(settings, &chips, &n, &error) < 0)
-		return complain(&error);
+		return report(&error);
 	for (unsigned i = 0; i < n; i++) {
 		const char *names[3];
 		char number[16];

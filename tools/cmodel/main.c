@@ -179,7 +179,7 @@ static void set_signals(struct vu_server *s)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static void say_ready(const struct request *r)
+static void print_ready(const struct request *r)
 {
 	char line[64];
 	int n = snprintf(line, sizeof(line), "ready: %u chips\n", r->server.machine.chips);
@@ -216,7 +216,7 @@ static int serve(struct request *r)
 		return EXIT_FAILED;
 	}
 	set_signals(s);
-	say_ready(r);
+	print_ready(r);
 	err = vu_server_run(s);
 	if (err)
 		fprintf(stderr, "txda-cmodel: %s\n", strerror(-err));

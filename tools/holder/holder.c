@@ -153,7 +153,7 @@ static void become_command(const struct holder *h)
 	sigprocmask(SIG_SETMASK, &h->old_mask, NULL);
 	error = setenv("NOTIFY_SOCKET", h->notify_name, 1) ? -errno : 0;
 	if (!error)
-		error = store_hand_over(&h->store, getpid());
+		error = store_export(&h->store, getpid());
 	/* What is open below the limit stays so. */
 	if (!error && setrlimit(RLIMIT_NOFILE, &h->files))
 		error = -errno;

@@ -147,7 +147,7 @@ static int put_names(const struct store *s)
 	return error;
 }
 
-int store_hand_over(const struct store *s, pid_t pid)
+int store_export(const struct store *s, pid_t pid)
 {
 	int *fds, error = 0;
 

@@ -39,6 +39,6 @@ void store_clear(struct store *s);
 
 /* The program's environment, in the process that becomes it: descriptors from 3 on, and what tells
  * of them. -errno. */
-int store_hand_over(const struct store *s, pid_t pid);
+int store_export(const struct store *s, pid_t pid);
 
 #endif

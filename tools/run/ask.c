@@ -36,7 +36,7 @@ static void complain_error(const cJSON *error)
 	fputc('\n', stderr);
 }
 
-void ask_complain_connect(const char *path, int error)
+void ask_report_connect(const char *path, int error)
 {
 	if (error == -ENOENT || error == -ECONNREFUSED)
 		fprintf(stderr,
@@ -59,7 +59,7 @@ void ask_complain_connect(const char *path, int error)
 		fprintf(stderr, "txda-run: cannot connect to %s: %s\n", path, strerror(-error));
 }
 
-void ask_complain_answer(const cJSON *answer, int status)
+void ask_report_answer(const cJSON *answer, int status)
 {
 	const cJSON *error = cJSON_GetObjectItemCaseSensitive(answer, "error");
 
@@ -203,7 +203,7 @@ static bool take_error(struct client *c)
 	bool loading = cJSON_IsString(code) && !strcmp(code->valuestring, "model_loading");
 
 	if (!loading && !interrupted())
-		ask_complain_answer(json, c->status);
+		ask_report_answer(json, c->status);
 	cJSON_Delete(json);
 	return loading;
 }
@@ -215,7 +215,7 @@ static int complain_begin(const struct ask_options *o, bool connected, int error
 	if (o->private)
 		fprintf(stderr, "txda-run: the daemon no longer responds: %s\n", strerror(-error));
 	else if (!connected)
-		ask_complain_connect(o->socket, error);
+		ask_report_connect(o->socket, error);
 	else
 		fprintf(stderr, "txda-run: %s does not answer as txdad does: %s\n", o->socket,
 			strerror(-error));

@@ -32,8 +32,8 @@ int ask(const struct ask_options *o, const cJSON *messages, char **ret_text);
 int ask_models(const struct ask_options *o);
 
 /* Says on stderr why client_open() of @path failed. */
-void ask_complain_connect(const char *path, int error);
+void ask_report_connect(const char *path, int error);
 /* Reports an unsuccessful answer on stderr. */
-void ask_complain_answer(const cJSON *answer, int status);
+void ask_report_answer(const cJSON *answer, int status);
 
 #endif

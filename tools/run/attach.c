@@ -172,7 +172,7 @@ static int load(const char *socket, const char *model, const char *title)
 		} else if (!r && c->status != 403) {
 			cJSON *answer = client_read_json(c);
 
-			ask_complain_answer(answer, c->status);
+			ask_report_answer(answer, c->status);
 			cJSON_Delete(answer);
 			r = -EIO;
 		}
@@ -205,11 +205,11 @@ static int attach_running(const struct attach_options *o, struct ask_options *as
 		return 130;
 	if (a->model) {
 		if (r != -EIO)
-			ask_complain_connect(ask->socket, r);
+			ask_report_connect(ask->socket, r);
 		return 1;
 	}
 	if (o->socket_given && r != -ENOENT) {
-		ask_complain_connect(ask->socket, r);
+		ask_report_connect(ask->socket, r);
 		return 1;
 	}
 	if (r == -ENOENT)

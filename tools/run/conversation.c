@@ -68,7 +68,7 @@ void conversation_set_system(cJSON *messages, const char *system)
 
 /* Names of files come from other people's directories; @rest is ours. */
 static void __attribute__((format(printf, 3, 4)))
-complain(const char *what, const char *path, const char *format, ...)
+report(const char *what, const char *path, const char *format, ...)
 {
 	va_list args;
 
@@ -90,7 +90,7 @@ bool conversation_save(const cJSON *messages, const char *path)
 	if (file && fclose(file))
 		ok = false;
 	if (!ok)
-		complain("cannot write ", path, ": %s", text ? strerror(errno) : "out of memory");
+		report("cannot write ", path, ": %s", text ? strerror(errno) : "out of memory");
 	cJSON_free(text);
 	return ok;
 }
@@ -104,9 +104,9 @@ static char *read_file(const char *path, size_t *ret_len)
 	size_t n;
 
 	if (!file || fstat(fd, &st)) {
-		complain("cannot read ", path, ": %s", strerror(errno));
+		report("cannot read ", path, ": %s", strerror(errno));
 	} else if (!S_ISREG(st.st_mode) || (size_t)st.st_size > MAX_FILE) {
-		complain("", path, " is not a file of at most %zu bytes", MAX_FILE);
+		report("", path, " is not a file of at most %zu bytes", MAX_FILE);
 	} else if ((text = malloc((size_t)st.st_size + 1))) {
 		n = fread(text, 1, (size_t)st.st_size, file);
 		text[n] = 0;
@@ -159,7 +159,7 @@ cJSON *conversation_load(const char *path)
 	int index = 0;
 
 	if (text && !cJSON_IsArray(messages)) {
-		complain("", path, " is not a JSON array of messages");
+		report("", path, " is not a JSON array of messages");
 		cJSON_Delete(messages);
 		messages = NULL;
 	}
@@ -168,7 +168,7 @@ cJSON *conversation_load(const char *path)
 		const char *wrong = check(message, index++);
 
 		if (wrong) {
-			complain("", path, ": message %d %s", index, wrong);
+			report("", path, ": message %d %s", index, wrong);
 			cJSON_Delete(messages);
 			return NULL;
 		}

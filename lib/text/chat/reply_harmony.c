@@ -105,7 +105,7 @@ static int give_message(struct reply_parser *p, size_t n)
 		p->trim = false;
 		p->had[reasoning] = true;
 	}
-	return error ? error : reply_give(p, reasoning, n);
+	return error ? error : reply_emit(p, reasoning, n);
 }
 
 static int part_message(struct reply_parser *p, bool final)

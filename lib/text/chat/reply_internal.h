@@ -77,7 +77,7 @@ size_t reply_find(const struct reply_parser *p, const char *mark, bool *ret_foun
 /* @n without the white space (or line breaks alone) at its end. */
 size_t reply_trimmed(const char *text, size_t n, bool breaks_only);
 /* Gives the first @n bytes of the pending text out and drops them. */
-int reply_give(struct reply_parser *p, bool reasoning, size_t n);
+int reply_emit(struct reply_parser *p, bool reasoning, size_t n);
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 

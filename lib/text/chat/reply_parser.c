@@ -131,7 +131,7 @@ static void trim_start(struct reply_parser *p)
 		reply_drop(p, n);
 }
 
-int reply_give(struct reply_parser *p, bool reasoning, size_t n)
+int reply_emit(struct reply_parser *p, bool reasoning, size_t n)
 {
 	int error = 0;
 
@@ -177,7 +177,7 @@ static int part_reasoning(struct reply_parser *p, bool final)
 	trim_start(p);
 	n = reply_find(p, mark, &found);
 	shown = reply_trimmed(p->pending.data, n, true);
-	error = reply_give(p, true, shown);
+	error = reply_emit(p, true, shown);
 	if (error || (!found && !final))
 		return error;
 	/* A mark that was cut off is not reasoning. */
@@ -257,13 +257,13 @@ static int part_content(struct reply_parser *p, bool final)
 	n = reply_find(p, mark, &found);
 	if (final && !found) {
 		/* Of a further call's mark only the beginning came. */
-		error = reply_give(p, false, p->calls ? n : p->pending.len);
+		error = reply_emit(p, false, p->calls ? n : p->pending.len);
 		p->pending.len = 0;
 		return error;
 	}
 	/* White space before a call is not part of the content. */
 	shown = reply_trimmed(p->pending.data, n, false);
-	error = reply_give(p, false, shown);
+	error = reply_emit(p, false, shown);
 	if (error || !found)
 		return error;
 	p->space.len = 0;
@@ -280,7 +280,7 @@ static int part_content(struct reply_parser *p, bool final)
 static int part_plain(struct reply_parser *p)
 {
 	trim_start(p);
-	return reply_give(p, false, p->pending.len);
+	return reply_emit(p, false, p->pending.len);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */

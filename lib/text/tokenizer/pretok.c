@@ -22,7 +22,7 @@ static int run_step(struct pretok_run *run, unsigned index, const char *text, si
 		    bool first);
 
 /* Hands [start, end) to the next step. */
-static inline int hand_on(struct cut *cut, size_t start, size_t end)
+static inline int emit_piece(struct cut *cut, size_t start, size_t end)
 {
 	struct pretok_run *run = cut->run;
 
@@ -39,7 +39,7 @@ static int flush(struct cut *cut)
 	if (!cut->pending)
 		return 0;
 	cut->pending = false;
-	return hand_on(cut, cut->start, cut->end);
+	return emit_piece(cut, cut->start, cut->end);
 }
 
 /* The next part in order, a match or the gap before one, for the behaviours that merge. */
@@ -71,8 +71,8 @@ static inline int part(struct cut *cut, size_t start, size_t end, bool is_match)
 
 	is_match ^= step->invert;
 	switch (step->behavior) {
-	case PRETOK_ISOLATED: return hand_on(cut, start, end);
-	case PRETOK_REMOVED: return is_match ? 0 : hand_on(cut, start, end);
+	case PRETOK_ISOLATED: return emit_piece(cut, start, end);
+	case PRETOK_REMOVED: return is_match ? 0 : emit_piece(cut, start, end);
 	default: return merge_part(cut, start, end, is_match);
 	}
 }
@@ -231,7 +231,7 @@ static int run_step(struct pretok_run *run, unsigned index, const char *text, si
 		cut.text = buf->data;
 		cut.len = buf->len;
 	}
-	return hand_on(&cut, 0, cut.len);
+	return emit_piece(&cut, 0, cut.len);
 }
 
 int pretok_run_piece(struct pretok_run *run, const char *text, size_t len, bool first)
