@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * When a user whose jobs reset the chip again and again is banned from submitting more. Only the
- * rules: user.h applies them.
+ * The rules for banning a user whose jobs reset the chip repeatedly from submitting more; user.h
+ * applies them.
  *
  * A reset that a client's job causes costs all clients their queues. After TXDA_BAN_RESETS within
  * TXDA_BAN_WINDOW_NS the user is banned for a while: those of its files that caused one of these
- * resets, and those opened after the first of them, so that a new file is no way out. Files that
- * were there before and did nothing wrong continue. But if another reset comes from one of them
- * while the user is banned, all of the user's files are.
+ * resets, and those opened after the first of them, so that opening a new file does not evade the
+ * ban. Files opened earlier that caused none continue. If one of them causes a reset while the user
+ * is banned, the ban extends to all of the user's files.
  *
  * Times are in nanoseconds of one clock. The caller serialises.
  */
@@ -46,15 +46,15 @@ struct txda_ban {
 };
 
 /*
- * A reset at @now, above 0, because of file @client. Returns true when the user is banned from now
- * on, or for longer than before: @ban_ns from now. With @ban_ns 0 it is only counted.
+ * A reset at @now (above 0) caused by file @client. Returns true if the user is banned from now on,
+ * or for longer than before: for @ban_ns. With @ban_ns 0 the reset is only counted.
  */
 bool txda_ban_count(struct txda_ban *ban, u64 client, u64 now, u64 ban_ns);
 
 /* For how much longer file @client, opened at @opened_ns, is banned; 0: it is not. */
 u64 txda_ban_left(const struct txda_ban *ban, u64 client, u64 opened_ns, u64 now);
 
-/* Whether the future is the same if this is forgotten. */
+/* Whether it has no further effect, so that it need not be kept. */
 bool txda_ban_is_over(const struct txda_ban *ban, u64 now);
 
 #endif /* TXDA_BAN_H */

@@ -32,7 +32,7 @@ void txda_copy_fini(struct txda_device *tdev);
 
 /*
  * Fills [offset, offset + bytes) of DRAM with zeros and waits. -ENODEV; -EIO: failed, and the
- * engine has stopped; -ETIMEDOUT: the engine may go on writing until the chip is reset.
+ * engine has stopped; -ETIMEDOUT: the engine may continue writing until the chip is reset.
  */
 int txda_copy_clear(struct txda_device *tdev, u64 offset, u64 bytes);
 

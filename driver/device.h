@@ -54,7 +54,7 @@ struct txda_device {
 	 */
 	raw_spinlock_t pair_lock;
 
-	/** @info: What DEV_QUERY says about the chip; set once in probe. */
+	/** @info: What DEV_QUERY reports about the chip; set once in probe. */
 	struct drm_txda_device_info info;
 
 	/** @compute_queues: Hardware compute queues, 1 to TXDA_MAX_QUEUES. */
@@ -63,7 +63,7 @@ struct txda_device {
 	/** @copy_queues: Hardware copy queues, 1 to TXDA_MAX_QUEUES. */
 	u32 copy_queues;
 
-	/** @wants_firmware: Its queues work with firmware only. */
+	/** @wants_firmware: Its queues need firmware. */
 	bool wants_firmware;
 
 	/** @n_ports: C2C ports, at most TXDA_MAX_PORTS. */

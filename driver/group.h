@@ -3,10 +3,10 @@
  * Groups: address spaces of several chips whose queues meet in collectives (VM_SET_GROUP).
  *
  * A group is dissolved as a whole when one of its members leaves or is destroyed, or when its chip
- * goes: its slots are cleared on all chips, so that no queue waits for a member that cannot arrive.
- * One mutex of the module protects all groups, and with it the registers of all group slots: a chip
- * that is down or in recovery when they change gets them when it comes up (txda_groups_restart()),
- * so members need not wait for one another's chips.
+ * is removed: its slots are cleared on all chips, so that no queue waits for a member that cannot
+ * arrive. One mutex of the module protects all groups, and with it the registers of all group
+ * slots: a chip that is down or in recovery when they change gets them when it comes up
+ * (txda_groups_restart()), so members need not wait for one another's chips.
  *
  * Lifetime: a group belongs to its members collectively and holds no references to them. Threads:
  * any; may sleep. The mutex is taken inside reset.lock and outside txda_device.vms_lock.

@@ -40,7 +40,7 @@
  * dma_fence_begin_signalling(): jobs and binds on their way to the chip, their timeouts, the
  * interrupt thread, and a chip reset until binds resume.
  *
- * With CONFIG_LOCKDEP the order is taught to the kernel when a chip is bound and when a client's
+ * With CONFIG_LOCKDEP lockdep is primed with the order when a chip is bound and when a client's
  * object is created, so that a violation is reported without a real deadlock.
  */
 #ifndef TXDA_LOCKS_H

@@ -27,10 +27,10 @@ static const u32 txda_pmu_regs[TXDA_PMU_EVENTS] = {
 };
 
 /**
- * struct txda_pmu_count - What one event counts.
+ * struct txda_pmu_count - Accumulated count of one event.
  */
 struct txda_pmu_count {
-	/** @seen: The chip's counter at the last look. */
+	/** @seen: The chip's counter at the last read. */
 	u64 seen;
 
 	/** @total: Of all chips that had this number, since the module was loaded. */
@@ -47,7 +47,7 @@ struct txda_pmu {
 	/** @name: Of @base: txda_ and the number. */
 	char name[16];
 
-	/** @lock: What follows; also around a look at the chip, so that looks come in order. */
+	/** @lock: Protects what follows, and serialises reads of the chip's counters. */
 	raw_spinlock_t lock;
 
 	/** @tdev: The chip, while its registers can be read. */
@@ -57,7 +57,7 @@ struct txda_pmu {
 	struct txda_pmu_count count[TXDA_PMU_EVENTS];
 };
 
-/* struct txda_pmu by number; chips are bound side by side. */
+/* struct txda_pmu by number. Several chips may be bound at the same time. */
 static DEFINE_XARRAY(txda_pmus);
 static DEFINE_MUTEX(txda_pmus_lock);
 
@@ -91,7 +91,7 @@ static u64 txda_pmu_total(struct txda_pmu *pmu, enum txda_pmu_event id)
 	return total;
 }
 
-/* @tdev: the chip from now on, or NULL. What the one until now has counted is taken along. */
+/* Attaches @tdev, or detaches the current chip (NULL) after adding up what it has counted. */
 static void txda_pmu_set(struct txda_pmu *pmu, struct txda_device *tdev)
 {
 	unsigned long flags;
@@ -250,7 +250,10 @@ static struct txda_pmu *txda_pmu_new(u32 number)
 	pmu->base = (struct pmu){
 		.module = THIS_MODULE,
 		.task_ctx_nr = perf_invalid_context,
-		/* One CPU of the machine counts for all; perf moves events when it goes. */
+		/*
+		 * One CPU counts for the whole machine; perf migrates its events when it goes
+		 * offline.
+		 */
 		.scope = PERF_PMU_SCOPE_SYS_WIDE,
 		.capabilities = PERF_PMU_CAP_NO_EXCLUDE | PERF_PMU_CAP_NO_INTERRUPT,
 		.attr_groups = txda_pmu_groups,
@@ -261,7 +264,7 @@ static struct txda_pmu *txda_pmu_new(u32 number)
 		.stop = txda_pmu_event_stop,
 		.read = txda_pmu_event_read,
 	};
-	/* Once it is registered nothing may fail: somebody may have events. */
+	/* Nothing may fail after registration: from then on there may be open events. */
 	err = xa_reserve(&txda_pmus, number, GFP_KERNEL);
 	if (err)
 		goto err_pmu;
@@ -290,7 +293,7 @@ void txda_pmu_add(struct txda_device *tdev)
 		drm_warn(&tdev->drm, "no counters for perf: %pe\n", pmu);
 		return;
 	}
-	/* A reset may be under way by now, which opens and closes. */
+	/* A reset that is in progress closes and opens the PMU itself. */
 	down_read(&tdev->reset.bars_lock);
 	tdev->pmu = pmu;
 	if (!tdev->reset.bars_off)

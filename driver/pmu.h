@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The chip's counters for perf: "perf stat -e txda_0/compute_busy/,txda_0/dram_read/" counts on the
- * chip behind accel0. The events are those of the whole chip, not of one process, so opening them
- * takes what other system-wide events take (CAP_PERFMON, or kernel.perf_event_paranoid below 1).
+ * chip behind accel0. The events count for the whole chip, not for one process, so opening them
+ * requires the rights of other system-wide events (CAP_PERFMON, or kernel.perf_event_paranoid below
+ * 1).
  *
- * A PMU belongs to the number of an accel node, not to a chip: it is made for the first chip with
- * that number and stays until the module goes, since open events hold the module and nothing else.
- * Without a chip, and while a reset keeps the registers out of reach, its events stand still; the
- * next chip with that number goes on with them. A reset of the chip takes nothing from a count.
+ * A PMU belongs to the number of an accel node, not to a chip: it is created for the first chip
+ * with that number and stays until the module is unloaded, since open events hold a reference to
+ * the module only. While there is no chip, or a reset has made the registers inaccessible, its
+ * events do not count; they continue with the next chip of that number. A reset of the chip loses
+ * no counts.
  *
  * Threads: any. Events are read with interrupts off.
  */
@@ -17,15 +19,21 @@
 struct txda_device;
 
 #ifdef CONFIG_PERF_EVENTS
-/* After the node has its number. A chip without counters in perf serves as well: the log tells. */
+/*
+ * Call once the node has its number. On failure the chip is used without perf counters, and the log
+ * says so.
+ */
 void txda_pmu_add(struct txda_device *tdev);
-/* Before the registers go out of reach, and when they are back. Before txda_pmu_add() nothing. */
+/*
+ * Before the registers become inaccessible, and when they are accessible again. No-ops before
+ * txda_pmu_add().
+ */
 void txda_pmu_close(struct txda_device *tdev);
 void txda_pmu_open(struct txda_device *tdev);
-/* Before the chip is reset: what was counted since the last look is not lost. And after it was. */
+/* Before a chip reset, which clears the counters, and after it. */
 void txda_pmu_save(struct txda_device *tdev);
 void txda_pmu_restart(struct txda_device *tdev);
-/* When no chip is bound any more. */
+/* At module exit, when no chip is bound. */
 void txda_pmus_exit(void);
 #else
 static inline void txda_pmu_add(struct txda_device *tdev)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * DEV_QUERY: what the chip is, has and does. See drm/txda_drm.h for the contract.
- */
+/* DEV_QUERY: properties, state and statistics of the chip. See drm/txda_drm.h for the contract. */
 #ifndef TXDA_QUERY_H
 #define TXDA_QUERY_H
 

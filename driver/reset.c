@@ -248,7 +248,10 @@ static void txda_culprit_drop(struct txda_queue **at)
 		txda_queue_put(culprit);
 }
 
-/* Takes over the reference. The first one counts: later ones may not stop because of it. */
+/*
+ * Takes over the reference. The first culprit is kept: queues that fail to stop later may do so
+ * because of it.
+ */
 static void txda_culprit_set(struct txda_queue **at, struct txda_queue *culprit)
 {
 	if (cmpxchg(at, NULL, culprit))
@@ -271,8 +274,8 @@ static bool txda_chip_lives(struct txda_device *tdev)
 }
 
 /*
- * When the whole chip stands still, the first queue to reach its time limit need not be the one
- * that did it. That is known only if no other user had work on the chip.
+ * When the whole chip has stalled, the first queue to reach its time limit need not be the cause.
+ * That is known only if no other user had work on the chip.
  */
 static void txda_culprit_judge(struct txda_device *tdev)
 {
@@ -585,7 +588,7 @@ int txda_reset_done(struct txda_device *tdev)
 		txda_reset_set_wedged(tdev, reason);
 	} else {
 		txda_gem_free_quarantined(tdev);
-		/* It may have been a bus reset, which leaves anything. */
+		/* It may have been a bus reset, which leaves DRAM undefined. */
 		txda_vram_set_unknown(tdev);
 		txda_reset_report(tdev, reason);
 	}
@@ -629,7 +632,7 @@ static pci_ers_result_t txda_pci_slot_reset(struct pci_dev *pdev)
 
 	pci_restore_state(pdev);
 	pci_save_state(pdev);
-	/* A bus is reset for the sake of another device on it, too. */
+	/* A bus reset may be meant for another device on the bus. */
 	if (!READ_ONCE(tdev->reset.down))
 		txda_reset_prepare(tdev);
 	if (txda_device_alive(tdev))
@@ -696,7 +699,7 @@ static int txda_suspend(struct device *dev)
 		goto out;
 	}
 	txda_irq_disable(tdev);
-	/* If it does not stop, it loses power all the same. */
+	/* If it does not stop, it loses power anyway. */
 	txda_chip_reset(tdev);
 	txda_vram_set_unknown(tdev);
 	txda_bars_close(tdev);

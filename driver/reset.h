@@ -47,8 +47,8 @@ struct txda_reset {
 	const char *reason;
 
 	/**
-	 * @culprit: The queue because of which a reset was requested, with a reference; NULL: it is
-	 * not known, or nobody's.
+	 * @culprit: The queue because of which a reset was requested, with a reference; NULL: not
+	 * known, or none.
 	 */
 	struct txda_queue *culprit;
 

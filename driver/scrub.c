@@ -9,15 +9,15 @@
 #include "reset.h"
 #include "vram.h"
 
-/* Clients that come and go reuse memory at once, which then need not be cleared twice. */
+/* Freed memory is often reused at once, and then would be cleared twice. */
 #define TXDA_SCRUB_DELAY (HZ / 5)
 #define TXDA_SCRUB_BYTES SZ_64M
-/* What is smaller is cleared when it is allocated. */
+/* Smaller blocks are cleared when they are allocated. */
 #define TXDA_SCRUB_LEAST SZ_64K
 
 /*
- * Memory that was freed and not cleared. The allocator hands out a clear block before it looks for
- * smaller ones that are not, so the size falls until it finds some. NULL: there is none.
+ * Memory that was freed and not cleared. The allocator prefers cleared blocks to smaller dirty
+ * ones, so the size is reduced until a dirty one is found. NULL: there is none.
  */
 static struct txda_vram_block *txda_scrub_take(struct txda_device *tdev, unsigned int flags)
 {
@@ -35,7 +35,7 @@ static struct txda_vram_block *txda_scrub_take(struct txda_device *tdev, unsigne
 	return NULL;
 }
 
-/* Takes, clears and returns one piece. False: that was all, or it cannot be done. */
+/* Takes, clears and returns one piece. False: none is left, or the chip cannot clear. */
 static bool txda_scrub_piece(struct txda_device *tdev)
 {
 	struct txda_vram *vram = &tdev->vram;
@@ -64,7 +64,7 @@ static void txda_scrub_work(struct work_struct *work)
 	bool more = true;
 	int idx;
 
-	/* A reset or a client's allocation comes between two pieces. */
+	/* Resets and clients' allocations may run between two pieces. */
 	while (more && txda_device_enter_teardown(tdev, &idx)) {
 		mutex_lock(&tdev->scrub.lock);
 		more = txda_scrub_piece(tdev);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Clears memory after its owner has left, while nobody waits for it, so that a buffer which takes
- * it next is written once: with its contents. What was freed is cleared a piece at a time; a piece
- * is missing from the allocator for as long.
+ * Clears freed memory in the background, so that the next buffer allocated from it need not be
+ * cleared first. Memory is cleared piece by piece; a piece is not available to the allocator
+ * meanwhile.
  *
  * Threads: any; may sleep.
  */
@@ -15,13 +15,13 @@
 struct txda_device;
 
 /**
- * struct txda_scrub - Clearing of what was freed.
+ * struct txda_scrub - Clearing of freed memory.
  */
 struct txda_scrub {
-	/** @lock: Held while a piece is missing from the allocator. */
+	/** @lock: Held while a piece is out of the allocator. */
 	struct mutex lock;
 
-	/** @work: Clears what there is. */
+	/** @work: Clears what was freed. */
 	struct delayed_work work;
 
 	/** @on: Between start and stop. */
@@ -30,14 +30,14 @@ struct txda_scrub {
 
 /* In probe, before memory is allocated. */
 int txda_scrub_init(struct txda_device *tdev);
-/* When nothing of probe can fail any more; while the copy engine is still there. */
+/* At the end of probe, when nothing can fail any more; stop before the copy engine is shut down. */
 void txda_scrub_start(struct txda_device *tdev);
 void txda_scrub_stop(struct txda_device *tdev);
 
-/* Something was freed. With txda_vram.lock. */
+/* Schedules clearing after memory was freed. Under txda_vram.lock. */
 void txda_scrub_later(struct txda_device *tdev);
 
-/* Between them all free memory is in the allocator. Outside of txda_vram.lock. */
+/* Between hold and release all free memory is in the allocator. Outside of txda_vram.lock. */
 void txda_scrub_hold(struct txda_device *tdev);
 void txda_scrub_release(struct txda_device *tdev);
 

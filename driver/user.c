@@ -39,7 +39,7 @@ int txda_users_init(struct txda_device *tdev)
 
 /* ---- References ----------------------------------------------------------------------------- */
 
-/* Forgets those that need not be remembered any more. */
+/* Frees users that need not be remembered any more. */
 static void txda_users_prune(struct txda_users *users, u64 now)
 {
 	struct txda_user *user, *next;
@@ -190,7 +190,7 @@ u32 txda_user_ban_left(struct txda_file *file)
 	struct txda_user *user = file->user;
 	u64 left;
 
-	/* The usual case, on the way of each submission. */
+	/* The usual case, in the submission path. */
 	if (!READ_ONCE(user->ban.until_ns))
 		return 0;
 	mutex_lock(&users->lock);

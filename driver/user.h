@@ -9,8 +9,8 @@
  *
  * Lifetime: each file, each queue and each object charged to a struct txda_user holds a reference;
  * objects may outlive the file. A user with a ban, or with resets that may still lead to one, is
- * remembered when the last reference is gone: as long as the DRM device exists, at most until the
- * next one after its time comes.
+ * kept when the last reference is gone, until that has expired and another user is looked up, or
+ * the DRM device is freed.
  * Threads: any; may sleep unless stated.
  */
 #ifndef TXDA_USER_H
@@ -45,9 +45,7 @@ enum txda_user_kind {
  * struct txda_user - One user of one chip.
  */
 struct txda_user {
-	/**
-	 * @ref: References; 0: only remembered. Becomes 0, and ceases to be, under txda_users.lock.
-	 */
+	/** @ref: References; 0: only remembered. Changes from and to 0 under txda_users.lock. */
 	refcount_t ref;
 
 	/** @tdev: The chip; a reference to the DRM device is held unless @ref is 0. */
@@ -70,7 +68,7 @@ struct txda_user {
  * struct txda_users - The users of a chip.
  */
 struct txda_users {
-	/** @lock: Protects @all and what the members say so of. */
+	/** @lock: Protects @all and the members that name it. */
 	struct mutex lock;
 
 	/** @all: struct txda_user. */

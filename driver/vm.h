@@ -111,7 +111,7 @@ struct txda_vm {
 	/** @groups: By slot: the group that it is a member of, or NULL (group.h, its lock). */
 	struct txda_group *groups[DRM_TXDA_GROUP_SLOTS];
 
-	/** @groups_over: It is being destroyed and joins no group any more (group.h, its lock). */
+	/** @groups_over: It is being destroyed and may join no group (group.h, its lock). */
 	bool groups_over;
 
 	/** @link: In txda_device.vms, until its id is removed. */

@@ -83,7 +83,7 @@ int txda_vram_init(struct txda_device *tdev)
 	return err;
 }
 
-/* What the block counts for in statistics. */
+/* The block's size in statistics. */
 static u64 txda_vram_counted(const struct txda_vram_block *block)
 {
 	return block->flags & TXDA_VRAM_SCRUB ? 0 : block->taken;
@@ -190,7 +190,7 @@ int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
 	err = txda_vram_try_alloc(tdev, bytes, flags, ret_block);
 	if (err != -ENOSPC || flags & TXDA_VRAM_SCRUB)
 		return err;
-	/* What is being cleared is free memory. */
+	/* Memory that is being scrubbed is free memory. */
 	txda_scrub_hold(tdev);
 	err = txda_vram_try_alloc(tdev, bytes, flags, ret_block);
 	txda_scrub_release(tdev);
@@ -203,7 +203,7 @@ static void txda_vram_free_locked(struct txda_vram *vram, struct txda_vram_block
 
 	list_del(&block->link);
 	txda_buddy_free_list(&vram->mm, &block->blocks, clear ? TXDA_BUDDY_CLEARED : 0);
-	/* What could not be cleared is not tried again at once. */
+	/* Memory that could not be cleared is not scrubbed again at once. */
 	if (!clear && !(block->flags & TXDA_VRAM_SCRUB)) {
 		vram->freed += block->taken;
 		txda_scrub_later(block->tdev);
@@ -356,7 +356,7 @@ void txda_vram_end_save(struct txda_device *tdev)
 	mutex_unlock(&tdev->vram.lock);
 }
 
-/* Its backing pages, too. */
+/* Allocates the backing pages as well. */
 static int txda_vram_prepare_block(struct txda_vram_block *block)
 {
 	struct file *file;

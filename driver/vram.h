@@ -6,7 +6,7 @@
  * large, so that they can be mapped with huge pages. Memory that the CPU must access is allocated
  * within the BAR2 aperture; other memory preferably beyond it.
  *
- * Contents: a new block holds whatever its last owner left there; gem.h clears clients' buffers,
+ * Contents: a new block holds what its previous owner left there; gem.h clears clients' buffers,
  * mmu.h page tables. The allocator knows which free memory is zero, from the function reset in
  * probe or because scrub.h has cleared it after its owner left, so most buffers need no clearing
  * when they are made.
@@ -39,7 +39,7 @@ struct txda_runs;
 #define TXDA_VRAM_NO_SAVE BIT(2)
 /* Preferably memory that is zero already, as far as the allocator looks for it in the range. */
 #define TXDA_VRAM_CLEAR BIT(3)
-/* Taken only to be cleared: nobody's memory, and not counted as used. */
+/* Allocated only to be cleared: has no owner, and does not count as used. */
 #define TXDA_VRAM_SCRUB BIT(4)
 
 /**
@@ -97,7 +97,7 @@ struct txda_vram {
 	/** @freed: Bytes freed and not cleared since; fewer if some were reused. */
 	u64 freed;
 
-	/** @forgetful: What the allocator knows to be zero may be anything, see below. */
+	/** @forgetful: Memory that the allocator believes to be zero may not be, see below. */
 	bool forgetful;
 
 	/** @used: Bytes allocated. Read without the lock for statistics. */
@@ -124,7 +124,7 @@ int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
 		    struct txda_vram_block **ret_block);
 /* NULL is allowed. */
 void txda_vram_free(struct txda_vram_block *block);
-/* The same for one that was cleared and that nobody has written since. */
+/* The same for a block that was cleared and not written since. */
 void txda_vram_free_clear(struct txda_vram_block *block);
 
 /*
@@ -145,22 +145,21 @@ u64 txda_vram_offset(const struct txda_vram_block *block);
 void txda_vram_piece(const struct txda_vram_block *block, u64 at, u64 *ret_offset, u64 *ret_bytes);
 
 /*
- * What free memory holds. In probe, when the driver has reset the function: zeros. From a loss of
- * power or somebody else's reset on, until the next probe: nobody knows.
+ * Contents of free memory: zeros, when the driver has reset the function in probe; unknown after a
+ * loss of power or a reset by somebody else, until the next probe.
  */
 void txda_vram_set_clear(struct txda_device *tdev);
 void txda_vram_set_unknown(struct txda_device *tdev);
 
 /* Bytes of it that are not known to be zero. */
 u64 txda_vram_dirty(const struct txda_vram_block *block);
-/* So many of txda_vram.freed are clear again. */
+/* @bytes of txda_vram.freed have been cleared. */
 void txda_vram_note_scrubbed(struct txda_device *tdev, u64 bytes);
 
 /*
- * Fills it with zeros where it is not known to be: through the aperture if it is small and within
- * it, else by the copy engine.
- * In txda_device_enter(). -ENODEV, -EIO: the contents are undefined; -ETIMEDOUT: the same, and the
- * block must be quarantined, not freed.
+ * Fills the parts that are not known to be zero with zeros: through the aperture if it is small and
+ * within it, else by the copy engine. In txda_device_enter(). -ENODEV, -EIO: the contents are
+ * undefined; -ETIMEDOUT: the same, and the block must be quarantined, not freed.
  */
 int txda_vram_clear(struct txda_vram_block *block);
 

@@ -38,7 +38,7 @@
 #define txda_buddy_block_offset drm_buddy_block_offset
 #define txda_buddy_block_size	drm_buddy_block_size
 #define txda_buddy_is_clear	drm_buddy_block_is_clear
-/* Not in all of them: what is free counts as not clear. */
+/* Missing in some of these kernels: there free memory counts as not cleared. */
 #define txda_buddy_all_clear(m)
 #define TXDA_BUDDY_CLEAR      DRM_BUDDY_CLEAR_ALLOCATION
 #define TXDA_BUDDY_CLEARED    DRM_BUDDY_CLEARED

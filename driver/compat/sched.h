@@ -61,7 +61,9 @@ static inline enum drm_gpu_sched_stat txda_sched_keep(struct drm_sched_job *job)
 
 	spin_lock(&sched->job_list_lock);
 	list_add(&job->list, &sched->pending_list);
-	/* The job may be done and its chance to be freed have passed, so queue that work again. */
+	/*
+	 * The job may be done and the work that frees jobs may have run already, so queue it again.
+	 */
 	queue_work(sched->submit_wq, &sched->work_free_job);
 	spin_unlock(&sched->job_list_lock);
 	return DRM_GPU_SCHED_STAT_NOMINAL;

@@ -118,7 +118,7 @@ static void txda_test_ras_wrap(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, 3), 3);
 	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, 3), 3);
 	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, U32_MAX), U32_MAX);
-	/* A reset that the driver was not told of. */
+	/* A reset of which the driver was not notified. */
 	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, 2), 2 + (u64)U32_MAX);
 }
 
@@ -131,7 +131,7 @@ static void txda_test_ras_reset(struct kunit *test)
 	txda_write(tdev, TXDA_REG_PORT(1) + TXDA_PORT_ERRORS, 7);
 	txda_ras_save(tdev);
 	txda_ras_restart(tdev);
-	/* More errors than before the reset by the time of the next read. */
+	/* By the next read there are more errors than before the reset. */
 	txda_write(tdev, TXDA_REG_ECC_CORRECTED, 6);
 	txda_write(tdev, TXDA_REG_PORT(1) + TXDA_PORT_ERRORS, 0);
 	KUNIT_EXPECT_EQ(test, txda_ras_get(tdev, TXDA_RAS_ECC_CORRECTED, &total), 0);
@@ -359,7 +359,7 @@ static void txda_test_pt_reserve(struct kunit *test)
 		seed = seed * 1664525 + 1013904223;
 		bytes = (u64)SZ_4K * (1 + (seed >> 8) % 2048);
 		va = ((u64)(seed & 0xff) << 38) + (u64)SZ_4K * (seed >> 16);
-		/* Half of them can have huge pages. */
+		/* Half of them can use huge pages. */
 		addr = va + (seed & 0x80 ? SZ_4K : 0);
 		cut = ALIGN_DOWN(bytes / 3, SZ_4K);
 		txda_test_pt_map(test, pt, va, bytes, addr);
@@ -399,7 +399,7 @@ static u64 txda_test_at(u64 seconds)
 	return seconds * TXDA_TEST_SECOND;
 }
 
-/* Three resets within a minute, and no fewer. */
+/* Three resets within a minute begin a ban; fewer do not. */
 static void txda_test_ban_begins(struct kunit *test)
 {
 	struct txda_ban ban = {};
@@ -439,14 +439,14 @@ static void txda_test_ban_files(struct kunit *test)
 	/* Another reset, by a file that was spared. */
 	KUNIT_EXPECT_TRUE(test, txda_ban_count(&ban, 9, txda_test_at(100), TXDA_TEST_BAN));
 	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 8, 1, txda_test_at(161)), txda_test_at(39));
-	/* The next ban begins anew. */
+	/* The next ban starts from a clean state. */
 	KUNIT_EXPECT_FALSE(test, txda_ban_count(&ban, 9, txda_test_at(300), TXDA_TEST_BAN));
 	KUNIT_EXPECT_FALSE(test, txda_ban_count(&ban, 9, txda_test_at(300), TXDA_TEST_BAN));
 	KUNIT_EXPECT_TRUE(test, txda_ban_count(&ban, 9, txda_test_at(300), TXDA_TEST_BAN));
 	KUNIT_EXPECT_EQ(test, txda_ban_left(&ban, 8, 1, txda_test_at(301)), 0);
 }
 
-/* An administrator who does not want them. */
+/* The administrator has disabled bans. */
 static void txda_test_ban_off(struct kunit *test)
 {
 	struct txda_ban ban = {};
