@@ -358,7 +358,7 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 		begin_reload(d);
 }
 
-/* False: a file that it reads blocks, so that the memory it uses cannot be freed. */
+/* False: the reload is blocked in a file read, so the memory it uses cannot be freed. */
 static bool end_reload(struct daemon *d)
 {
 	struct reload *r = &d->reload;

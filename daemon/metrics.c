@@ -119,7 +119,7 @@ static void put_head(struct json_out *o, const char *name, const char *type, con
 	put(o, "# HELP txda_%s %s\n# TYPE txda_%s %s\n", name, help, name, type);
 }
 
-/* KEY="..." with what the format wants escaped. */
+/* KEY="..." with the characters escaped that the format requires. */
 static const char *label_of(const char *key, const char *name, char *buf, size_t len)
 {
 	size_t at = (size_t)snprintf(buf, len, "%s=\"", key);

@@ -54,7 +54,7 @@ static int add_tcp(struct sockets *s, int fd)
 	socklen_t len = sizeof(a);
 	char text[LISTEN_TCP_TEXT];
 
-	/* The kernel may have chosen the port. */
+	/* If the port was 0, the kernel has chosen one. */
 	getsockname(fd, (struct sockaddr *)&a, &len);
 	listen_tcp_format(&a, text, sizeof(text));
 	log_info("listening on http://%s", text);

@@ -113,7 +113,10 @@ static unsigned for_long(unsigned threads)
 	return threads > 1 ? threads - 1 : 1;
 }
 
-/* Whether a long job of the user may run: threads beyond the first ones are for who has none. */
+/*
+ * Whether a long job of the user may run: threads beyond the initial ones are for users who have
+ * none.
+ */
 static bool may_run(const struct textpool *pool, const struct textpool_share *s)
 {
 	unsigned most = pool->n_base > 2 ? pool->n_base - 2 : 1;
@@ -318,7 +321,7 @@ static void queue(struct textpool *pool, struct textpool_job *job, bool admitted
 	pool->n_brief += job->brief;
 	if (job->brief)
 		return;
-	/* If none can be had the job waits. */
+	/* If no thread can be created the job waits. */
 	if (lacks_thread(pool))
 		add_thread(pool);
 	pthread_cond_signal(&pool->wake);

@@ -8,9 +8,9 @@
  *	brief	if its time is bounded, as for the next events of a stream: one thread runs
  *		nothing else, so that brief jobs wait only for other brief ones;
  *	long	otherwise. One user's long jobs use all but one of the other threads at most, so
- *		that endless work of one user leaves a thread to the others. When all are taken
- *		a user who has none gets a further one, up to a limit of threads: then endless
- *		work of several users makes nobody wait either.
+ *		that endless work of one user leaves a thread to the others. When all threads
+ *		are busy, one more is created for a user who has none, up to a limit: so endless
+ *		work of several users does not block others either.
  *
  * Jobs of one user and of the same kind start in the order in which they were added. Brief jobs
  * belong to a step of the engine, where many sequences have output at once: the pool is woken once
@@ -35,7 +35,7 @@ struct textpool_job {
 	uint64_t deadline_ns;			/* to start, CLOCK_MONOTONIC; 0: none */
 	void (*run)(struct textpool_job *job);	/* runs in a pool thread */
 	void (*done)(struct textpool_job *job); /* in the loop's thread: gives it back */
-	bool ran;				/* for done(): false: too late, or shutdown */
+	bool ran;				/* for done(); false: too late, or shutdown */
 
 	/* Private to the pool. */
 	bool admitted, waits;

@@ -8,8 +8,8 @@
  * (budget_add()) may exceed the limit; then the owner ends a request of the user who holds most.
  *
  * Accepting and reading a user's connections may take one ACCOUNT_LOOP_PART-th of the loop's time,
- * and ACCOUNT_LOOP_BURST_NS of it at once. What counts is processor time: waiting for a processor costs
- * no user anything.
+ * and ACCOUNT_LOOP_BURST_NS of it at once. Only processor time counts: time in which the loop waits
+ * for a processor is charged to nobody.
  *
  * There is one account per user. It exists as long as it is referenced, and longer for its
  * counters: the accounts of the last ACCOUNTS_KEPT users without references are kept.

@@ -247,7 +247,7 @@ bool api_parse_messages(struct api_params *p, struct api_error *e)
 	p->template_kwargs = kwargs;
 	if (!api_bool(p->root, "continue_final_message", &p->continue_final_message, e))
 		return false;
-	/* What is embedded is what was said, not what begins an answer. */
+	/* An embedding is of the messages alone, without the prompt for an answer. */
 	p->add_generation_prompt = !p->continue_final_message && p->kind != API_EMBEDDING;
 	if (!api_bool(p->root, "add_generation_prompt", &p->add_generation_prompt, e))
 		return false;

@@ -5,11 +5,11 @@
  * They are counted, and limited for all clients together. A user may have three times as many as
  * are left for the others, so that no user can take them all. Closing a descriptor can take as long
  * as its owner likes (a file of a FUSE file system, a lingering socket, gigabytes to be freed), so
- * separate threads do it: one, as long as it makes progress, up to DESCRIPTOR_THREADS while some
- * are stuck, three for a user at most. A descriptor counts until it is closed: a user who passes
- * descriptors that cannot be closed uses up only his own share. For the same reason descriptors are
- * received even where they are not wanted: otherwise the kernel would close them in the thread that
- * reads, or that closes the connection.
+ * separate threads do it: one as long as it makes progress, up to DESCRIPTOR_THREADS while some are
+ * stuck, at most three of them for one user. A descriptor counts until it is closed, so a user who
+ * passes descriptors that cannot be closed uses up only their own share. For the same reason
+ * descriptors are received even where they are not wanted: otherwise the kernel would close them in
+ * the thread that reads, or that closes the connection.
  *
  * Threads: any.
  */

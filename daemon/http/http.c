@@ -447,7 +447,7 @@ static void settle(struct http_conn *c)
 /* Whether the connection waits for its user's turn, from now on or already. */
 static bool must_wait(struct http_conn *c)
 {
-	/* Behind others of the user that wait, as these came first. */
+	/* Behind other waiting connections of the user, which came first. */
 	if (!c->waits && (!TAILQ_EMPTY(&c->account->waiting) || http_turn_over(c)))
 		http_turn_wait(c);
 	return c->waits;
@@ -566,7 +566,7 @@ void http_conn_tick(struct http_conn *c, uint64_t now)
 	const struct http_options *o = &c->server->options;
 	uint64_t age = now - c->since;
 
-	/* The time for which the daemon does not look at it is not the client's. */
+	/* Time in which the daemon does not read from it does not count against the client. */
 	if (c->waits)
 		return;
 	if (!c->reading && peer_gone(c)) {

@@ -14,11 +14,11 @@
  * noticed at once, also while it waits or does not read. A client that only shuts down its writing
  * side still gets its answer.
  *
- * While several users are served each may have an eighth of the loop's time for accepting and reading
- * its connections (budget.h), besides a short burst. What is beyond that waits, users in turns, so
- * that a request of one is not behind all that another one sends; and connections beyond the user's
- * share of connections are closed without an answer then. So a storm of connections costs others no
- * more than being accepted.
+ * While several users are served, each may use an eighth of the loop's time for accepting and
+ * reading its connections (budget.h), besides a short burst. Connections of a user beyond that wait
+ * and are served in turns with those of others, so that no request queues behind everything another
+ * user sends. Connections beyond the user's share of connections are then closed without an answer.
+ * So a flood of connections costs others only the time to accept them.
  *
  * Slow readers: http_stream_write() always accepts the data. The owner checks http_conn_congested()
  * before it produces more and gets on_drained() when there is room again.
@@ -26,14 +26,15 @@
  * Descriptors may arrive with the bytes of a request (http_fds.h). The owner takes them in
  * on_request(), or they are closed. TCP carries none.
  *
- * Over TCP nobody is known until on_head() has said who it is, which it does for each request anew.
- * What all of TCP can take is less than half of the connections, so that the Unix sockets are
- * served whatever happens there:
- *	- of connections that have not been known yet there are an eighth at most: a new one closes
- *	  the oldest, and none lives longer than a head may take. Each has a moment for its head,
- *	  however many come: further ones wait in the listener's queue meanwhile;
- *	- users that are known share the rest: each may have three times as many as are left.
- * A client that shuts down its writing side cannot be told from one that closed, and counts as gone.
+ * Over TCP a peer is unauthenticated until on_head() has identified its user, which it does for
+ * each request. All of TCP together may use less than half of the connections, so that the Unix
+ * sockets are always served:
+ *	- unauthenticated connections: at most an eighth of the limit. A new one closes the oldest,
+ *	  and none lives longer than the time for a head. Each gets a moment to send its head,
+ *	  however many arrive: further ones wait in the listen queue meanwhile;
+ *	- authenticated users share the rest: each may have three times as many as are left.
+ * Over TCP a client that shuts down its writing side is indistinguishable from one that closed, and
+ * is treated as disconnected.
  *
  * The process must ignore SIGPIPE.
  *
@@ -63,7 +64,7 @@ struct http_conn;
 
 #define HTTP_NOTE 128 /* bytes of http_conn_set_note() */
 
-#define HTTP_ADDRESS 80 /* bytes of an address in words, with its end */
+#define HTTP_ADDRESS 80 /* bytes of an address as text, including the NUL */
 
 struct http_peer {
 	uid_t uid; /* (uid_t)-1: unknown */

@@ -106,7 +106,8 @@ static inline bool http_conn_idle(const struct http_conn *c)
 
 /*
  * http_turn.c: what the loop does between begin and end is counted as the time of @a; charge counts
- * what has passed so far. Where the user is not known yet, @a is NULL and told before the end.
+ * what has passed so far. If the user is not known yet, @a is NULL, and http_turn_of() sets the
+ * account before the end.
  */
 void http_turn_begin(struct http_server *s, struct account *a);
 void http_turn_of(struct http_server *s, struct account *a);
@@ -118,7 +119,7 @@ bool http_turn_over(const struct http_conn *c);
 /* Puts the connection behind the user's others that wait. */
 void http_turn_wait(struct http_conn *c);
 void http_turn_leave(struct http_conn *c);
-/* Lets waiting connections go on, users in turns; a callback of the loop. */
+/* Continues waiting connections, users in turns; a callback of the event loop. */
 void http_turn_next(evutil_socket_t fd, short what, void *arg);
 
 /* http_tcp.c */

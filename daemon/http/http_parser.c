@@ -16,7 +16,7 @@ enum state {
 	STATE_BODY, /* left: bytes of the body that remain */
 	STATE_CHUNK_LINE,
 	STATE_CHUNK_DATA,
-	STATE_CHUNK_END, /* the CRLF behind a chunk's data */
+	STATE_CHUNK_END, /* the CRLF after a chunk's data */
 	STATE_TRAILER,
 	STATE_DONE,
 	STATE_ERROR,

@@ -184,7 +184,7 @@ static bool find_place(struct http_server *s, const struct http_conn *c)
 	if (!c->peer.tcp && all < max && s->callbacks.is_admin &&
 	    s->callbacks.is_admin(s->callbacks.arg, c))
 		return true;
-	/* Looking for an idle one takes time, which the user has not. */
+	/* Searching for an idle one takes time that the user has used up. */
 	if (c->waits)
 		return false;
 	if (!c->peer.tcp && evict_idle(s, c->account, 0))
@@ -200,7 +200,7 @@ static bool is_tcp(const struct http_server *s, int listener)
 	return false;
 }
 
-/* Gives a new connection a place, or refuses it. May free @c. */
+/* Counts a new connection as admitted, or refuses it. May free @c. */
 static void admit(struct http_server *s, struct http_conn *c)
 {
 	unsigned max = s->options.max_connections;

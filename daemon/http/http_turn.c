@@ -11,9 +11,9 @@
 
 #include "clock.h"
 
-#define TURN_MS	 1     /* interval at which waiting connections are looked at */
-#define TURN_MAX 32    /* of them in one iteration of the loop */
-#define ALONE_MS 10000 /* after which others no longer count */
+#define TURN_MS	 1     /* interval at which waiting connections are served */
+#define TURN_MAX 32    /* connections served per iteration of the loop */
+#define ALONE_MS 10000 /* a user alone for this long has all of the loop */
 #define LOOK_NS	 1000000
 
 /* The loop's processor time. */
@@ -26,8 +26,8 @@ static uint64_t spent_ns(void)
 }
 
 /*
- * The time that the loop has had: without that in which it waited for a processor, as otherwise an
- * eighth of the time would be all that the loop gets on a busy machine.
+ * The loop's running time, without the time in which it waited for a processor: on a busy machine
+ * an eighth of the total time could be all that the loop gets.
  */
 static uint64_t loop_ns(struct http_server *s)
 {
@@ -81,7 +81,7 @@ void http_turn_end(struct http_server *s)
 	s->turn_of = NULL;
 }
 
-/* Who is the only user for some time has all of the loop's. */
+/* A user who has been the only one for some time has all of the loop's time. */
 bool http_turn_has_time(struct http_server *s, const struct account *a)
 {
 	return account_has_loop(a, loop_ns(s)) ||

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 
 #define LISTEN_TCP_MAX	8  /* addresses of a host */
-#define LISTEN_TCP_TEXT 80 /* bytes of an address as text, with its end */
+#define LISTEN_TCP_TEXT 80 /* bytes of an address as text, including the NUL */
 
 struct listen_address {
 	struct sockaddr_storage address;

@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define OPTIONS_NAME_MAX 48   /* of a name, with "no-" and the end */
+#define OPTIONS_NAME_MAX 48   /* of a name, with "no-" and the NUL */
 #define OPTIONS_LINE_MAX 4096 /* bytes of a line of a file */
 #define OPTIONS_FILE_MAX (1u << 20)
 #define OPTIONS_ERROR	 1024 /* room for messages */

@@ -37,9 +37,9 @@ static int on_content(void *arg, const char *text, size_t len)
 }
 
 /*
- * The model's own id, if it wrote one: its template will show it to it again. Otherwise an id that
- * cannot be guessed, so that a model cannot interfere with the client's own ids. Mistral's
- * templates accept nine letters and digits only.
+ * The model's own id, if it wrote one, since its template will show that id to it again. Otherwise
+ * an id that cannot be guessed, so that a model cannot interfere with the client's own ids.
+ * Mistral's templates accept nine letters and digits only.
  */
 static void make_id(struct choice_call *call, enum reply_tools tools, const struct reply_call *made)
 {

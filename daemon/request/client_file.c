@@ -30,7 +30,7 @@ static bool has_group(const struct identity *who, gid_t gid)
 	return found;
 }
 
-/* Whether there is an access control list, of which the mode shows a mask alone. */
+/* Whether there is an access control list; the mode shows only its mask. */
 static bool has_acl(int fd)
 {
 	char path[64];
@@ -52,13 +52,16 @@ static bool may(const struct identity *who, int fd, const struct stat *st, unsig
 		return false;
 	if (has_group(who, st->st_gid))
 		return bits >> 3 & want;
-	/* The kernel looks at one class alone: who may be of the group is let in by both or not. */
+	/*
+	 * The kernel checks one class only: a process that may be in the group must be permitted by
+	 * both.
+	 */
 	return (who->more_groups ? bits >> 3 & bits : bits) & want;
 }
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* Opens @name in @dir, which may only be looked at: nothing of a device or FIFO happens. */
+/* Opens @name in @dir with O_PATH, which has no effect on devices and FIFOs. */
 static int open_beneath(int dir, const char *name, uint64_t resolve, int *ret)
 {
 	const struct open_how how = {
@@ -70,7 +73,7 @@ static int open_beneath(int dir, const char *name, uint64_t resolve, int *ret)
 	return *ret < 0 ? -errno : 0;
 }
 
-/* Goes on from *fd to @name in it, which the client must be able to do. */
+/* Replaces *fd by @name in it, for which the client must have search permission. */
 static int go(int *fd, const char *name, const struct identity *who, uint64_t resolve)
 {
 	struct stat st;
@@ -90,7 +93,7 @@ static int go(int *fd, const char *name, const struct identity *who, uint64_t re
 	return 0;
 }
 
-/* The bytes of @path that are @dir and what it ends with; 0: it does not lie below. */
+/* The number of bytes of @path that are @dir and the slash after it; 0: @path is not below @dir. */
 static size_t below(const char *dir, const char *path)
 {
 	size_t n = strlen(dir);
@@ -100,7 +103,7 @@ static size_t below(const char *dir, const char *path)
 	return !strncmp(dir, path, n) && path[n] == '/' ? n + 1 : 0;
 }
 
-/* Walks along @path, whose first @listed bytes are those of a listed directory. */
+/* Walks @path, whose first @listed bytes are a listed directory. */
 static int walk(const char *path, size_t listed, const struct identity *who, int *ret_fd)
 {
 	int fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), error = fd < 0 ? -errno : 0;
@@ -141,7 +144,7 @@ static int check_size(const struct stat *st, uint64_t max_bytes, uint64_t *ret_b
 	return 0;
 }
 
-/* Opens for reading what @fd only looks at. */
+/* Opens the file of an O_PATH descriptor for reading. */
 static int open_file(int fd, const struct identity *who, uint64_t max_bytes, int *ret_fd,
 		     uint64_t *ret_bytes, char *err, size_t errlen)
 {
@@ -194,7 +197,7 @@ int client_file_check(int fd, uint64_t max_bytes, uint64_t *ret_bytes, char *err
 {
 	struct stat st;
 
-	/* Asks no file system. */
+	/* Does not call into the file system. */
 	if (fcntl(fd, F_GET_SEALS) < 0)
 		return set_error(
 			-EINVAL, err, errlen,

@@ -131,7 +131,7 @@ static int submit_one(struct exchange *x, char *err, size_t errlen)
 
 	if (!r && !s->request->images)
 		s->request->images = engine_images_ref(prompt->images);
-	/* Vectors that are computed are not lost because others have filled the queue. */
+	/* Vectors computed so far must not be lost because other requests have filled the queue. */
 	if (!r) {
 		s->request->continues = m->submitted;
 		s->request->beyond_queue = m->submitted && !x->live;

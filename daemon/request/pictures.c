@@ -17,18 +17,18 @@
 #define DECODE_SECONDS 20
 #define LOW_SIDE       512 /* of a picture with the detail "low", as OpenAI has it */
 
-/* One picture on its way. */
+/* A picture while it is being read and prepared. */
 struct picture {
 	struct exchange *x;
 	unsigned index; /* of the request's */
-	bool low;	/* it is to be seen small */
+	bool low;	/* requested with low detail */
 	uint8_t *file;
 	uint64_t bytes;
 	struct image_picture decoded;
 	struct image_parts parts;
 	float *pixels;
-	uint64_t until_ns; /* when the decoder ends, for all of the request's */
-	uint64_t taken;	   /* bytes of the budget, for the way alone */
+	uint64_t until_ns; /* time limit of decoding, for all pictures of the request */
+	uint64_t taken;	   /* bytes of the budget that are needed only meanwhile */
 };
 
 /* ---- pixels ---------------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ static bool refuse(const struct picture *p, int error, const char *why, struct a
 	}
 }
 
-/* Counts pixels against what the user may have in requests at a time. */
+/* Counts pixels against the user's limit for open requests. */
 static bool take_pixels(struct exchange *x, uint64_t pixels, struct api_error *e)
 {
 	uint64_t limit = x->server->config->max_user_pixels;
@@ -93,7 +93,7 @@ static bool take_images(struct exchange *x, unsigned n, struct api_error *e)
 			     atomic_load(&x->account->images), c->max_user_images);
 }
 
-/* What the decoder's answer takes, before it is taken. */
+/* Memory for the decoder's answer, taken before it is read. */
 struct decoding {
 	struct picture *p;
 	struct api_error *e;
@@ -128,7 +128,7 @@ static bool decode(struct picture *p, struct api_error *e)
 	return !r || (r != -EDQUOT && refuse(p, r, err, e));
 }
 
-/* A picture whose detail is low is shrunk, in its proportions, before anything else. */
+/* Shrinks a picture of low detail first, keeping its proportions. */
 static bool shrink(struct picture *p, struct api_error *e)
 {
 	const uint32_t w = p->decoded.width, h = p->decoded.height, longer = w > h ? w : h;
@@ -147,7 +147,7 @@ static bool shrink(struct picture *p, struct api_error *e)
 	return true;
 }
 
-/* The sizes that the model sees it in, and whether they are within the limits. */
+/* Checks the sizes at which the model sees it against the limits. */
 static bool check_size(struct picture *p, struct api_error *e)
 {
 	const struct model_text *t = p->x->text;
@@ -169,7 +169,9 @@ static bool check_size(struct picture *p, struct api_error *e)
 	return true;
 }
 
-/* What tells part @i from all that is encoded otherwise: the file, how it is seen, its place. */
+/*
+ * Identifies part @i for the cache: the hash covers the file, the processing and the part's index.
+ */
 static void hash_part(const struct picture *p, const uint8_t file[ENGINE_IMAGE_HASH], uint32_t i,
 		      uint8_t ret[ENGINE_IMAGE_HASH])
 {
@@ -183,7 +185,7 @@ static void hash_part(const struct picture *p, const uint8_t file[ENGINE_IMAGE_H
 	sha256_final(&h, ret);
 }
 
-/* The engine's images of its parts behind those of the pictures before it. */
+/* Creates the engine's images of its parts, after those of the previous pictures. */
 static bool add_parts(struct picture *p, struct api_error *e)
 {
 	const struct image_tower *t = &p->x->text->tower;
@@ -218,7 +220,7 @@ static bool add_parts(struct picture *p, struct api_error *e)
 	return true;
 }
 
-/* What the engine needs of it, and keeps as long as the request: pixels, then embeddings. */
+/* Creates what the engine needs and keeps with the request: pixels, then embeddings. */
 static bool prepare(struct picture *p, struct api_error *e)
 {
 	const struct model_text *t = p->x->text;
@@ -234,7 +236,7 @@ static bool prepare(struct picture *p, struct api_error *e)
 			  sizeof(float);
 		embeds += image_tokens(&t->tower, size) * t->embeds;
 	}
-	/* On the way there are two copies. */
+	/* While it is prepared there are two copies of the pixels. */
 	if (!exchange_take(p->x, 2 * pixels + embeds, PARAM, e))
 		return false;
 	r = image_process(&t->processor, &t->tower, &p->decoded, &p->parts, &p->pixels, err,

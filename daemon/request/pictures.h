@@ -22,14 +22,14 @@ struct text_caller;
 
 struct pictures {
 	unsigned n, n_images;
-	struct image_parts *parts;    /* [n] what each picture becomes: one image or several */
+	struct image_parts *parts;    /* [n] the parts of each picture: one image or several */
 	struct engine_image **images; /* [n_images] references, in the order of the prompt */
-	unsigned taken;		      /* of what the user may have: pictures, */
+	unsigned taken;		      /* charged to the user's limits: pictures, */
 	uint64_t pixels;	      /* and their pixels */
-	struct identity *who;	      /* whose files they may be; NULL: nobody's */
+	struct identity *who;	      /* the client, whose files they may be; NULL: none */
 };
 
-/* Takes what comes with a request beside its body: descriptors, and who asks. The loop's. */
+/* Takes the descriptors and the client's identity of a request. Event loop. */
 bool pictures_arrive(struct exchange *x, struct api_error *e);
 
 /*
@@ -40,8 +40,8 @@ bool pictures_read(struct exchange *x, struct api_error *e);
 void pictures_free(struct exchange *x);
 
 /*
- * Gives the pictures their places in a prompt that has one image token for each, as templates write
- * it. A prompt that is too long anyway only grows in number.
+ * Replaces the one image token that the template wrote for each picture by the tokens of its parts.
+ * For a prompt that is too long anyway only the count is updated.
  */
 bool pictures_place(const struct model_text *t, const struct api_params *p,
 		    const struct pictures *pictures, const struct text_caller *caller,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Where pictures stand in a prompt. */
+/* Inserts pictures' tokens into a prompt. */
 #include "pictures.h"
 
 #include <stdio.h>
@@ -21,8 +21,8 @@ static bool out_of_memory(struct api_error *e)
 /* ---- pictures that are cut into slices -------------------------------------------------------- */
 
 /*
- * Picture @k of the prompt as MiniCPM-V's processor writes it, one image token for each part: its
- * number, itself, then its slices line by line.
+ * Writes picture @k of the prompt as MiniCPM-V's processor does, one image token for each part: its
+ * number, the whole picture, then its slices row by row.
  */
 static bool write_picture(const struct model_text *t, unsigned k, const struct image_parts *parts,
 			  struct text_buf *to)
@@ -55,14 +55,14 @@ static unsigned count(const struct prompt_tokens *p, int32_t token)
 	return n;
 }
 
-/* The tokens of picture @k, one image token for each part. */
+/* Tokenises picture @k, with one image token for each part. */
 static bool encode_picture(const struct model_text *t, unsigned k, const struct image_parts *parts,
 			   const struct text_caller *caller, struct prompt_tokens *ret,
 			   struct api_error *e)
 {
 	struct text_buf text = {0};
 	bool ok = write_picture(t, k, parts, &text);
-	/* No more tokens than bytes. */
+	/* A text has no more tokens than bytes. */
 	struct text_job job = {.kind = TEXT_JOB_ENCODE, .max_ids = (uint32_t)text.len};
 	const struct text_bytes of[TEXT_JOB_PARTS] = {{text.data, text.len}};
 	struct text_done *done = NULL;
@@ -82,7 +82,7 @@ static bool encode_picture(const struct model_text *t, unsigned k, const struct 
 	return ok;
 }
 
-/* Puts each picture's own tokens in place of the one that the template has written. */
+/* Replaces the image token that the template wrote for each picture by the picture's own tokens. */
 static bool splice(const struct model_text *t, const struct pictures *pictures,
 		   const struct text_caller *caller, struct prompt_tokens *prompt,
 		   struct api_error *e)
@@ -123,7 +123,7 @@ static bool splice(const struct model_text *t, const struct pictures *pictures,
 
 /* ---- all pictures ----------------------------------------------------------------------------- */
 
-/* Each image token becomes as many as its image has. */
+/* Repeats each image token as many times as its image has tokens. */
 static bool repeat(const struct model_text *t, const struct pictures *pictures,
 		   struct prompt_tokens *prompt, unsigned more, struct api_error *e)
 {

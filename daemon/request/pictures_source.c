@@ -15,7 +15,7 @@
 
 #define PARAM "messages"
 
-/* Where the bytes go. */
+/* Destination of a picture's bytes. */
 struct sink {
 	struct exchange *x;
 	unsigned index; /* of the picture */
@@ -23,7 +23,7 @@ struct sink {
 	uint64_t n, *taken;
 };
 
-/* Takes memory for @n bytes. */
+/* Takes memory for @n more bytes. */
 static bool make_room(struct sink *s, uint64_t n, struct api_error *e)
 {
 	if (!exchange_take(s->x, n, PARAM, e))
@@ -47,7 +47,10 @@ static int base64_value(char c)
 	return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Decodes all of @text, padded or not; false: it is not base64. @out has 3 bytes for each 4. */
+/*
+ * Decodes all of @text, with or without padding; false: it is not base64. @out has 3 bytes for each
+ * 4.
+ */
 static bool decode_base64(const char *text, size_t len, uint8_t *out, uint64_t *ret_bytes)
 {
 	uint32_t bits = 0;
@@ -101,7 +104,7 @@ static bool refuse_file(const struct sink *s, const char *url, int error, const 
 			     PARAM, "picture %u: %.200s: %s", s->index, url, why);
 }
 
-/* All of an open file's @bytes. */
+/* Reads all @bytes of an open file. */
 static bool read_open(struct sink *s, const char *url, int fd, uint64_t bytes, struct api_error *e)
 {
 	char err[160] = "";
@@ -121,7 +124,7 @@ static int hex_value(char c)
 	return !at ? -1 : at - digits < 16 ? (int)(at - digits) : (int)(at - digits) - 6;
 }
 
-/* The path of a file: URL without an authority or with this machine's, in @ret as long as @url. */
+/* The path of a file: URL whose authority is empty or this machine; @ret is as long as @url. */
 static bool decode_path(const char *url, char *ret)
 {
 	const char *at = url + strlen("file:");
@@ -138,7 +141,7 @@ static bool decode_path(const char *url, char *ret)
 
 		if (*at == '%' && high >= 0)
 			low = hex_value(at[2]);
-		/* Neither broken escapes nor a NUL. */
+		/* Refuses broken escapes and NULs. */
 		if (high < 0 || low < 0 || (*at == '%' && !high && !low))
 			return false;
 		*ret++ = *at == '%' ? (char)(high << 4 | low) : *at;

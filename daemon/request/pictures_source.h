@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The bytes of a picture, wherever a request has them: a data: URI, file:///PATH below a directory of
- * --image-dir, or fd:N, the N-th descriptor that came with the request. In a text worker.
+ * Reads the bytes of a picture from its URL: a data: URI, file:///PATH below a directory of
+ * --image-dir, or fd:N, the N-th descriptor passed with the request. In a text worker.
  */
 #ifndef TXDA_SERVER_PICTURES_SOURCE_H
 #define TXDA_SERVER_PICTURES_SOURCE_H
@@ -13,8 +13,8 @@ struct api_error;
 struct exchange;
 
 /*
- * Reads them into *ret, the caller's to free, with memory from the user's budget: *taken grows by
- * what is to be returned. On false @e names picture @index.
+ * Reads them into *ret, which the caller frees, with memory from the user's budget: *taken is
+ * increased by what has to be returned. On false @e names picture @index.
  */
 bool picture_source_read(struct exchange *x, unsigned index, const char *url, uint8_t **ret,
 			 uint64_t *ret_bytes, uint64_t *taken, struct api_error *e);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The routes for administrators: loading and unloading models, plans, chips, requests. docs/api.md
- * documents them. Any user may list and cancel his own requests; everything else is restricted to
+ * documents them. Users may list and cancel their own requests; everything else is restricted to
  * the users and groups of --admin-user and --admin-group, root and the daemon's own user.
  *
  * Threads: the event loop's.

@@ -6,7 +6,7 @@ void model_unavailable(const struct served_model *m, struct api_error *e)
 {
 	const char *name = m->config->names[0];
 
-	/* Replaced by a reload that keeps the name. */
+	/* A reload has replaced it by a model of the same name. */
 	if (m->retired && models_find(m->table, name)) {
 		api_error_set(e, 503, "model_loading", "model",
 			      "the model \"%s\" is being replaced", name);

@@ -509,7 +509,7 @@ static void follow(struct server *s, struct config_model **fresh, const struct m
 	for (unsigned i = 0; i < n; i++)
 		if (fresh[i] && model_add(s->table, fresh[i], &found[i], NULL))
 			log_error("a model could not be added: out of memory");
-	/* Who waits for one of them is told whether another one has its name now. */
+	/* Clients waiting for a retired model are told whether another model has its name now. */
 	for (unsigned i = 0; i < n_gone; i++)
 		model_retire(gone[i]);
 	models_settle_kept(s->table);

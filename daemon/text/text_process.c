@@ -22,7 +22,7 @@
 #include "program.h"
 #include "sha256.h"
 
-#define LOOK_MS 100 /* how often it checks whether the caller has gone */
+#define LOOK_MS 100 /* interval of checks whether the caller has gone */
 /* Minimum time between log lines on jobs, since users can provoke them. */
 #define LOG_EVERY_NS 1000000000ull
 
@@ -565,7 +565,7 @@ int text_process_call(struct text_process *p, struct text_job *job,
 		r = take_lane(p, &caller->gone, &lane, err, errlen);
 	if (r)
 		return r;
-	/* Not of the job's time is what another process took to be started. */
+	/* Starting another process does not count as time of the job. */
 	patience.end_ns = end_of(p);
 	if (caller->deadline_ns && caller->deadline_ns < patience.end_ns)
 		patience.end_ns = caller->deadline_ns;

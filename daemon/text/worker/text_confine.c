@@ -24,7 +24,7 @@ static void add_path(struct files *f, const char *path)
 	f->n += f->n < MAX_FILES && f->paths[f->n];
 }
 
-/* A file, if it may be read on behalf of who owns the model. */
+/* Adds a file if the owner of the model may read it. */
 static void add_file(struct files *f, const char *dir, const char *name, uid_t owner)
 {
 	char path[4096], why[400];
