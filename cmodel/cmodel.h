@@ -121,22 +121,22 @@ void *cm_vm_resolve(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flag
 
 /*
  * A translated address space is filled as streams touch it, instead of being mapped by the
- * embedder: @fn is asked for an address that is not there, and its answer is mapped and kept until
- * it is forgotten. Failures are not kept. This is for memory that page tables describe; cm_vm_map()
- * and cm_vm_unmap() do not work on such a space.
+ * embedder: @fn is called for an address that is not mapped, and its answer is mapped and kept
+ * until it is forgotten. Failures are not cached. This is for memory that page tables describe;
+ * cm_vm_map() and cm_vm_unmap() do not work on such a space.
  *
  * @fn is called by the leading thread with the space's lock held; it looks up @va, a multiple of
  * the page size, and returns 0 or why not. It is short and calls nothing of the model. The embedder
  * must not call cm_vm_forget() or cm_vm_resolve() with a lock held that @fn takes.
  *
- * The host limits the mappings of a process. Near that limit the model forgets the answers that it
- * keeps, of all spaces, and asks again.
+ * The host limits the mappings of a process. Near that limit the model drops the cached answers of
+ * all spaces and calls @fn again.
  */
 struct cm_translation {
 	uint64_t va, bytes; /* a range that @va is in; the longer the better */
 	int fd;
 	uint64_t offset;
-	unsigned flags; /* CM_MAP_*; may lack what is asked for, then the access faults */
+	unsigned flags; /* CM_MAP_*; may lack the requested access, which then faults */
 };
 
 typedef int (*cm_translate_fn)(void *arg, uint64_t va, struct cm_translation *ret);
@@ -144,8 +144,8 @@ typedef int (*cm_translate_fn)(void *arg, uint64_t va, struct cm_translation *re
 /* Right after cm_vm_new(). */
 void cm_vm_set_translate(struct cm_vm *vm, cm_translate_fn fn, void *arg);
 /*
- * Forgets what is kept of [va, va + bytes), which may go beyond the space. When it returns no op
- * uses an answer that @fn gave before the call, and copies of programs there are forgotten too.
+ * Drops cached answers for [va, va + bytes), which may extend beyond the space. When it returns, no
+ * op uses an answer that @fn gave before the call; copies of programs in the range are dropped too.
  */
 void cm_vm_forget(struct cm_vm *vm, uint64_t va, uint64_t bytes);
 
@@ -164,8 +164,8 @@ enum cm_queue_state {
 
 /*
  * Called by the leading thread, with no lock held, for each SIGNAL with TXDA_SIGNAL_IRQ, at the end
- * of each stream and for a fault. The machine stands still meanwhile: a callback is short and does
- * not free, wait or reconfigure; it may submit, kick and read states. Each may be NULL.
+ * of each stream and for a fault. The machine is stopped meanwhile: a callback must be short and
+ * must not free, wait or reconfigure; it may submit, kick and read states. Each may be NULL.
  */
 struct cm_queue_ops {
 	void (*signalled)(void *arg, uint64_t va, uint64_t value);
@@ -178,15 +178,15 @@ struct cm_queue_ops {
 
 int cm_queue_new(struct cm_vm *vm, enum cm_queue_class queue_class, const struct cm_queue_ops *ops,
 		 void *arg, struct cm_queue **ret);
-/* Drops streams that have not started; cancels the one that runs and waits for it. */
+/* Drops streams that have not started; cancels the running one and waits for it. */
 void cm_queue_free(struct cm_queue *q);
 /* Cancels as cm_queue_free() does, but does not wait: for a caller that frees many queues. */
 void cm_queue_cancel(struct cm_queue *q);
 /*
  * Appends the stream at [va, va + bytes). Returns at once: -EAGAIN when CM_QUEUE_DEPTH streams are
  * in flight, -EIO when faulted, -ENODEV when the chip is lost. @lazy: the caller will cm_wait()
- * right away, so sleeping cores are left asleep. The stream's memory must stay unchanged until it
- * has run. A malformed stream faults when it runs.
+ * right away, so sleeping cores are not woken. The stream's memory must stay unchanged until it has
+ * run. A malformed stream faults when it runs.
  */
 int cm_queue_submit(struct cm_queue *q, uint64_t va, uint64_t bytes, bool lazy);
 enum cm_queue_state cm_queue_state(struct cm_queue *q);		/* for tests */
@@ -218,11 +218,13 @@ void cm_queue_set_priority(struct cm_queue *q, enum cm_queue_priority priority);
  */
 int cm_wait(struct cm_machine *m, struct cm_queue *q, const uint64_t *word, uint64_t value,
 	    uint64_t deadline_ns);
-/* The embedder changed a fence word that a WAIT packet or cm_wait() may look at. */
+/* The embedder changed a fence word that a WAIT packet or cm_wait() may be waiting for. */
 void cm_kick(struct cm_machine *m);
 
-/* One line of words for a fault; names come from the program at fault when it can be read. Returns
- * buf. */
+/*
+ * Describes a fault in one line of text; names come from the faulting program if it can be read.
+ * Returns buf.
+ */
 char *cm_fault_text(struct cm_vm *vm, const struct txda_fault *fault, char *buf, size_t len);
 
 /* ---- sensors and faults -------------------------------------------------------------------- */
@@ -233,7 +235,7 @@ struct cm_sensors {
 	uint64_t bytes_read; /* by ops and copies from DRAM, as the activity model counts it */
 	uint64_t bytes_written;
 	uint64_t ops;
-	uint32_t power_mw; /* a simple activity model; the chip says that it is one */
+	uint32_t power_mw; /* from a simple activity model */
 	int32_t temp_mc;   /* millidegrees Celsius */
 	uint32_t clock_khz;
 	uint32_t ecc_corrected;
@@ -253,14 +255,14 @@ void cm_chip_sensors(struct cm_chip *c, struct cm_sensors *ret);
  */
 void cm_chip_set_notify(struct cm_chip *c, void (*fn)(void *arg), void *arg);
 bool cm_chip_link_down(struct cm_chip *c); /* whether its links are down */
-/* Makes all queues that the chip has now hang, as with a dead command processor, or run again. */
+/* Makes all current queues of the chip hang, as with a dead command processor, or run again. */
 void cm_chip_stall(struct cm_chip *c, bool on);
 /* Brings a lost chip back as if it had just been plugged in; clears its injections. */
 void cm_chip_revive(struct cm_chip *c);
 
 /*
  * Injects faults: a comma-separated list of "KIND[:chip=N][:after=OPS][:ms=N]"; without a chip all
- * chips are meant. -EINVAL: bad words, -ENODEV: no such chip. An injection strikes once, after OPS
+ * chips are meant. -EINVAL: malformed, -ENODEV: no such chip. An injection strikes once, after OPS
  * more ops (and slices of copies) of the chip:
  * - hang: the queue whose turn it is stops for ms, or until "clear"
  * - page, ecc: its op faults

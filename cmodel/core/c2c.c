@@ -43,12 +43,12 @@ static struct cm_member *line_pop(struct cm_group *g, unsigned rank)
 	return m;
 }
 
-/* Fails all members that wait in the group: one of them will not come. */
+/* Fails all members that wait in the group: one of them will not arrive. */
 static void fail_waiting(struct cm_group *g)
 {
 	struct cm_member *all = NULL;
 
-	/* First out of their lines, since the fault of one poisons this group again. */
+	/* Removed from their lines first, since the fault of one poisons this group again. */
 	for (unsigned rank = 0; rank < g->size; rank++) {
 		while (g->line[rank]) {
 			struct cm_member *m = line_pop(g, rank);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * C2C groups: who meets whom for a collective.
+ * C2C groups: matches the members of collectives.
  *
  * A group is known to the machine by the id that cm_vm_set_group() gave. Its ranks are address
- * spaces, its members their queues. A member that comes to a collective (a packet, or an op of a
- * program) joins the line of its rank. When each line has a member, the first of each are a meeting:
- * the caller takes it, checks that they agree, does the work of all ranks and lets them go on. This
- * layer only keeps the lines.
+ * spaces, its members their queues. A member that reaches a collective (a packet, or an op of a
+ * program) joins the queue of its rank, its line. When every line has a member, the first of each
+ * form a meeting: the caller takes it, checks that they agree, does the work of all ranks and lets
+ * them continue. This layer only maintains the lines.
  *
- * A member that faults or is freed in the middle of a stream cannot come to the meetings that others
+ * A member that faults or is freed in the middle of a stream cannot reach the meetings that others
  * wait for, so the members that wait in its groups fail too. While a faulted member of a group is
  * alive the group stays closed: members that arrive later fail at once. It opens when the last of
  * them is freed.
@@ -33,10 +33,10 @@ struct cm_group {
 	struct cm_vm *rank[TXDA_MAX_GROUP];
 	unsigned ranks;				/* group slots that refer to this */
 	unsigned poisoned;			/* faulted members that are alive */
-	struct cm_member *line[TXDA_MAX_GROUP]; /* who waits, first come first */
+	struct cm_member *line[TXDA_MAX_GROUP]; /* waiting members, first come first served */
 };
 
-/* What the groups of a machine share. */
+/* State shared by the groups of a machine. */
 struct cm_c2c {
 	struct cm_group *groups;
 	/* A member that waited in group @id fails through no fault of its own. */
@@ -49,22 +49,22 @@ struct cm_member {
 	struct cm_member *next;	  /* of the address space */
 	struct cm_member *behind; /* in the line */
 	struct cm_group *waits_in;
-	uint32_t used; /* slots of the address space whose groups it has used, a bit each */
-	bool met;      /* the meeting that it waited for is over: set by whoever ran that */
+	uint32_t used; /* groups that it has used, one bit per slot of the address space */
+	bool met;      /* the meeting that it waited for is over; set by the thread that ran it */
 	bool poisoned; /* it has faulted after it used groups */
 };
 
 void cm_c2c_join(struct cm_c2c *c2c, struct cm_member *m, struct cm_vm *vm); /* a new member */
-/* The member goes away. @unfinished: it has work, for which others may wait. */
+/* The member is removed. @unfinished: it has work, for which others may wait. */
 void cm_c2c_leave(struct cm_member *m, bool unfinished);
 /* The member has faulted. */
 void cm_c2c_poison(struct cm_member *m);
-/* The address space goes away, or its slot is to be set. */
+/* The address space is removed, or its slot is about to be set. */
 void cm_c2c_unset(struct cm_vm *vm, unsigned slot);
 
 /* The group in a slot of the member's address space, which counts as used now; NULL: none. */
 const struct cm_group_slot *cm_c2c_group(struct cm_member *m, uint32_t slot);
-/* Joins the line of its rank; false: a member is known not to come, so no meeting can be. */
+/* Joins the line of its rank; false: a member is known not to arrive, so no meeting is possible. */
 bool cm_c2c_arrive(struct cm_member *m, const struct cm_group_slot *slot);
 /* Takes the first of each line into ret[size], by rank; false: some line is empty. */
 bool cm_c2c_meeting(struct cm_group *g, struct cm_member **ret);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * A chip and its sensors. Utilisation is measured: the time of the pool is booked to the chip whose
- * op it runs. Power follows from utilisation, temperature from power through one thermal resistance
+ * A chip and its sensors. Utilisation is measured: the pool's time is charged to the chip whose op
+ * it runs. Power follows from utilisation, temperature from power through one thermal resistance
  * and one capacity, the clock from both.
  */
 #include "chip.h"
@@ -39,7 +39,10 @@ int cm_chip_init(struct cm_chip *c, struct cm_machine *machine, unsigned index, 
 	c->dram_fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (c->dram_fd < 0)
 		return -errno;
-	/* A process that is given the descriptor must not take away memory that the chip works on. */
+	/*
+	 * A process that gets the descriptor must not be able to truncate memory that the chip
+	 * uses.
+	 */
 	if (ftruncate(c->dram_fd, (off_t)mem_bytes) ||
 	    fcntl(c->dram_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		return -errno;

@@ -126,7 +126,9 @@ static bool resolve(const struct cm_collective *c, unsigned rank, struct work *w
 	return false;
 }
 
-/* The memory of all members at the same time: one may push out another (cm_mmu.evictions). */
+/*
+ * The memory of all members at the same time: resolving one may evict another (cm_mmu.evictions).
+ */
 static bool resolve_all(const struct cm_collective *member, struct work *w, unsigned *ret_guilty)
 {
 	const struct cm_mmu *mmu = member[0].vm->mmu;

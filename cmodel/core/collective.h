@@ -22,7 +22,7 @@ struct cm_collective {
 	struct txda_fault *fault; /* where CM_FAULT says why */
 };
 
-/* What can be said about a packet before the other members have come. */
+/* Checks that are possible before the other members have arrived. */
 bool cm_collective_is_sound(const struct txda_pkt_collective *p, unsigned size, unsigned rank);
 /*
  * Runs the packets of all members: CM_DONE, or CM_FAULT when they do not agree or the memory of one

@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-#define PACKETS_PER_TURN 64 /* cheap ones; fair to the other queues */
+#define PACKETS_PER_TURN 64 /* cheap ones per turn, for fairness to the other queues */
 
-/* How often a WAIT in a translated space looks at its word, at first and at last. */
+/* Minimum and maximum polling interval of a WAIT in a translated space. */
 #define POLL_MIN_NS 20000u
 #define POLL_MAX_NS 1000000u
 
@@ -66,7 +66,7 @@ static bool stream_begin(struct cm_queue *q)
 	return !q->stream.bytes || stream_resolve(q);
 }
 
-/* Tells the embedder; false: the queue has faulted. */
+/* Notifies the embedder; false: the queue has faulted. */
 static bool stream_completed(struct cm_queue *q)
 {
 	struct txda_fault fault = {.op = TXDA_NONE, .tensor = TXDA_NONE, .opcode = TXDA_NONE};
@@ -113,7 +113,7 @@ static enum cm_result run_signal(struct cm_queue *q)
 
 	if (!word)
 		return CM_FAULT;
-	/* Ordered before the look for sleepers; a sleeper counts itself, then looks at the word. */
+	/* Ordered before the check for sleepers; a sleeper counts itself, then checks the word. */
 	__atomic_store_n(word, p->value, __ATOMIC_SEQ_CST);
 	cm_ready_wrote(q->queues->ready);
 	if ((p->hdr.flags & TXDA_SIGNAL_IRQ) && q->ops.signalled)
@@ -172,7 +172,7 @@ static void fail_members(struct cm_queue *const *q, const struct cm_group *g)
 	}
 }
 
-/* The work of all members, which have the same kind of packet. */
+/* Does the work of all members, whose packets are of the same kind. */
 static enum cm_result meet(struct cm_queue *const *q, unsigned size, unsigned *ret_guilty)
 {
 	struct cm_collective packet[TXDA_MAX_GROUP];
@@ -187,7 +187,7 @@ static enum cm_result meet(struct cm_queue *const *q, unsigned size, unsigned *r
 	return cm_collective_run(q[0]->queues->pool, packet, size, ret_guilty);
 }
 
-/* Runs the meeting of @member, by rank, and lets their queues go on. */
+/* Runs the meeting of @member, by rank, and lets their queues continue. */
 static void hold_meeting(const struct cm_group *g, struct cm_member *const *member)
 {
 	struct cm_queue *q[TXDA_MAX_GROUP] = {NULL};
@@ -212,7 +212,7 @@ static void hold_meeting(const struct cm_group *g, struct cm_member *const *memb
 	}
 }
 
-/* Whether the meeting of the queue is over (CM_DONE), still to come (CM_PARK) or has failed. */
+/* Whether the queue's meeting is over (CM_DONE), has not happened yet (CM_PARK) or has failed. */
 static enum cm_result meeting_result(struct cm_queue *q)
 {
 	if (cm_queue_is_faulted(q))
@@ -223,7 +223,7 @@ static enum cm_result meeting_result(struct cm_queue *q)
 	return CM_DONE;
 }
 
-/* Gets in line, and holds the meetings that this makes possible. */
+/* Joins the line, and runs the meetings that this makes possible. */
 static enum cm_result arrive(struct cm_queue *q, const struct cm_group_slot *slot)
 {
 	struct cm_member *member[TXDA_MAX_GROUP];
@@ -258,7 +258,7 @@ static enum cm_result run_collective_op(struct cm_queue *q)
 {
 	const struct cm_group_slot *slot = cm_c2c_group(&q->member, q->pkt.exec.group);
 
-	/* The group was there when the launch began, but may have been taken away since. */
+	/* The group existed when the launch began, but may have been dissolved since. */
 	if (!slot || slot->group->size != q->exec.context->program->hdr->group_size)
 		return cm_fail(&q->why, TXDA_FAULT_COLLECTIVE, 0, q->pkt.exec.group);
 	return arrive(q, slot);
@@ -391,7 +391,9 @@ static enum cm_result packet_step(struct cm_queue *q)
 	}
 }
 
-/* Whether the queue's turn ends with this packet: it took time, or somebody may wait for it. */
+/*
+ * Whether the queue's turn ends with this packet: it took time, or another thread may wait for it.
+ */
 static bool ends_turn(const struct cm_queue *q)
 {
 	switch (q->pkt.hdr.op) {
@@ -443,7 +445,7 @@ static void turn(struct cm_queue *q)
 		return;
 	if (!q->in_stream && ring_is_empty(q)) {
 		cm_ready_deactivate(ready, q->slot);
-		/* A stream that came in between has set the bit before it was cleared. */
+		/* A stream submitted meanwhile has set the bit before it was cleared. */
 		if (!ring_is_empty(q))
 			cm_ready_activate(ready, q->slot);
 	}

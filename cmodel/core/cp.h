@@ -2,11 +2,11 @@
 /*
  * The command processor: takes the runnable queues in turn, decodes their packets, runs them.
  *
- * A turn runs one op, or a slice of a copy, or a few cheap packets. The layers below report what
- * came of it (enum cm_result): the packet goes on in the queue's next turn, the queue parks, waits
+ * A turn runs one op, or a slice of a copy, or a few cheap packets. The layers below report the
+ * result (enum cm_result): the packet continues in the queue's next turn, or the queue parks, waits
  * in a line of its group, or faults.
  *
- * Memory is hostile: each byte of a packet is read once, and checked after that.
+ * Memory is hostile: each byte of a packet is read once, and the copy is checked.
  * Threads: the leader (lead.h).
  */
 #ifndef CM_CP_H

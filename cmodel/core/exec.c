@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPS_PER_FLUSH 16 /* ops between looks at the clock */
+#define OPS_PER_FLUSH 16 /* ops between reads of the clock */
 
 static bool fail(struct cm_exec *e, uint32_t code, uint64_t va, uint64_t detail)
 {
@@ -31,7 +31,10 @@ void cm_exec_fini(struct cm_exec *e)
 	e->context = NULL;
 }
 
-/* Finds or makes the context of the program and puts it first; frees those not needed any more. */
+/*
+ * Finds or creates the program's context and moves it to the front; frees those not needed any
+ * more.
+ */
 static struct cm_context *context_get(struct cm_exec *e, struct cm_program *p)
 {
 	struct cm_context *found = NULL, **link = &e->contexts;
@@ -81,7 +84,7 @@ static void set_scratch(const struct cm_pool *pool, struct cm_context *ctx)
 
 /* ---- resolving ------------------------------------------------------------------------------- */
 
-/* Where tensors without elements point: they have an address like any other. */
+/* Address of tensors without elements. */
 static _Alignas(64) uint8_t nothing[64];
 
 static bool resolve_profile(struct cm_exec *e, struct cm_context *ctx);
@@ -120,7 +123,7 @@ static bool resolve_bindings(struct cm_exec *e, struct cm_context *ctx, bool ref
 	for (unsigned tries = 0; tries < CM_FIND_TRIES; tries++) {
 		uint64_t generation = e->vm->generation;
 
-		/* A launch whose program is unmapped ends, although the chip has a copy. */
+		/* A launch fails if its program is unmapped, although the chip has a copy. */
 		if (refresh && !cm_vm_find(e->vm, p->va, p->bytes, CM_MAP_READ, &bad_va))
 			return fail(e, TXDA_FAULT_PAGE, bad_va, 0);
 		if (!resolve_bindings_once(e, ctx) || (refresh && !resolve_profile(e, ctx)))
@@ -204,8 +207,10 @@ bool cm_exec_refresh(struct cm_exec *e)
 {
 	struct cm_context *ctx = e->context;
 
-	/* Also of a member that waits for its collective: a program that was loaded meanwhile may
-	 * have moved the scratch. */
+	/*
+	 * Also for a member that waits for its collective: a program loaded meanwhile may have
+	 * moved the scratch.
+	 */
 	if (ctx->scratch_generation != e->pool->scratch_generation)
 		set_scratch(e->pool, ctx);
 	if (ctx->vm_generation == e->vm->generation)
@@ -308,7 +313,7 @@ enum cm_result cm_exec_fail(struct cm_exec *e)
 	return CM_FAULT;
 }
 
-/* Books the traffic of the launch. */
+/* Adds the traffic of the launch to the counters. */
 static void count(const struct cm_exec *e)
 {
 	const struct cm_launch *l = &e->context->launch;
@@ -391,13 +396,13 @@ enum cm_result cm_exec_next(struct cm_exec *e)
 	if (ctx->profile)
 		ctx->profile[e->op] = (struct txda_op_time){ctx->start_ns, clock_ns()};
 	e->op++;
-	/* A long launch shows in the sensors as it goes. */
+	/* The sensors show a long launch while it runs. */
 	if (e->op == e->end || e->op % OPS_PER_FLUSH == 0)
 		cm_account_flush(e->pool);
 	return e->op < e->end ? CM_AGAIN : CM_DONE;
 }
 
-/* The tensors of all ranks at the same time: one may push out another (cm_mmu.evictions). */
+/* The tensors of all ranks at the same time: resolving one may evict another (cm_mmu.evictions). */
 static bool refresh_all(struct cm_exec *const *rank, unsigned size, unsigned *ret_guilty)
 {
 	const struct cm_mmu *mmu = rank[0]->vm->mmu;

@@ -17,7 +17,7 @@
  *		cm_exec_meet()		run by one thread for the executors of all ranks
  *		cm_exec_next()		on to the next op
  *
- * The caller decides between prepare and run whether an injected fault strikes the op (inject.h), and
+ * The caller checks between prepare and run whether an injected fault hits the op (inject.h), and
  * brings the members of a group together (c2c.h).
  *
  * Threads: all by the leader.
@@ -35,7 +35,7 @@
 #include "pool.h"
 #include "program.h"
 
-#define CM_MAX_CONTEXTS 8 /* programs that a queue remembers */
+#define CM_MAX_CONTEXTS 8 /* programs cached per queue */
 
 struct cm_context {
 	struct cm_context *next;
@@ -58,12 +58,12 @@ struct cm_exec {
 	struct cm_pool *pool;
 	struct cm_vm *vm;
 	struct cm_member *member;	    /* of the groups of @vm */
-	const _Atomic bool *cancel;	    /* skip the rest of the op that runs */
-	_Atomic uint64_t *progress;	    /* raised within an op; the leader's to write */
+	const _Atomic bool *cancel;	    /* skip the rest of the running op */
+	_Atomic uint64_t *progress;	    /* incremented within an op; written by the leader */
 	const struct txda_pkt_exec *packet; /* of the current launch */
 	struct cm_context *context;	    /* likewise */
 	struct cm_context *contexts;	    /* all of this queue, last used first */
-	uint32_t op, end;		    /* the current one, and behind the last one */
+	uint32_t op, end;		    /* the current op, and one past the last */
 	struct txda_fault *fault;	    /* where CM_FAULT says why */
 };
 
@@ -72,7 +72,7 @@ struct cm_exec {
  * its address. CM_AGAIN, CM_DONE (no ops) or CM_FAULT.
  */
 enum cm_result cm_exec_begin(struct cm_exec *e, const struct txda_pkt_exec *p, uint64_t packet_va);
-/* Resolves again what an unmap or a move of the scratch made stale; false: CM_FAULT. */
+/* Resolves again what became stale by an unmap or a move of the scratch; false: CM_FAULT. */
 bool cm_exec_refresh(struct cm_exec *e);
 /* Points the launch at the current op. */
 void cm_exec_prepare(struct cm_exec *e);

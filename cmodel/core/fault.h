@@ -11,7 +11,7 @@
 
 #include "txda_isa.h"
 
-/* What a piece of work came to. */
+/* The result of a piece of work. */
 enum cm_result {
 	CM_DONE,  /* the packet is done */
 	CM_AGAIN, /* an op or slice was run, there is more of the packet */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Faults in words. The names are read out of the client's memory as it is now, which may have
- * changed since the fault: nothing of it is trusted, and what cannot be read is left out.
+ * Formats faults as text. Names are read from the client's memory, which may have changed since the
+ * fault: nothing in it is trusted, and names that cannot be read are left out.
  */
 #include "isa_names.h"
 #include "mmu.h"

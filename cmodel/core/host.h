@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What every layer of the machine takes from the host: page sizes, the clock (clock_ns()), a pause
+ * Host facilities that every layer of the machine uses: page sizes, the clock (clock_ns()), a pause
  * for spin loops, and counters that one thread writes and any thread reads.
  */
 #ifndef CM_HOST_H
@@ -15,7 +15,7 @@
 #define CM_HUGE_PAGE  (2ull << 20)
 #define CM_CACHE_LINE 64
 
-/* One turn of a spin loop. */
+/* One iteration of a spin loop. */
 static inline void cm_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

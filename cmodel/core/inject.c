@@ -107,7 +107,7 @@ static void notify(struct cm_chip *c)
 		c->notify(c->notify_arg);
 }
 
-/* What strikes the chip as a whole; the other kinds strike a queue, see cm_inject_before(). */
+/* Injections that affect the chip as a whole; the others hit a queue, see cm_inject_before(). */
 static void strike_chip(struct cm_queues *qs, struct cm_chip *c, enum cm_inject_kind kind)
 {
 	struct cm_injection *i = &c->inject[kind];
@@ -127,7 +127,7 @@ static void strike_chip(struct cm_queues *qs, struct cm_chip *c, enum cm_inject_
 	notify(c);
 }
 
-/* Sets when the chip's queues run again: 0: now. */
+/* Sets when the chip's queues run again; 0: now. */
 static void resume_at(struct cm_queues *qs, const struct cm_chip *c, uint64_t ns)
 {
 	for (unsigned i = 0; i < CM_MAX_QUEUES; i++) {
@@ -207,7 +207,7 @@ int cm_inject_apply(struct cm_queues *qs, struct cm_chip *chip, unsigned n, cons
 
 /* ---- hooks ----------------------------------------------------------------------------------- */
 
-/* Fails the op or slice that was to run, with an address that it uses. */
+/* Fails the op or slice that was about to run, with an address that it uses. */
 static enum cm_result fail_next(struct cm_queue *q, uint32_t code)
 {
 	struct cm_context *ctx = q->exec.context;
@@ -222,7 +222,7 @@ static enum cm_result fail_next(struct cm_queue *q, uint32_t code)
 	return cm_exec_fail(&q->exec);
 }
 
-/* An injection of this kind strikes the op that is about to run. */
+/* An injection of this kind hits the op that is about to run. */
 static enum cm_result strike(struct cm_queue *q, enum cm_inject_kind kind)
 {
 	struct cm_injection *i = &q->chip->inject[kind];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fault injection: orders in words (cm_inject() in cmodel.h), and what strikes queues.
+ * Fault injection: parses the commands of cm_inject() (cmodel.h) and applies them.
  *
- * An order arms an injection of a chip. The command processor asks before each op and each slice of
- * a copy whether one strikes; chips without injections (cm_chip.injected) are not asked.
- * Threads: all by the leader, but cm_inject_apply().
+ * A command arms an injection of a chip. The command processor checks before each op and each slice
+ * of a copy whether one takes effect; chips without injections (cm_chip.injected) are skipped.
+ * Threads: the leader, except for cm_inject_apply().
  */
 #ifndef CM_INJECT_H
 #define CM_INJECT_H
@@ -15,12 +15,12 @@
 int cm_inject_apply(struct cm_queues *qs, struct cm_chip *chip, unsigned n, const char *spec);
 /* Ends all injections of the chip. */
 void cm_inject_clear(struct cm_queues *qs, struct cm_chip *c);
-/* The chip works, or hangs, see cm_chip_stall(). */
+/* Makes the chip work or hang, see cm_chip_stall(). */
 void cm_inject_stall(struct cm_queues *qs, struct cm_chip *c, bool on);
 
 /*
- * Before an op of the queue, which is prepared, or a slice of its copy: CM_DONE lets it run; CM_PARK
- * (q->resume_ns says for how long) and CM_FAULT (q->why, unless it has faulted already) do not.
+ * Call before a prepared op of the queue or a slice of its copy. CM_DONE: it may run; CM_PARK: not
+ * before q->resume_ns; CM_FAULT: q->why has the reason, unless the queue has faulted already.
  */
 enum cm_result cm_inject_before(struct cm_queue *q);
 /* After a slice of a copy: CM_PARK when it is slowed down, else CM_DONE. */

@@ -6,9 +6,9 @@
 #include <sched.h>
 #include <signal.h>
 
-#define SPINS_PER_CLOCK 32   /* turns of a spin loop between looks at the clock */
-#define TURNS_PER_CLOCK 16   /* ops between looks at a waiter's deadline */
-#define PAUSE_SPINS	4000 /* turns before cm_pause() sleeps */
+#define SPINS_PER_CLOCK 32   /* iterations of a spin loop between reads of the clock */
+#define TURNS_PER_CLOCK 16   /* ops between checks of a waiter's deadline */
+#define PAUSE_SPINS	4000 /* iterations before cm_pause() sleeps */
 
 /* The machine that this thread leads or has paused; ->outer is the one before, which it still
  * leads. */
@@ -248,15 +248,15 @@ static int wait_check(const struct waiting *w)
 	return WAIT_GO_ON;
 }
 
-/* Whether the deadline has passed; a wait without one does not look at the clock. */
+/* Whether the deadline has passed; a wait without one does not read the clock. */
 static bool wait_is_late(const struct waiting *w)
 {
 	return w->deadline_ns != UINT64_MAX && (!w->deadline_ns || clock_ns() >= w->deadline_ns);
 }
 
 /*
- * Leads until the wait is over (0 or -errno), the machine is paused, or there was nothing to do for
- * long.
+ * Leads until the wait is over (0 or -errno), the machine is paused, or there has been nothing to
+ * do for long.
  */
 static int wait_lead(struct cm_lead *l, const struct waiting *w)
 {
@@ -315,7 +315,7 @@ static int wait_spin(struct cm_lead *l, const struct waiting *w)
 
 	if (lead_take(l, 0, true))
 		return WAIT_LEAD;
-	/* A worker that leads sees this and steps aside. */
+	/* A worker that leads sees this and gives up the lead. */
 	atomic_fetch_add(&l->takers, 1);
 	do {
 		ret = wait_check(w);
@@ -365,7 +365,7 @@ int cm_lead_wait(struct cm_lead *l, _Atomic uint32_t *failed, const uint64_t *wo
 			lead_drop(l);
 		}
 		if (ret == WAIT_IDLE) {
-			/* The workers go on with the work that this thread leaves. */
+			/* The workers continue with the work that this thread leaves. */
 			cm_lead_notify(l);
 			wait_sleep(l, &w);
 			slept = true;

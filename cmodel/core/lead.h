@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leadership: which thread decodes packets and hands out work.
+ * Leadership: which thread decodes packets and distributes work.
  *
  * Leadership is the one big lock of the machine. Only the leader runs work, and fields that other
  * headers mark "leader" are its alone. It is taken by try-lock in the hot path and never waited for
  * there. A control operation (unmap, free, inject) waits for it with cm_pause(), which makes the
- * leader step aside after the op that it runs.
+ * leader give up the lead after the running op.
  *
  * The workers of the pool spin for a while when there is nothing to do, and each takes the lead
  * when it is free and a queue has work. A thread in cm_wait() takes it too, and a worker that leads
- * steps aside for it, so that at most one thread per core is busy and a synchronous caller runs its
- * own work without a wake-up. When that thread leaves while there is work, a spinning worker goes
- * on at once; if all of them sleep, one is woken.
+ * gives it up, so that at most one thread per core is busy and a synchronous caller runs its own
+ * work without a wake-up. When that thread leaves while there is work, a spinning worker takes over
+ * at once; if all of them sleep, one is woken.
  *
  * No wake-up is lost: a thread that makes work (a submission, a kick, giving up the lead) first
- * publishes it, then looks whether a thread is awake; a thread that goes to sleep first says so,
- * then looks for work.
+ * publishes it, then checks whether a thread is awake; a thread that goes to sleep first announces
+ * that, then checks for work.
  *
  * This layer knows no queues: what the leader does in a turn is a callback.
  */
@@ -56,7 +56,7 @@ struct cm_lead {
 /* Starts the workers of the pool; 0 or -errno. */
 int cm_lead_start(struct cm_lead *l, struct cm_pool *pool, struct cm_ready *ready,
 		  bool (*turn)(void *arg), void *turn_arg);
-/* Ends and joins those that were started, if any. */
+/* Stops and joins the workers that were started, if any. */
 void cm_lead_stop(struct cm_lead *l);
 
 /*
@@ -71,7 +71,7 @@ void cm_resume(struct cm_lead *l);
 void cm_lead_notify(struct cm_lead *l);
 /* A fence was stored or a queue has faulted: wakes the sleepers of cm_lead_wait(). */
 void cm_lead_wake_waiters(struct cm_lead *l);
-/* Memory that parked queues or waiting threads may look at was changed by the embedder. */
+/* The embedder changed memory that parked queues or waiting threads may poll. */
 void cm_lead_kick(struct cm_lead *l);
 
 /* cm_wait(); @failed: ends the wait with -EIO when it is not 0 any more, NULL: nothing does. */

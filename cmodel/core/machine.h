@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The machine: one object of each layer, and what connects them.
+ * The machine: one object of each layer, and the callbacks that connect them.
  *
  * This is the top of core/; only machine.c and tests include it. Functions of cmodel.h that act on
  * an object of one layer are defined there; those that start from a machine or a chip are here.

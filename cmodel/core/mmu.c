@@ -111,7 +111,7 @@ static int map_locked(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, ui
 		host = mmap(vm->base + va, bytes, prot, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
 	if (host == MAP_FAILED) {
 		ret = -errno;
-		/* A failed MAP_FIXED may have taken away what was there: the reservation. */
+		/* A failed MAP_FIXED may have removed the previous mapping, the reservation. */
 		mmap(vm->base + va, bytes, PROT_NONE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 		return ret;
@@ -220,7 +220,7 @@ static void *find(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags,
 		if (!cm_vm_translate(vm, at))
 			break;
 		if (evictions != vm->mmu->evictions) {
-			/* Everything before @at was dropped, too. */
+			/* Everything before @at was dropped as well. */
 			if (++tries == CM_FIND_TRIES)
 				break;
 			at = va;

@@ -11,11 +11,11 @@
  * resolves it again before the next op.
  *
  * Ownership: an address space belongs to the embedder. Programs and groups are kept in it by the
- * layers above (program.h, c2c.h), which hear of unmapped memory and of the end of the space through
- * the callbacks in struct cm_mmu.
+ * layers above (program.h, c2c.h), which are notified of unmapped memory and of the end of the
+ * space by the callbacks in struct cm_mmu.
  *
  * Locks: map_lock is held during a map or unmap, and is taken before leadership; lock guards the
- * table, is held for moments only and is taken after all other locks of the model. Fields marked
+ * table, is held only briefly and is taken after all other locks of the model. Fields marked
  * "leader" belong to the thread that leads (lead.h).
  */
 #ifndef CM_MMU_H
@@ -38,7 +38,7 @@ struct cm_group;   /* c2c.h */
 struct cm_member;  /* c2c.h */
 struct cm_program; /* program.h */
 
-/* What the address spaces of a machine share. */
+/* State shared by the address spaces of a machine. */
 struct cm_mmu {
 	struct cm_lead *lead;
 	/* [va, end) of the space is unmapped. Leader. */
@@ -92,7 +92,7 @@ int cm_vm_read(struct cm_vm *vm, uint64_t va, void *buf, uint64_t bytes);
 
 /* ---- translate.c, for mmu.c ------------------------------------------------------------------ */
 
-/* Asks the embedder for what is at @va and maps it; false: nothing is. Leader. */
+/* Gets the mapping at @va from the embedder and maps it; false: there is none. Leader. */
 bool cm_vm_translate(struct cm_vm *vm, uint64_t va);
 /* Forgets all mappings of a space that is being freed. Leader. */
 void cm_vm_translate_end(struct cm_vm *vm);

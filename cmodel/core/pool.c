@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Turns that the leader waits for helpers before it offers them its CPU. */
+/* Iterations that the leader waits for helpers before it yields its CPU. */
 #define SPINS_BEFORE_YIELD 1000
 #define MAX_SHARED_SCRATCH (4ull << 30)
 #define MAX_CORE_SCRATCH   (256ull << 20)
@@ -87,7 +87,7 @@ static void wake_helpers(struct cm_pool *p, unsigned n)
 	if (atomic_load_explicit(&p->external, memory_order_relaxed)) {
 		asleep &= ~1ull;
 	} else if (asleep & 1) {
-		/* The thread that worker 0 made room for usually comes back soon. */
+		/* The thread that replaced worker 0 usually comes back soon. */
 		uint64_t now = clock_ns();
 
 		if (!p->lead_since_ns)
@@ -154,7 +154,7 @@ void cm_pool_run(struct cm_pool *p, cm_part_fn run, const void *arg, unsigned ph
 	}
 	p->job = job;
 	atomic_store_explicit(&p->done, 0, memory_order_relaxed);
-	/* Ordered before the look at who sleeps; a worker marks itself asleep, then looks here. */
+	/* Ordered before the check for sleepers; a worker marks itself asleep, then checks this. */
 	atomic_store(&p->claim, (uint64_t)p->lead_core << 32 | parts);
 	if (atomic_load(&p->asleep))
 		wake_helpers(p, parts - 1);
@@ -185,7 +185,7 @@ static int scratch_grow(struct cm_scratch *s, size_t bytes)
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (ptr == MAP_FAILED)
 		return -ENOMEM;
-	/* A kernel that overruns its scratch stops at this page. */
+	/* A kernel that overruns its scratch faults at this page. */
 	mprotect((uint8_t *)ptr + usable, CM_PAGE, PROT_NONE);
 	if (usable >= CM_HUGE_PAGE)
 		madvise(ptr, usable, MADV_HUGEPAGE);

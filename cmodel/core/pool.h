@@ -3,23 +3,23 @@
  * The pool: the cores of the machine, their scratch memory, and one phase of work at a time.
  *
  * Claims. The leader publishes a phase as one word, claim = its own core << 32 | parts left. A part
- * is claimed by a compare-and-swap that takes one off. The swap succeeds only on the phase that is
- * current at that instant, and from then on the leader cannot leave the phase, because it waits
- * until all parts are done. So a claim alone makes @job valid to read, and a helper that comes late
- * finds no parts left and has read nothing else. No generation counter is needed: a helper that
- * slept between load and swap and finds an equal word claims a part of the phase that runs now,
- * which is right. Helpers report the number of parts that they did in one addition, once they find
- * none left.
+ * is claimed by a compare-and-swap that decrements the count. The swap succeeds only on the phase
+ * that is current at that instant, and from then on the leader cannot leave the phase, because it
+ * waits until all parts are done. So a claim alone makes @job valid to read, and a helper that
+ * comes late finds no parts left and has read nothing else. No generation counter is needed: a
+ * helper that slept between load and swap and finds an equal word claims a part of the phase that
+ * runs now, which is right. Helpers report the number of parts that they did in one addition, once
+ * they find none left.
  *
  * Cores. Worker i is core i. A thread that leads from cm_wait() is core 0 in place of worker 0,
  * which is excluded from its phases by the core number in the word and sleeps meanwhile. The loop
  * that the workers run is in lead.c; this layer only wakes them.
  *
- * Scratch. Each core has private scratch, and all share one more piece; an op gets as much as the
- * programs that were loaded so far asked for. It moves only when a program is loaded, which raises
+ * Scratch. Each core has private scratch, and all share one more piece; its size is the largest
+ * that any program loaded so far needs. It moves only when a program is loaded, which raises
  * scratch_generation.
  *
- * Accounting. The leader's time is booked to the chip whose op runs: cm_account().
+ * Accounting. The leader's time is charged to the chip whose op runs: cm_account().
  *
  * Threads: fields and functions marked "leader" belong to the thread that leads (lead.h).
  */
@@ -75,7 +75,7 @@ struct cm_pool {
 	unsigned lead_core;
 	uint64_t lead_since_ns; /* 0: not read yet */
 
-	struct cm_chip *account_chip; /* leader: whose time runs; NULL: nobody's */
+	struct cm_chip *account_chip; /* leader: the chip that is charged; NULL: none */
 	bool account_copy;
 	uint64_t account_since_ns;
 
@@ -107,9 +107,9 @@ void cm_pool_wake(struct cm_pool *p, unsigned i);
 /* Makes the shared scratch and that of each core at least this large; 0 or -ENOMEM. Leader. */
 int cm_pool_scratch(struct cm_pool *p, size_t shared_bytes, size_t core_bytes);
 
-/* From now on the pool's time is that of @chip (NULL: nobody's), computing or copying. Leader. */
+/* From now on the pool's time is charged to @chip (NULL: none), as computing or copying. Leader. */
 void cm_account(struct cm_pool *p, struct cm_chip *chip, bool copy);
-/* Books the time so far. Leader. */
+/* Charges the time so far. Leader. */
 void cm_account_flush(struct cm_pool *p);
 
 /* Futexes of this process. @deadline_ns: CLOCK_MONOTONIC, UINT64_MAX: none. Any thread. */

@@ -10,7 +10,7 @@ struct loader {
 	struct txda_fault *fault;
 };
 
-/* The program is bad at @at, a place in its image; @detail: the value there, as a rule. */
+/* The program is invalid at @at, a place in its image; @detail: usually the value there. */
 static int bad(const struct loader *l, const void *at, uint64_t detail)
 {
 	l->fault->code = TXDA_FAULT_PROGRAM;
@@ -290,9 +290,9 @@ static int check_tensors(const struct loader *l)
 	return 0;
 }
 
-/* What the instruction set requires of each op in all launches. */
+/* Requirements of the instruction set on each op, for all launches. */
 struct op_rule {
-	uint8_t param_words; /* of txda_op.raw that it names */
+	uint8_t param_words; /* of txda_op.raw that it uses */
 	uint8_t in, out;     /* tensors that must be given, a bit each */
 };
 
@@ -391,7 +391,7 @@ static int check_ops(const struct loader *l)
 
 /* ---- scratch --------------------------------------------------------------------------------- */
 
-/* What the ops want at the limits of the symbols. */
+/* The requirements of the ops at the limits of the symbols. */
 static void sum_need(const struct cm_program *p, unsigned cores, bool precise,
 		     struct cm_tensor *tensor, struct cm_op_need *need)
 {
@@ -519,7 +519,7 @@ static void cache_remove(struct cm_vm *vm, struct cm_program **link)
 	cm_program_put(p);
 }
 
-/* Forgets the programs that were not used for the longest time. */
+/* Drops the least recently used programs. */
 static void cache_trim(struct cm_vm *vm)
 {
 	while (vm->program_bytes > CM_PROGRAM_CACHE_BYTES && vm->programs->next) {

@@ -20,7 +20,7 @@
 
 struct cm_program {
 	unsigned refs;
-	bool dropped;		 /* out of the cache */
+	bool dropped;		 /* removed from the cache */
 	struct cm_program *next; /* in the cache of the vm */
 	uint64_t va;
 	uint64_t bytes;
@@ -48,7 +48,7 @@ struct cm_extent {
  */
 bool cm_tensor_extent(const struct txda_tensor *t, const uint32_t *sym, bool precise,
 		      struct cm_extent *ret);
-/* Everything of a launch's tensor but its address. */
+/* Describes a tensor of a launch, except for its address. */
 void cm_tensor_describe(const struct txda_tensor *t, uint32_t index, const struct cm_extent *extent,
 			bool precise, struct cm_tensor *ret);
 
@@ -59,7 +59,7 @@ void cm_tensor_describe(const struct txda_tensor *t, uint32_t index, const struc
 int cm_program_get(struct cm_vm *vm, struct cm_pool *pool, uint64_t va, uint64_t bytes, bool reload,
 		   struct cm_program **ret, struct txda_fault *fault);
 void cm_program_put(struct cm_program *p);
-/* Forgets the cached programs that overlap [va, end). */
+/* Drops the cached programs that overlap [va, end). */
 void cm_program_drop(struct cm_vm *vm, uint64_t va, uint64_t end);
 
 #endif /* CM_PROGRAM_H */

@@ -75,7 +75,7 @@ void cm_queue_free(struct cm_queue *q)
 
 void cm_queue_cancel(struct cm_queue *q)
 {
-	/* Parts of the op that runs now are skipped unless they have begun. */
+	/* Parts of the running op are skipped unless they have begun. */
 	atomic_store(&q->cancel, true);
 }
 

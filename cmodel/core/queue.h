@@ -2,7 +2,7 @@
 /*
  * Queues: streams that were submitted, and the state of the packet in execution.
  *
- * A queue has one of these states; what stands between it and its next packet is cm_queue.busy:
+ * A queue has one of these states; cm_queue.busy says what has to finish before its next packet:
  *
  *	empty      no streams                   submit -> active
  *	active     in the active set (ready.h)  the command processor (cp.h) runs its packets in turn
@@ -46,7 +46,7 @@ union cm_packet {
 	struct txda_pkt_collective collective;
 };
 
-/* What stands between the queue and its next packet. */
+/* What has to finish before the queue's next packet. */
 enum cm_busy {
 	CM_BUSY_NONE = 0,
 	CM_BUSY_WAIT,	    /* @pkt is a WAIT whose word has not reached its value */
@@ -81,8 +81,8 @@ struct cm_queue {
 	_Atomic uint32_t state; /* enum cm_queue_state, released after @fault */
 	_Atomic uint64_t progress;
 	_Atomic uint64_t packet_va; /* of the packet in execution; 0: none */
-	_Atomic bool innocent;	    /* faulted by what happened to others */
-	_Atomic bool cancel;	    /* is going away: skip the rest of the op that runs */
+	_Atomic bool innocent;	    /* faulted because of others */
+	_Atomic bool cancel;	    /* being freed: skip the rest of the running op */
 	struct txda_fault fault;
 
 	/* leader, to the end */
@@ -98,7 +98,7 @@ struct cm_queue {
 	struct cm_member member;
 	struct txda_fault why; /* filled by the layers below, for cm_queue_fail() */
 	uint64_t resume_ns;    /* not runnable before; 0: runnable, UINT64_MAX: hangs for good */
-	uint64_t poll_ns;      /* waits for a word that the host may write: look then; 0: no */
+	uint64_t poll_ns;      /* next poll of a word that the host may write; 0: none */
 	uint32_t poll_step_ns;
 };
 

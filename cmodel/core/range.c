@@ -56,7 +56,7 @@ void cm_ranges_cut(struct cm_ranges *r, uint64_t va, uint64_t end)
 	for (to = from; to < r->n && r->at[to].va < end; to++) {
 		struct cm_range old = r->at[to];
 
-		/* Only the first can stick out below, only the last above. */
+		/* Only the first can extend below the range, only the last above it. */
 		if (old.va < va)
 			left[keep++] = (struct cm_range){old.va, va, old.flags};
 		if (old.end > end)

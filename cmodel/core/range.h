@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of what is mapped in an address space: sorted, disjoint ranges of device addresses.
- * A zeroed struct is an empty table; cm_ranges_fini() frees it.
+ * The table of mappings in an address space: sorted, disjoint ranges of device addresses. A zeroed
+ * struct is an empty table; cm_ranges_fini() frees it.
  *
  * Threads: the caller locks.
  */

@@ -89,7 +89,7 @@ static uint64_t active_of(struct cm_ready *r, unsigned word, enum cm_queue_prior
 	return bits & ~(r->ranked[CM_PRIORITY_LOW][word] | r->ranked[CM_PRIORITY_HIGH][word]);
 }
 
-/* The next active slot of a priority from *@next on, which moves on. */
+/* The next active slot of a priority, starting at *@next, which is advanced. */
 static unsigned next_of(struct cm_ready *r, enum cm_queue_priority priority, unsigned *next)
 {
 	unsigned word = *next / 64, bit = *next % 64;
@@ -111,7 +111,7 @@ static unsigned next_of(struct cm_ready *r, enum cm_queue_priority priority, uns
 	return CM_NO_SLOT;
 }
 
-/* Likewise where priorities differ, each of which goes round on its own. */
+/* The same where priorities differ: each has its own round-robin position. */
 static unsigned next_ranked(struct cm_ready *r)
 {
 	static const enum cm_queue_priority falling[] = {CM_PRIORITY_HIGH, CM_PRIORITY_NORMAL,

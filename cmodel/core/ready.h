@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which queues have their turn: sets of queue slots, one bit each.
+ * Which queues are runnable: sets of queue slots, one bit each.
  *
  *	active   worth a look: something was submitted, or it goes on with what it has
  *	parked   waits for memory to change or for a time to come
@@ -9,8 +9,8 @@
  * Turns go round robin. Where priorities differ, a higher one goes first, but of eight turns one
  * goes to normal and one to low priority first, so that neither starves.
  *
- * Threads: any thread activates a slot, sets @repoll or asks whether something is pending; all else
- * is the leader's (lead.h). Times are CLOCK_MONOTONIC in nanoseconds.
+ * Threads: any thread activates a slot, sets @repoll or checks whether something is pending;
+ * everything else is called by the leader (lead.h). Times are CLOCK_MONOTONIC in nanoseconds.
  */
 #ifndef CM_READY_H
 #define CM_READY_H
@@ -28,8 +28,10 @@
 
 struct cm_ready {
 	_Alignas(CM_CACHE_LINE) _Atomic uint64_t active[CM_QUEUE_WORDS];
-	/* A word may have changed that a parked queue waits for. Counts as pending work: a leader
-	 * that sets it may give up the lead before it gets to look. */
+	/*
+	 * A word may have changed that a parked queue waits for. Counts as pending work: a leader
+	 * that sets it may give up the lead before it checks.
+	 */
 	_Atomic uint32_t repoll;
 	_Atomic uint32_t n_parked; /* stored by the leader */
 	_Atomic uint64_t timer_ns; /* the next queue resumes then; 0: none. Stored by the leader */
@@ -55,7 +57,7 @@ static inline void cm_ready_deactivate(struct cm_ready *r, unsigned slot)
 
 /* Not runnable until memory changes or one of these times comes (0, UINT64_MAX: no time). */
 void cm_ready_park(struct cm_ready *r, unsigned slot, uint64_t resume_ns, uint64_t poll_ns);
-/* In no set any more. */
+/* Removes it from all sets. */
 void cm_ready_forget(struct cm_ready *r, unsigned slot);
 void cm_ready_rank(struct cm_ready *r, unsigned slot, enum cm_queue_priority priority);
 /* Memory was written that parked queues may wait for. */

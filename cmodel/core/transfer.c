@@ -91,7 +91,7 @@ static bool span_of(uint64_t pitch, uint64_t rows, uint64_t row_bytes, uint64_t 
 	return true;
 }
 
-/* Reads the packet into @t; false: it makes no sense. */
+/* Reads the packet into @t; false: it is invalid. */
 static bool decode(struct cm_transfer *t, const struct txda_pkt *pkt)
 {
 	const struct txda_pkt_copy *copy = (const void *)pkt;
@@ -196,7 +196,7 @@ enum cm_result cm_transfer_step(struct cm_transfer *t, const _Atomic bool *cance
 	cm_account(t->pool, t->vm->chip, true);
 	cm_pool_run(t->pool, slice_part, &s, 0, (unsigned)((bytes + PART_BYTES - 1) / PART_BYTES),
 		    cancel);
-	/* At once: whoever waits for the copy may read the sensors next. */
+	/* At once: a thread that waits for the copy may read the sensors next. */
 	cm_account_flush(t->pool);
 	t->done += bytes;
 	cm_count(&a->bytes_written, bytes);

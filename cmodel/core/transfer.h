@@ -2,8 +2,8 @@
 /*
  * COPY, COPY_2D and FILL packets.
  *
- * A transfer goes in slices, between which other queues have their turn. The cores share a slice in
- * parts. Memory is resolved for each slice, since it may be unmapped between two.
+ * A transfer runs in slices, between which other queues have their turns. The cores share the parts
+ * of a slice. Memory is resolved for each slice, since it may be unmapped between two.
  * Threads: all by the leader.
  */
 #ifndef CM_TRANSFER_H

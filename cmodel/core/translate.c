@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Translated address spaces: a cache of what the embedder's page tables say.
+ * Translated address spaces: a cache of the embedder's page tables.
  *
  * Only the leader adds to it, while it resolves the addresses of an op; other threads remove from
  * it while they have the machine paused. A lookup holds the space's lock from before it reads page
@@ -47,7 +47,7 @@ static bool unmap_host(struct cm_vm *vm, uint64_t va, uint64_t end)
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-/* Takes everything out. One mapping in place of many always finds room. Leader. */
+/* Removes everything. One mapping in place of many always fits. Leader. */
 static void forget_all(struct cm_vm *vm)
 {
 	struct cm_mmu *mmu = vm->mmu;
@@ -62,7 +62,7 @@ static void forget_all(struct cm_vm *vm)
 	vm->generation++;
 }
 
-/* Makes room for new mappings. Programs are kept: they are not unmapped as the client sees it. */
+/* Makes room for new mappings. Programs are kept: the client has not unmapped them. */
 static void evict(struct cm_mmu *mmu)
 {
 	for (struct cm_vm *vm = mmu->vms; vm; vm = vm->next) {
@@ -76,7 +76,7 @@ static void evict(struct cm_mmu *mmu)
 	mmu->evictions++;
 }
 
-/* Cuts the answer down to the hole that @va is in; false: it does not fit there at all. */
+/* Cuts the answer down to the hole around @va; false: it does not fit at all. */
 static bool clip(const struct cm_vm *vm, uint64_t va, size_t at, struct cm_translation *t)
 {
 	uint64_t from = at ? vm->ranges.at[at - 1].end : 0, end = t->va + t->bytes;
@@ -93,7 +93,7 @@ static bool clip(const struct cm_vm *vm, uint64_t va, size_t at, struct cm_trans
 	return true;
 }
 
-/* Puts the range into the table, as a part of its neighbours where they have the same rights. */
+/* Enters the range into the table, merged with neighbours of the same rights. */
 static void enter(struct cm_vm *vm, size_t at, const struct cm_translation *t)
 {
 	struct cm_range r = {t->va, t->va + t->bytes, t->flags};
@@ -135,7 +135,7 @@ static int look_up(struct cm_vm *vm, uint64_t va)
 	if (host == MAP_FAILED) {
 		int err = errno;
 
-		/* A failed MAP_FIXED may have taken away what was there: the reservation. */
+		/* A failed MAP_FIXED may have removed the previous mapping, the reservation. */
 		unmap_host(vm, t.va, t.va + t.bytes);
 		return err == ENOMEM ? -ENOMEM : 0;
 	}
@@ -173,7 +173,7 @@ void cm_vm_translate_end(struct cm_vm *vm)
 	vm->pieces = 0;
 }
 
-/* Whether anything is known about the range. */
+/* Whether anything in the range is cached. */
 static bool is_kept(struct cm_vm *vm, uint64_t va, uint64_t end)
 {
 	bool kept;
@@ -206,7 +206,7 @@ void cm_vm_forget(struct cm_vm *vm, uint64_t va, uint64_t bytes)
 		cm_ranges_cut(&vm->ranges, va, end);
 	pthread_mutex_unlock(&vm->lock);
 	if (done) {
-		/* A hole in a mapping makes two of it. */
+		/* A hole in a mapping splits it in two. */
 		vm->pieces++;
 		mmu->pieces++;
 		vm->generation++;
