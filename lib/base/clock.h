@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Time that only goes forward (CLOCK_MONOTONIC): for deadlines and durations. Threads: any. */
+/* Monotonic time (CLOCK_MONOTONIC) for deadlines and durations. Threads: any. */
 #ifndef TXDA_BASE_CLOCK_H
 #define TXDA_BASE_CLOCK_H
 

@@ -58,7 +58,7 @@ void confine_limit(const struct confine_limits *limits)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* What the headers of older kernels lack. */
+/* Definitions that the headers of older kernels lack. */
 enum {
 	FS_TRUNCATE = 1 << 14,	/* since version 3 */
 	FS_IOCTL_DEV = 1 << 15, /* since version 5 */
@@ -72,7 +72,7 @@ struct ruleset {
 
 #define READ  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define FILES (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | FS_TRUNCATE)
-/* No special files, no sockets, no links. */
+/* No special files, sockets or links. */
 #define WRITE                                                                                      \
 	(READ | LANDLOCK_ACCESS_FS_WRITE_FILE | FS_TRUNCATE | LANDLOCK_ACCESS_FS_MAKE_DIR |        \
 	 LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_DIR |                             \
@@ -143,7 +143,7 @@ static int restrict_files(const struct confinement *c, char *err, size_t errlen)
 {
 	unsigned version = confine_landlock();
 	struct ruleset all = all_rights(version);
-	/* Older kernels know the first members only. */
+	/* Older kernels know only the first members. */
 	size_t size = version >= 6 ? sizeof(all) : version >= 4 ? 16 : 8;
 	int ruleset, r;
 
@@ -170,7 +170,7 @@ static int restrict_files(const struct confinement *c, char *err, size_t errlen)
 
 /* ---- system calls ---------------------------------------------------------------------------- */
 
-/* What a C program with threads does without a thought, and can do no harm with. */
+/* Calls that a C program with threads makes implicitly, and that can do no harm. */
 static const char *const basic_calls[] = {
 	"brk",
 	"clock_getres",
@@ -220,7 +220,7 @@ static const char *const basic_calls[] = {
 	NULL,
 };
 
-/* A process in a user namespace of its own has all privileges there. */
+/* A process in its own user namespace has all privileges there. */
 #define NAMESPACES                                                                                 \
 	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |             \
 	 CLONE_NEWPID | CLONE_NEWNET)
@@ -232,7 +232,7 @@ static int allow_calls(scmp_filter_ctx filter, const char *const *names)
 	for (; names && *names && !r; names++) {
 		int call = seccomp_syscall_resolve_name(*names);
 
-		/* Not every machine has every call; what is not allowed fails. */
+		/* Not every architecture has every call; calls that are not allowed fail. */
 		if (call == SCMP_SYS(clone))
 			r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1,
 					     SCMP_A0(SCMP_CMP_MASKED_EQ, NAMESPACES, 0));
@@ -244,7 +244,7 @@ static int allow_calls(scmp_filter_ctx filter, const char *const *names)
 	return r;
 }
 
-/* Descriptors' flags. F_SETOWN and F_SETSIG would send any signal to any process of the user. */
+/* Descriptor flags. F_SETOWN and F_SETSIG could send any signal to any process of the user. */
 static int allow_fcntl(scmp_filter_ctx filter)
 {
 	static const scmp_datum_t commands[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD,
@@ -257,10 +257,10 @@ static int allow_fcntl(scmp_filter_ctx filter)
 	return r;
 }
 
-/* Calls that are harmless with some arguments only. */
+/* Calls that are harmless only with certain arguments. */
 static int allow_some(scmp_filter_ctx filter)
 {
-	/* Shared memory counts against no limit. */
+	/* Shared memory does not count against any limit. */
 	int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2,
 				 SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
 				 SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_TYPE, MAP_PRIVATE));
@@ -268,7 +268,10 @@ static int allow_some(scmp_filter_ctx filter)
 	if (!r)
 		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
 				     SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-	/* Threads, no processes. clone3() hides its flags: the library goes back to clone(). */
+	/*
+	 * Threads, but no processes. clone3() hides its flags from the filter: the library falls
+	 * back to clone().
+	 */
 	if (!r)
 		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
 				     SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
@@ -278,7 +281,7 @@ static int allow_some(scmp_filter_ctx filter)
 	if (!r)
 		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
 				     SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
-	/* Its own limits, to be read. */
+	/* Reading its own limits. */
 	if (!r)
 		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2,
 				     SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0));

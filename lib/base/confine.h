@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Confinement of a process that parses what others wrote: the compiler of checkpoints, the worker
- * that runs a model's text. It confines itself, before it opens the first hostile file:
+ * Confinement of a process that parses untrusted data: the compiler of checkpoints, the worker that
+ * runs a model's templates and tokeniser. The process confines itself before it opens the first
+ * untrusted file:
  *
  *   landlock   files: the named paths can be read, the named directories written, nothing else
  *              (no device, no /proc); no TCP, no abstract sockets, no signals to others, as far as
@@ -34,34 +35,37 @@ struct confinement {
 	const char *const *calls;    /* names of further system calls */
 };
 
-/* 0: as it is. Nothing is ever raised. */
+/* 0: unchanged. Limits are never raised. */
 struct confine_limits {
-	uint64_t memory;    /* bytes of its own, not counting files that are mapped to be read */
+	uint64_t memory;    /* bytes of its own, not counting files mapped read-only */
 	uint64_t file_size; /* bytes of a file that it writes */
 	unsigned cpu_seconds;
-	unsigned processes; /* processes and threads of the user, others' included */
+	unsigned processes; /* processes and threads of the user, including others' */
 	unsigned descriptors;
 };
 
 /*
- * Sets the limits, and that nothing dumps core. System calls only: may run between vfork() and
- * exec(). A limit that cannot be set is lower already.
+ * Sets the limits, and disables core dumps. System calls only: may run between vfork() and exec().
+ * A limit that cannot be set is already lower.
  */
 void confine_limit(const struct confine_limits *limits);
 
 /*
- * Confines the calling thread, and what it starts, for good. Call it before the first thread is
- * started. 0, or -errno and @err: then the process must end, as it may be
- * confined in part.
+ * Confines the calling thread, and the threads that it starts, permanently. Call it before the
+ * first thread is started. 0, or -errno and @err: then the process must exit, as it may be partly
+ * confined.
  */
 int confine_self(const struct confinement *c, char *err, size_t errlen);
 
-/* Nobody of the same user reads or traces the calling process from now on; part of confine_self(). */
+/*
+ * From now on no other process of the same user can read or trace the caller; part of
+ * confine_self().
+ */
 int confine_hide(void);
 
-/* The version of the kernel's landlock; 0: none. */
+/* The version of the kernel's landlock; 0: not available. */
 unsigned confine_landlock(void);
-/* Whether confine_self() confines in this build. */
+/* Whether confine_self() has an effect in this build. */
 bool confine_works(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What this machine's CPU has, beyond what the compiler can ask. Threads: any. */
+/* CPU features that compiler builtins cannot query. Threads: any. */
 #ifndef TXDA_BASE_CPU_H
 #define TXDA_BASE_CPU_H
 
@@ -7,7 +7,7 @@
 
 /*
  * Whether this process can use AMX tiles with bf16 and int8. Linux saves their registers only for
- * processes that ask; this asks.
+ * processes that request it; this function does.
  */
 bool cpu_use_tiles(void);
 

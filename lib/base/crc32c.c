@@ -6,7 +6,7 @@
 
 #define POLYNOMIAL 0x82f63b78u
 
-/* table[n][b]: what byte b does to the sum when n more bytes follow it in a group of 8. */
+/* table[n][b]: contribution of byte b to the sum if n more bytes follow it in a group of 8. */
 static uint32_t table[8][256];
 static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 
@@ -57,7 +57,7 @@ static uint32_t multiply(uint32_t a, uint32_t b)
 	return product;
 }
 
-/* x^(8 * bytes): what appending @bytes zeros multiplies a CRC with. */
+/* x^(8 * bytes): the factor by which appending @bytes zeros multiplies a CRC. */
 static uint32_t shift_by(size_t bytes)
 {
 	uint32_t result = 1u << 31, power = 1u << 23; /* x^0, x^8 */
@@ -79,7 +79,8 @@ uint32_t crc32c_join(uint32_t first, uint32_t second, size_t bytes)
 #define LANE 4096
 
 /*
- * The instruction takes three cycles but a new one starts in each, so three runs go side by side.
+ * The instruction has a latency of three cycles and a throughput of one per cycle, so three streams
+ * are interleaved.
  */
 __attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, const void *data,
 							       size_t bytes)

@@ -9,7 +9,7 @@
 #define TAIL   (1 + DIGITS + 4 + DIGITS + SUFFIX)
 #define SUFFIX 5
 
-/* The number at @p; 0: there is none. */
+/* The number at @p; 0: not a number. */
 static unsigned number(const char *p)
 {
 	unsigned n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of the files of a GGUF model that is split: NAME-00002-of-00003.gguf is the second of three.
+ * File names of split GGUF models: NAME-00002-of-00003.gguf is the second of three parts.
  *
  * Threads: any.
  */
@@ -12,13 +12,13 @@
 
 #define GGUF_MAX_PARTS 4096u
 
-/* How many parts @path, or a name, says that there are; 0: it is no part's. */
+/* The number of parts that @path, or a name, states; 0: not the name of a part. */
 unsigned gguf_name_parts(const char *path);
-/* Puts the number of @part, from 1 on, into @path, which is a part's. */
+/* Writes the number of @part, from 1 on, into @path, the name of a part. */
 void gguf_name_set_part(char *path, unsigned part);
 /* Whether both are parts of one model. */
 bool gguf_name_same(const char *a, const char *b);
-/* Cuts off ".gguf" and what stands before it of a part. */
+/* Cuts off ".gguf", and the numbers of a part. */
 void gguf_name_cut(char *path);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Hashes that are quick and the same everywhere; against a hostile choice of keys use sha256.h. */
+/* Fast hashes, the same on all machines; use sha256.h where an attacker may choose the keys. */
 #ifndef TXDA_BASE_HASH_H
 #define TXDA_BASE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define HASH_FNV1A  0xcbf29ce484222325ull /* to begin with */
+#define HASH_FNV1A  0xcbf29ce484222325ull /* initial value */
 #define HASH_GOLDEN 0x9e3779b97f4a7c15ull /* 2^64 by the golden ratio: steps of splitmix64 */
 
-/* FNV-1a, goes on from @hash. */
+/* FNV-1a, continued from @hash. */
 static inline uint64_t hash_fnv1a(uint64_t hash, const void *data, size_t bytes)
 {
 	const unsigned char *p = data;
@@ -19,7 +19,7 @@ static inline uint64_t hash_fnv1a(uint64_t hash, const void *data, size_t bytes)
 	return hash;
 }
 
-/* A bijection that spreads each bit of @x over all bits: what splitmix64 (S. Vigna) ends with. */
+/* A bijection that spreads each bit of @x over all bits: the finaliser of splitmix64 (S. Vigna). */
 static inline uint64_t hash_spread(uint64_t x)
 {
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;

@@ -42,7 +42,7 @@ static inline int io_write_all(int fd, const void *from, size_t bytes)
 	return 0;
 }
 
-/* Takes @bytes that sendmsg(2) has sent off the front of a message's vector. */
+/* Removes the @bytes that sendmsg(2) has sent from the front of a message's vector. */
 static inline void io_advance(struct msghdr *message, size_t bytes)
 {
 	while (message->msg_iovlen && bytes >= message->msg_iov->iov_len) {

@@ -7,14 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* cJSON copies a number into 64 bytes before it converts it. */
+/* cJSON copies a number into 64 bytes before converting it. */
 #define CJSON_NUMBER_MAX 63
 
 struct scanner {
 	const uint8_t *buf;
 	size_t len;
 	size_t at;
-	bool unrepresentable; /* saw something that cJSON would read wrongly; see make_copy() */
+	bool unrepresentable; /* found something that cJSON would misread; see make_copy() */
 };
 
 static int peek(const struct scanner *sc)
@@ -95,8 +95,7 @@ static bool scan_hex4(struct scanner *sc, uint32_t *ret_value)
 	return true;
 }
 
-/* After the backslash and the u: four digits, and the second half when they are a high surrogate.
- */
+/* After the backslash and the u: four digits, and the second half if they are a high surrogate. */
 static bool scan_unicode_escape(struct scanner *sc)
 {
 	size_t start = sc->at;
@@ -173,7 +172,7 @@ static bool scan_scalar(struct scanner *sc)
 	}
 }
 
-/* `"key" :` with the spaces around it. */
+/* `"key" :` with surrounding white space. */
 static bool scan_key(struct scanner *sc)
 {
 	skip_space(sc);
@@ -211,7 +210,7 @@ static int scan_text(struct scanner *sc, unsigned max_depth)
 		} else if (!scan_scalar(sc)) {
 			return -EINVAL;
 		}
-		/* A value ended here, or an empty array or object is about to. */
+		/* A value ended here, or an empty array or object ends. */
 		for (;;) {
 			skip_space(sc);
 			if (!depth)
@@ -267,7 +266,7 @@ static void describe(char *err, size_t errlen, const struct scanner *sc, int cod
 	snprintf(err, errlen, "line %zu, column %zu: %s", line, column, what);
 }
 
-/* Rewrites the number [at, end) so that cJSON reads it whole; there are more than 63 bytes. */
+/* Rewrites the number [at, end), of more than 63 bytes, so that cJSON reads all of it. */
 static void shorten_number(char *at, char *end)
 {
 	char text[40];
@@ -277,7 +276,7 @@ static void shorten_number(char *at, char *end)
 	*end = '\0';
 	n = snprintf(text, sizeof(text), "%.17g", strtod(at, NULL));
 	*end = saved;
-	/* An infinity has no spelling in JSON; 1e999 reads as one again. */
+	/* JSON cannot express infinity; 1e999 is read as infinity. */
 	if (n > 0 && (strchr(text, 'n') || strchr(text, 'i')))
 		n = snprintf(text, sizeof(text), "%s1e999", *at == '-' ? "-" : "");
 	memset(at, ' ', (size_t)(end - at));
@@ -285,8 +284,8 @@ static void shorten_number(char *at, char *end)
 }
 
 /*
- * A copy of checked text in which what cJSON would misread is spelled so that it does not: \u0000
- * as @nul, numbers beyond 63 characters with 17 digits. The length stays. NUL-terminated.
+ * Copies checked text, replacing what cJSON would misread: \u0000 by @nul, numbers of more than 63
+ * characters by 17 digits. The length is unchanged. NUL-terminated.
  */
 static char *make_copy(const char *buf, size_t len, const char *nul)
 {
@@ -338,7 +337,7 @@ static cJSON *parse(const char *buf, size_t len, const char *nul, char *err, siz
 	}
 	json = cJSON_ParseWithLength(copy ? copy : buf, len);
 	free(copy);
-	/* The syntax is right, so all that can have failed is an allocation. */
+	/* The syntax is valid, so only an allocation can have failed. */
 	if (!json && err && errlen)
 		snprintf(err, errlen, "out of memory for the tree of %zu bytes of JSON", len);
 	return json;

@@ -18,8 +18,8 @@ static const char *const names[] = {"error", "warning", "info", "debug"};
 static const int journal_priorities[] = {3, 4, 6, 7};
 static atomic_int current = LOG_LEVEL_INFO;
 /*
- * The descriptor of the file, once there was one. It is never closed, but has another file put
- * under it: a thread that is about to write must not meet a descriptor that became someone else's.
+ * The descriptor of the log file, once one was opened. It is never closed but replaced by dup2(): a
+ * thread that is about to write must not use a descriptor number that was reused meanwhile.
  */
 static atomic_int file = -1;
 static atomic_bool in_file;
@@ -31,7 +31,7 @@ void log_set_level(enum log_level level)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Why this is no file for a log: somebody else could say where it is written to, or read it. */
+/* The reason why the file is not acceptable as a log: others could redirect or read it. */
 static const char *what_is_wrong(const struct stat *st)
 {
 	if (!S_ISREG(st->st_mode))
@@ -43,7 +43,7 @@ static const char *what_is_wrong(const struct stat *st)
 	return st->st_nlink > 1 ? "it has more than one hard link" : NULL;
 }
 
-/* A descriptor, or -errno with *ret_why set where errno does not say it all. */
+/* A descriptor, or -errno with *ret_why set if errno does not say enough. */
 static int open_below(int dir, const char *name, const char **ret_why)
 {
 	struct stat st;
@@ -55,7 +55,7 @@ static int open_below(int dir, const char *name, const char **ret_why)
 		*ret_why = "everybody may rename files in its directory";
 		return -EPERM;
 	}
-	/* Without waiting, if it is a pipe. */
+	/* Non-blocking, in case it is a pipe. */
 	fd = openat(dir, name,
 		    O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC,
 		    0640);
@@ -87,7 +87,7 @@ static int open_file(const char *path, const char **ret_why)
 	return fd;
 }
 
-/* Puts @fd under the log's descriptor. */
+/* Makes the log's descriptor refer to the file of @fd. */
 static int take_over(int fd)
 {
 	int old = atomic_load(&file);
@@ -123,7 +123,7 @@ int log_to_file(const char *path, char *err, size_t errlen)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* What the journal, a terminal or a file has in front of a message. */
+/* Writes the prefix that the journal, a terminal or a file gets before a message. */
 static int put_head(enum log_level level, bool to_file, char *line, size_t len)
 {
 	struct timespec now;
@@ -159,8 +159,10 @@ void log_message(enum log_level level, const char *format, ...)
 	utf8_tame(line, '?');
 	len = strlen(line);
 	line[len++] = '\n';
-	/* One write, so that lines of several threads do not mix; a full disk or a closed stderr is
-	 * no reason to stop. */
+	/*
+	 * One write, so that lines of several threads do not mix. Errors such as a full disk or a
+	 * closed stderr are ignored.
+	 */
 	if (write(to_file ? atomic_load(&file) : STDERR_FILENO, line, len) < 0)
 		return;
 }

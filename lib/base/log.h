@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The daemon's log: one line a message on stderr, "<N>" in front where the journal reads it, or in a
- * file, with the time (UTC) in front.
+ * The daemon's log: one line per message on stderr, prefixed with "<N>" if the journal reads it, or
+ * in a file, prefixed with the time (UTC).
  *
- * What comes from outside is logged with control characters replaced, so that no client can forge a
- * line. Any thread may log.
+ * Control characters in messages are replaced, so that no client can forge a line. Any thread may
+ * log.
  */
 #ifndef TXDA_BASE_LOG_H
 #define TXDA_BASE_LOG_H
@@ -21,10 +21,11 @@ enum log_level {
 void log_set_level(enum log_level level);
 
 /*
- * From now on into the file @path; NULL or "": to stderr. The same path again opens it anew, for
- * those who rotate logs. A new file has mode 0640, or less by the umask. Refused: links, what is no
- * regular file, what others own or everybody may write or rename. 0, or -errno with the reason in
- * @err; the log then stays where it was. One thread at a time, while others may log.
+ * Redirects the log to the file @path; NULL or "": to stderr. The same path again reopens it, for
+ * log rotation. A new file has mode 0640, restricted by the umask. Refused: symbolic links,
+ * anything but regular files, files owned by others, and files that everybody can write or rename.
+ * 0, or -errno with the reason in @err; the log then stays where it was. One thread at a time,
+ * while others may log.
  */
 int log_to_file(const char *path, char *err, size_t errlen);
 

@@ -4,10 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/*
- * What turns one name into the other: letters put in, left out, changed, or swapped with the next
- * one.
- */
+/* Edit distance: letters inserted, deleted, changed, or swapped with the next one. */
 static unsigned edits(const char *a, size_t m, const char *b, size_t n)
 {
 	unsigned d[3][NEAREST_MAX + 1];
@@ -34,7 +31,7 @@ static unsigned edits(const char *a, size_t m, const char *b, size_t n)
 
 struct nearest nearest_to(const char *word)
 {
-	/* More than a third of it is another word. */
+	/* A word that differs in more than a third of its letters is a different one. */
 	return (struct nearest){word, (unsigned)(strnlen(word, NEAREST_MAX) / 3 + 1)};
 }
 

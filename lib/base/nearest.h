@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * "Did you mean": which of some names is most like a word that is none of them. The words are
- * people's and clients'; one that is longer than any name is like none.
+ * "Did you mean": finds the name most similar to a misspelt word. The words come from users and
+ * clients; a word that is longer than any name is similar to none.
  *
  *	struct nearest near = nearest_to(word);
  *
@@ -14,15 +14,15 @@
 
 #include <stdbool.h>
 
-#define NEAREST_MAX 63 /* bytes of a word or name; longer ones are like none */
+#define NEAREST_MAX 63 /* bytes of a word or name; longer ones are similar to none */
 
 struct nearest {
 	const char *word;
-	unsigned least; /* edits that are too many */
+	unsigned least; /* edit distance to stay below */
 };
 
 struct nearest nearest_to(const char *word);
-/* Whether @name is like the word, and more so than all that were taken before. */
+/* Whether @name is similar to the word, and more so than all names passed before. */
 bool nearest_take(struct nearest *n, const char *name);
 
 #endif

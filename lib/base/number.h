@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers as people and files write them: decimal digits, no sign, no blanks, nothing behind them
- * but what is said here. False: it is none, or above the limit; the result is untouched.
+ * Parses numbers: decimal digits, no sign, no blanks, followed by nothing but what is stated below.
+ * False: not a number, or above the limit; the result is untouched.
  */
 #ifndef TXDA_BASE_NUMBER_H
 #define TXDA_BASE_NUMBER_H
@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The digits at *@pos, which then is behind them. */
+/* Reads the digits at *@pos and advances it behind them. */
 bool number_read(const char **pos, uint64_t max, uint64_t *ret);
-/* The whole of @text. */
+/* Parses the whole of @text. */
 bool number_parse(const char *text, uint64_t max, uint64_t *ret);
 /* Bytes: "4096", or with a factor of 1024 to 1024^4, "64K", "8M", "2G" or "1T"; also "2GiB", "2gb". */
 bool number_parse_size(const char *text, uint64_t max, uint64_t *ret);

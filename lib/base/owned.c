@@ -14,14 +14,14 @@
 
 #include "sha256.h"
 
-/* As the kernel. */
+/* The kernel's limit. */
 #define MAX_LINKS 40
 
 int owned_check(const struct stat *st, uid_t owner, const char *what, char *err, size_t errlen)
 {
 	mode_t others = S_ISDIR(st->st_mode) ? S_IXOTH : S_IROTH;
 
-	/* Root's models may be what the process itself has compiled. */
+	/* Root's models may be ones that this process has compiled itself. */
 	if (st->st_uid == owner || (!owner && st->st_uid == geteuid()))
 		return 0;
 	if (st->st_uid) {
@@ -41,7 +41,7 @@ int owned_check(const struct stat *st, uid_t owner, const char *what, char *err,
 	return 0;
 }
 
-/* Not through links of /proc, which lead to whatever a process has open. */
+/* Not through the links in /proc, which lead to open files of any process. */
 static int open_plainly(int dirfd, const char *name)
 {
 	static const struct open_how how = {
@@ -50,7 +50,7 @@ static int open_plainly(int dirfd, const char *name)
 	};
 	int fd = (int)syscall(SYS_openat2, dirfd, name, &how, sizeof(how));
 
-	/* Older kernels, and filters that do not know it. */
+	/* Older kernels, and filters that do not know the call. */
 	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
 		fd = openat(dirfd, name, (int)how.flags);
 	return fd;
@@ -82,7 +82,7 @@ int owned_open(int dirfd, const char *name, struct stat *ret_stat, char *err, si
 	struct stat st;
 	int fd, r;
 
-	/* Before it is opened, too: to open a device can do something. */
+	/* Also before it is opened, since opening a device can have effects. */
 	if (fstatat(dirfd, name, &st, 0))
 		return fail_with(-errno, name, err, errlen);
 	r = check_file(dirfd, name, &st, err, errlen);
@@ -175,7 +175,7 @@ int owned_read_path(const char *path, size_t limit, char **ret, size_t *ret_byte
 	return r;
 }
 
-/* Puts what the link path[0, n) holds in its place; what follows stays. */
+/* Replaces the link path[0, n) by its target, keeping the rest of the path. */
 static int follow(char *path, size_t len, size_t n)
 {
 	char target[PATH_MAX], rest[PATH_MAX];

@@ -13,7 +13,7 @@
 #include "json_strict.h"
 #include "owned.h"
 
-/* A tree takes some forty times as much. A larger config.json is for the compiler alone. */
+/* The parsed tree takes about forty times as much. Larger files are left to the compiler. */
 #define MAX_CONFIG ((size_t)1 << 20)
 #define MAX_INFO   ((size_t)1 << 20)
 
@@ -117,7 +117,7 @@ int case_facts_fit(const struct case_facts *f, const char *case_dir, const struc
 
 /* ---- whose it is ----------------------------------------------------------------------------- */
 
-/* Whether it is the owner's own, or root's and for everybody. */
+/* Whether it belongs to the owner, or to root and is readable by everybody. */
 static int check_owner(const char *path, uid_t owner, char *err, size_t errlen)
 {
 	struct stat st;
@@ -132,7 +132,7 @@ static int check_owner(const char *path, uid_t owner, char *err, size_t errlen)
 	if (owned_check(&st, owner, path, err, errlen))
 		return -EPERM;
 	is_dir = S_ISDIR(st.st_mode);
-	/* In a sticky directory nobody can replace what is another's. */
+	/* In a sticky directory nobody can replace files of others. */
 	if ((st.st_mode & S_IWOTH) && !(is_dir && (st.st_mode & S_ISVTX))) {
 		snprintf(err, errlen,
 			 "%.300s can be written by everybody (mode %04o); param_dir of config.json "
@@ -151,7 +151,7 @@ static bool is_above(const char *path, const char *below)
 	return !path[1] || (!strncmp(path, below, n) && (!below[n] || below[n] == '/'));
 }
 
-/* Checks @path and the directories above it, as far as they are not above @from. */
+/* Checks @path and the directories above it, except those that are also above @from. */
 static int check_way(const char *from, const char *path, uid_t owner, char *err, size_t errlen)
 {
 	char part[PATH_MAX];
@@ -169,7 +169,7 @@ static int check_way(const char *from, const char *path, uid_t owner, char *err,
 
 /* ---- its files ------------------------------------------------------------------------------- */
 
-/* Whether a path goes up somewhere. */
+/* Whether a path contains "..". */
 static bool has_parent_part(const char *path)
 {
 	for (;; path++) {
@@ -183,7 +183,7 @@ static bool has_parent_part(const char *path)
 	}
 }
 
-/* @bytes 0: whatever it has. *ret_there, if given: it need not be there. */
+/* @bytes 0: any size. *ret_there, if given: the file may be missing. */
 static int check_file(const char *dir, const char *name, uint64_t bytes, uid_t owner,
 		      bool *ret_there, char *err, size_t errlen)
 {
@@ -218,7 +218,7 @@ static int check_file(const char *dir, const char *name, uint64_t bytes, uid_t o
 	return check_way(dir, real, owner, err, errlen);
 }
 
-/* What the text side of a server reads. */
+/* Checks the files that a server reads for the text side. */
 static int check_texts(const char *dir, uid_t owner, char *err, size_t errlen)
 {
 	static const char *const names[] = {
@@ -249,7 +249,7 @@ static int check_files(const char *case_dir, const cJSON *info, uid_t owner, cha
 		for (unsigned i = 0; i < 2 && !r; i++) {
 			const char *name = cJSON_GetStringValue(find(chip, keys[i][0]));
 
-			/* libtxda says what is wrong with such a model_info.json. */
+			/* libtxda reports what is wrong with such a model_info.json. */
 			if (name)
 				r = check_file(case_dir, name,
 					       get_number(chip, keys[i][1], 1ull << 53), owner,
@@ -355,8 +355,7 @@ static bool has(const char *dir, const char *name)
 	       !lstat(path, &st);
 }
 
-/* Where param_dir leads, if that is a case dir. A key that occurs twice is the compiler's to
- * refuse. */
+/* The target of param_dir, if that is a case dir. Duplicate keys are refused by the compiler. */
 static bool find_case(const char *dir, const cJSON *config, char *real)
 {
 	const cJSON *param = find(config, "param_dir"), *item;

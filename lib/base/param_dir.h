@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checkpoints that were compiled beforehand: the param_dir of a model's config.json leads to a case
- * dir (docs/case-dir.md), which is then used as it is, and no safetensors are needed.
+ * Checkpoints that were compiled beforehand: param_dir in a model's config.json names a case dir
+ * (docs/case-dir.md), which is then used as it is, without safetensors.
  *
- * The directories and what is in them are hostile. A config.json decides which files are read with
- * the rights of whoever asks, so a case dir counts only if it is the model's owner's own: it, its
- * files and the directories on the way to them belong to the owner of the model's directory or to
- * root, who lets others read them; nobody else may write there. What links lead to is checked, not
+ * The directories and their contents are untrusted. A config.json decides which files are read with
+ * the rights of the reading process, so a case dir is accepted only if it, its files and the
+ * directories on the path to them belong to the owner of the model's directory, or to root and are
+ * readable by everybody; nobody else may have write access. The targets of links are checked, not
  * the links.
  *
  * Errors: 0 or more, or -errno with the reason in err. Threads: any.
@@ -23,7 +23,7 @@ enum case_experts {
 	CASE_EXPERTS_WHOLE,    /* each chip has some of them */
 };
 
-/* What model_info.json says of how a case dir was compiled; 0 and "": it does not say. */
+/* How a case dir was compiled, according to model_info.json; 0 and "": not stated. */
 struct case_facts {
 	unsigned tp, vocab, hidden, layers;
 	char family[64], weights[16], kv[16];
@@ -33,24 +33,27 @@ struct case_facts {
 /* -ENOENT, -EINVAL: no model_info.json, or not a JSON object. libtxda checks the rest. */
 int case_facts_read(const char *case_dir, struct case_facts *ret, char *err, size_t errlen);
 
-/* What somebody asks a compiled model to be; 0, NULL and false: as it is. */
+/* The requested form of a compiled model; 0, NULL and false: any. */
 struct case_wishes {
 	unsigned tp;
 	const char *weights;
 	bool kv_int8, whole_experts;
 };
 
-/* -EINVAL: only a compiler could grant the wishes; err has what was asked for and what is there. */
+/*
+ * -EINVAL: the case dir does not have the requested form; err names the requested and actual
+ * values.
+ */
 int case_facts_fit(const struct case_facts *facts, const char *case_dir,
 		   const struct case_wishes *wishes, char *err, size_t errlen);
 
 /*
- * Looks for the case dir of the checkpoint @dir.
+ * Finds the case dir of the checkpoint @dir.
  *
- * 1: here it is, by its absolute path without links; its files have the sizes that model_info.json
- * says, and it is of the model that config.json describes, for as many chips. 0: there is none: no
- * param_dir, or one with safetensors or without model_info.json. Whatever is wrong with that is the
- * compiler's to report. -EPERM: it is not the owner's; -EINVAL: it does not fit; -ENAMETOOLONG.
+ * 1: found; *ret_case is its absolute path without links, its files have the sizes stated in
+ * model_info.json, and it matches the model and the number of chips in config.json. 0: there is
+ * none: no param_dir, or one with safetensors or without model_info.json, whose errors the compiler
+ * reports. -EPERM: the owner is not acceptable; -EINVAL: it does not match; -ENAMETOOLONG.
  */
 int param_dir_find(const char *dir, char *ret_case, size_t len, struct case_facts *ret_facts,
 		   char *err, size_t errlen);

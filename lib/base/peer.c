@@ -9,7 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Whether anybody may make a file beside @path; a directory that cannot be looked at counts as such. */
+/*
+ * Whether everybody can create files beside @path; also true if the directory cannot be examined.
+ */
 static bool is_open_to_all(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether the process behind a Unix socket is the one that is meant. */
+/* Checks the process at the other end of a Unix socket. */
 #ifndef TXDA_BASE_PEER_H
 #define TXDA_BASE_PEER_H
 
 /*
- * Of a socket @fd that was connected to @path: where anybody may make files, as in /tmp, anybody may
- * have been there first and would see what is sent. So the one who listens must be root or this
- * user there. 0; -EPERM: it is somebody else; -errno of getsockopt(2).
+ * For a socket @fd connected to @path: in a directory where everybody can create files, such as
+ * /tmp, another user's process could listen there and receive the data. So there the listener must
+ * belong to root or to this user. 0; -EPERM: it does not; -errno of getsockopt(2).
  */
 int peer_check(int fd, const char *path);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Two growing arrays: bytes, and token ids. Zero-initialised is empty; free() their data. */
+/* Two growing arrays: bytes, and token ids. Zeroed structs are empty; free() their data. */
 #ifndef TXDA_BASE_TEXT_BUF_H
 #define TXDA_BASE_TEXT_BUF_H
 
@@ -15,7 +15,7 @@ struct text_buf {
 	size_t cap;
 };
 
-/* Makes room for @more bytes and one that text_buf_end() may need; false when memory is out. */
+/* Makes room for @more bytes and the NUL of text_buf_end(); false: out of memory. */
 static inline bool text_buf_reserve(struct text_buf *buf, size_t more)
 {
 	size_t cap = buf->cap ? buf->cap : 64;
@@ -50,7 +50,7 @@ static inline bool text_buf_add_string(struct text_buf *buf, const char *string)
 	return text_buf_add(buf, string, strlen(string));
 }
 
-/* Puts a NUL behind the bytes, which does not count. */
+/* Appends a NUL that does not count as data. */
 static inline bool text_buf_end(struct text_buf *buf)
 {
 	if (!text_buf_reserve(buf, 0))

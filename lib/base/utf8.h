@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * UTF-8 by hand: strict decoding (Unicode 15, table 3-7) for text that anyone may have sent.
- * Everything here is pure and looks at no byte beyond the length it is given.
+ * Strict UTF-8 decoding (Unicode 15, table 3-7) of untrusted text. All functions are pure and read
+ * no byte beyond the given length.
  */
 #ifndef TXDA_BASE_UTF8_H
 #define TXDA_BASE_UTF8_H
@@ -11,11 +11,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* U+FFFD, what stands in for bytes that form no character. */
+/* U+FFFD, replaces bytes that form no character. */
 #define UTF8_REPLACEMENT     "\xEF\xBF\xBD"
 #define UTF8_REPLACEMENT_LEN 3
 
-/* Of the character at @s that a terminal takes for a command, C0 or C1: its bytes, else 0. */
+/*
+ * The size of the control character (C0 or C1) at @s, which a terminal may interpret; 0: it is
+ * none.
+ */
 static inline size_t utf8_control(const char *s)
 {
 	const unsigned char *u = (const unsigned char *)s;
@@ -25,7 +28,7 @@ static inline size_t utf8_control(const char *s)
 	return u[0] == 0xc2 && u[1] >= 0x80 && u[1] < 0xa0 ? 2 : 0;
 }
 
-/* Puts @c in the place of each byte of such characters: what others wrote goes into a line. */
+/* Replaces each byte of control characters by @c, so that untrusted text can be part of a line. */
 static inline void utf8_tame(char *s, char c)
 {
 	while (*s) {
@@ -36,7 +39,7 @@ static inline void utf8_tame(char *s, char c)
 	}
 }
 
-/* The length that a lead byte promises: 1 to 4, or 0 when no character starts so. */
+/* The length that a lead byte announces: 1 to 4, or 0 if no character starts with it. */
 static inline unsigned utf8_lead_len(uint8_t lead)
 {
 	if (lead < 0x80)
@@ -50,7 +53,9 @@ static inline unsigned utf8_lead_len(uint8_t lead)
 	return lead < 0xF5 ? 4 : 0;
 }
 
-/* Whether @next may stand second after @lead (overlong forms, surrogates and > U+10FFFF may not).
+/*
+ * Whether @next is a valid second byte after @lead (not in overlong forms, surrogates and above
+ * U+10FFFF).
  */
 static inline bool utf8_second_ok(uint8_t lead, uint8_t next)
 {
@@ -64,8 +69,8 @@ static inline bool utf8_second_ok(uint8_t lead, uint8_t next)
 }
 
 /*
- * Looks at the @left > 0 bytes at @s. Returns the number of bytes (1 to 4) of the character there,
- * with *ret_whole = true; or, when they form none, the length of the longest start of one (at least
+ * Examines the @left > 0 bytes at @s. Returns the number of bytes (1 to 4) of the character there,
+ * with *ret_whole = true; or, if they form none, the length of the longest prefix of one (at least
  * 1), with *ret_whole = false. The latter is what one U+FFFD replaces, unless more bytes may
  * follow.
  */
