@@ -68,7 +68,7 @@ unsigned image_exif_orientation(const uint8_t *exif, size_t bytes)
 	return 1;
 }
 
-/* Turns and mirrors the picture so that it stands as orientation 1. */
+/* Rotates and mirrors the picture to orientation 1. */
 static int orient(const struct image_bytes *in, unsigned orientation, struct image_picture *p)
 {
 	bool swap = orientation > 4,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pictures in memory to red, green and blue: JPEG, PNG, WebP and the first frame of GIF. Alpha is
- * dropped, gray is repeated, of 16 bits the high ones count, and what EXIF says of the orientation
- * (JPEG, PNG) is done, as the reference implementations load pictures.
+ * Decodes pictures in memory to RGB: JPEG, PNG, WebP and the first frame of GIF. As in the
+ * reference implementations, alpha is dropped, gray is replicated, 16-bit samples are reduced to
+ * their high byte, and the EXIF orientation (JPEG, PNG) is applied.
  *
- * The bytes are hostile, and so is what libraries make of them: decode in a process that is confined
- * (confine.h) and has limits of memory and time. Nothing is printed.
+ * The bytes are untrusted, and the libraries may have vulnerabilities: decode in a process that is
+ * confined (confine.h) and has limits on memory and time. Nothing is printed.
  */
 #ifndef TXDA_IMAGE_DECODE_H
 #define TXDA_IMAGE_DECODE_H
@@ -15,8 +15,8 @@
 #define IMAGE_MAX_SIDE 65535
 
 /*
- * 0, or with @err -EINVAL: broken or no picture; -ENOTSUP: one of a kind that is not decoded; -E2BIG:
- * more than @max_pixels, by its header, before memory is taken for it; -ENOMEM.
+ * 0, or with @err -EINVAL: corrupt or not a picture; -ENOTSUP: an unsupported kind; -E2BIG: more
+ * than @max_pixels according to its header, checked before memory is allocated; -ENOMEM.
  */
 int image_decode(const void *data, size_t bytes, uint64_t max_pixels, struct image_picture *ret,
 		 char *err, size_t errlen);

@@ -19,7 +19,7 @@
 #include "set_error.h"
 
 #define SECONDS	    20
-#define BASE_MEMORY (96ull << 20) /* the program, its libraries, tables of decoders */
+#define BASE_MEMORY (96ull << 20) /* the program, its libraries, the decoders' tables */
 
 /* Runs between vfork() and exec, in the caller's memory: system calls only. */
 static int exec_decoder(const char *program, int socket, const struct confine_limits *limits)
@@ -42,14 +42,14 @@ static int exec_decoder(const char *program, int socket, const struct confine_li
 static int start(const char *program, const struct confine_limits *limits, pid_t *ret_pid,
 		 int *ret_fd)
 {
-	volatile int error = 0; /* the child's, which shares this memory */
+	volatile int error = 0; /* set by the child, which shares this memory */
 	sigset_t all, before;
 	int pair[2];
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return -errno;
-	/* No handler may run in a child that shares this memory. */
+	/* No signal handler may run in a child that shares this memory. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pid = vfork();
@@ -96,7 +96,7 @@ static int transfer(int fd, bool out, void *data, size_t n, uint64_t deadline_ns
 	return 0;
 }
 
-/* The answer's header, which may say anything. */
+/* Reads and checks the header of the answer, which is untrusted. */
 static int take_picture(int fd, struct image_answer *a, uint64_t max_pixels,
 			const struct image_child_options *o, uint64_t deadline_ns,
 			struct image_picture *ret, char *err, size_t errlen)
@@ -145,7 +145,7 @@ static int converse(int fd, const void *data, size_t bytes, uint64_t max_pixels,
 	r = transfer(fd, true, &request, sizeof(request), deadline);
 	if (!r)
 		r = transfer(fd, true, (void *)(uintptr_t)data, bytes, deadline);
-	/* A child that refuses early answers all the same. */
+	/* A child that refuses the request early still answers. */
 	if (!r || r == -EPIPE)
 		r = transfer(fd, false, &answer, sizeof(answer), deadline);
 	if (!r)
@@ -166,8 +166,10 @@ int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 {
 	unsigned seconds = options && options->seconds ? options->seconds : SECONDS;
 	const struct confine_limits limits = {
-		/* The file, the picture twice over, a decoder's planes of it; the runtime of a
-		 * sanitizer takes what it likes. */
+		/*
+		 * The file, two copies of the picture, a decoder's planes; a sanitizer's runtime
+		 * needs unlimited address space.
+		 */
 		.memory = confine_works() ? BASE_MEMORY + bytes + 12 * max_pixels : 0,
 		.file_size = 1,
 		.cpu_seconds = seconds,
@@ -193,7 +195,10 @@ int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 	kill(pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	/* Where vfork() is a fork() in truth, as under some sanitizers, start() does not hear of it. */
+	/*
+	 * Where vfork() is actually fork(), as under some sanitizers, start() does not see the
+	 * error.
+	 */
 	if (r == -EPIPE && WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		return set_error(-ENOENT, err, errlen,
 				 "cannot start txda-decode: %s is not executable", path);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pictures of strangers: decoded by a process of its own, txda-decode, which is confined before it
- * reads the first byte (it can read and write its socket and get memory, nothing else), has a limit
- * of memory and of time, and ends with the picture. What it answers is checked: whoever has taken it
- * over can make other pixels, and nothing more.
+ * Decodes an untrusted picture in a separate process, txda-decode, which is confined before it
+ * reads the first byte (it can only use its socket and allocate memory), has limits on memory and
+ * time, and exits after one picture. Its answer is checked: an attacker who controls the process
+ * can only return wrong pixels.
  *
- * Threads: any number at the same time. The caller does not ignore SIGCHLD.
+ * Threads: any, concurrently. The caller must not ignore SIGCHLD.
  */
 #ifndef TXDA_IMAGE_DECODE_APART_H
 #define TXDA_IMAGE_DECODE_APART_H
@@ -16,28 +16,28 @@
 
 #define IMAGE_MAX_BYTES (256u << 20) /* of a file */
 
-/* What goes to the child before the file, and what comes back before the pixels. */
+/* Sent to the child before the file, and received from it before the pixels. */
 struct image_request {
 	uint64_t bytes, max_pixels;
 };
 struct image_answer {
-	int32_t code; /* 0, or -errno as image_decode() has it */
+	int32_t code; /* 0, or -errno as returned by image_decode() */
 	uint32_t width, height;
-	char text[236]; /* of an error */
+	char text[236]; /* error message */
 };
 
 struct image_child_options {
 	const char *program; /* NULL: txda-decode, beside this program or in PATH */
 	unsigned seconds;    /* 0: 20 */
-	/* Asked before the caller's memory for a picture is allocated; NULL: it may be. */
+	/* Asked before memory for the picture is allocated; NULL: always allowed. */
 	bool (*may_take)(void *arg, uint32_t width, uint32_t height);
 	void *arg;
 };
 
 /*
- * As image_decode() (decode.h); also -ETIMEDOUT, -EPIPE: the child ended without an answer, as one
- * does that needs more memory than such a picture may take; -EDQUOT: may_take() refused; and what
- * starting a process gives.
+ * As image_decode() (decode.h); also -ETIMEDOUT; -EPIPE: the child ended without an answer, for
+ * example because it exceeded its memory limit; -EDQUOT: may_take() refused; and errors of starting
+ * a process.
  */
 int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 		       const struct image_child_options *options, struct image_picture *ret,

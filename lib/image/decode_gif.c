@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The first frame of a GIF, on the canvas that the file says. */
+/* The first frame of a GIF, on the canvas described by the file. */
 #include "decode_internal.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BLOCKS 65536 /* of extensions before the frame */
+#define MAX_BLOCKS 65536 /* extension blocks before the frame */
 
 struct source {
 	const struct image_bytes *in;
@@ -25,7 +25,9 @@ static int read_bytes(GifFileType *gif, GifByteType *to, int n)
 	return (int)take;
 }
 
-/* Passes extensions by up to the first frame; *ret_clear: the colour that is transparent, or -1. */
+/*
+ * Skips extensions up to the first frame; *ret_clear: the index of the transparent colour, or -1.
+ */
 static bool find_frame(GifFileType *gif, int *ret_clear)
 {
 	GraphicsControlBlock control;

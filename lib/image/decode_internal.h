@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the decoders of image formats share; see decode.h for their results. */
+/* Shared by the decoders of image formats; see decode.h for their results. */
 #ifndef TXDA_IMAGE_DECODE_INTERNAL_H
 #define TXDA_IMAGE_DECODE_INTERNAL_H
 
@@ -13,14 +13,14 @@ struct image_bytes {
 	size_t errlen;
 };
 
-/* Words to in->err; returns @code. */
+/* Writes a message to in->err; returns @code. */
 int image_fail(const struct image_bytes *in, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Checks a size from a header and takes memory for it: 0, -EINVAL, -E2BIG or -ENOMEM. */
+/* Checks a size from a header and allocates memory for it: 0, -EINVAL, -E2BIG or -ENOMEM. */
 int image_allocate(const struct image_bytes *in, int64_t width, int64_t height,
 		   struct image_picture *ret);
 
-/* *ret_orientation: 1 to 8, as EXIF numbers them; 1 when nothing says so. */
+/* *ret_orientation: 1 to 8 as in EXIF; 1 if there is none. */
 int image_decode_jpeg(const struct image_bytes *in, struct image_picture *ret,
 		      unsigned *ret_orientation);
 int image_decode_png(const struct image_bytes *in, struct image_picture *ret,
@@ -28,7 +28,7 @@ int image_decode_png(const struct image_bytes *in, struct image_picture *ret,
 int image_decode_webp(const struct image_bytes *in, struct image_picture *ret);
 int image_decode_gif(const struct image_bytes *in, struct image_picture *ret);
 
-/* The orientation of an EXIF block (a TIFF header and its first directory), or 1. */
+/* The orientation from an EXIF block (a TIFF header and its first directory), or 1. */
 unsigned image_exif_orientation(const uint8_t *exif, size_t bytes);
 
 #endif /* TXDA_IMAGE_DECODE_INTERNAL_H */

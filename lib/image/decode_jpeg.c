@@ -38,7 +38,7 @@ int image_decode_jpeg(const struct image_bytes *in, struct image_picture *ret,
 	} else {
 		r = image_allocate(in, width, height, ret);
 	}
-	/* A picture that ends early is a warning of the library: what it has is not what was sent. */
+	/* For a truncated picture the library only warns; treat that as an error. */
 	if (!r && tjDecompress2(tj, in->data, in->bytes, ret->rgb, width, 0, height, TJPF_RGB,
 				TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS | TJFLAG_STOPONWARNING)) {
 		r = image_fail(in, -EINVAL, "broken JPEG: %s", tjGetErrorStr2(tj));

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK_BYTES (8u << 20) /* of text, profiles and the like, which nobody reads */
+#define CHUNK_BYTES (8u << 20) /* of text, profiles and similar chunks, which are not used */
 
 struct reader {
 	const struct image_bytes *in;
@@ -45,7 +45,7 @@ static void on_warning(png_structp png, png_const_charp text)
 	(void)text;
 }
 
-/* Eight bits of red, green and blue, whatever the file has. */
+/* Converts any format to 8-bit RGB. */
 static void to_rgb(struct reader *r)
 {
 	png_set_expand(r->png);
@@ -85,7 +85,7 @@ static void read_picture(struct reader *r)
 int image_decode_png(const struct image_bytes *in, struct image_picture *ret,
 		     unsigned *ret_orientation)
 {
-	/* On the heap: its values are certain after a jump. */
+	/* On the heap, since values on the stack are indeterminate after longjmp(). */
 	struct reader *r = calloc(1, sizeof(*r));
 	int result;
 

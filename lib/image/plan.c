@@ -27,7 +27,7 @@ static uint32_t rows_of_unit(const struct image_tower *t)
 	return t->kind == IMAGE_TILES ? t->side * t->side + 1 : t->merge * t->merge;
 }
 
-/* Sizes and totals, against the limits of a launch. */
+/* Checks sizes and totals against the limits of a launch. */
 static int measure(const struct image_tower *t, const struct image_size *sizes, unsigned n,
 		   struct image_plan *p, char *err, size_t errlen)
 {
@@ -63,7 +63,7 @@ static int measure(const struct image_tower *t, const struct image_size *sizes, 
 
 static int allocate(const struct image_tower *t, struct image_plan *p)
 {
-	size_t rows = p->rows + 1u; /* never nothing */
+	size_t rows = p->rows + 1u; /* never empty */
 
 	p->order = calloc(rows, sizeof(*p->order));
 	p->positions = calloc(rows, 2 * sizeof(*p->positions));
@@ -84,7 +84,7 @@ static int allocate(const struct image_tower *t, struct image_plan *p)
 
 /* ---- learned positions ---- */
 
-/* Point @i of @n from 0 to @last in equal steps, in float32 as torch.linspace has it. */
+/* Point @i of @n equidistant points from 0 to @last, in float32 as computed by torch.linspace. */
 static float step_at(uint32_t i, uint32_t n, uint32_t last)
 {
 	float step = n > 1 ? (float)last / (float)(n - 1) : 0;
@@ -109,7 +109,10 @@ static void bilinear(const struct image_tower *t, struct image_size size, uint32
 	}
 }
 
-/* Four points of a line of @side around pixel centre @i of @n, those past the border repeated. */
+/*
+ * The four points of a line of @side around pixel centre @i of @n; points past the border are
+ * clamped.
+ */
 static void cubic(uint32_t i, uint32_t n, uint32_t side, uint32_t at[4], float w[4])
 {
 	const float a = -0.75f;
@@ -144,7 +147,7 @@ static void bicubic(const struct image_tower *t, struct image_size size, uint32_
 
 /* ---- towers that merge ---- */
 
-/* Unit (@y, @x) of the image becomes the next one of the launch. */
+/* Adds unit (@y, @x) of the image as the next one of the launch. */
 static void put_unit(const struct image_tower *t, struct image_plan *p, struct image_size size,
 		     uint32_t first_unit, uint32_t unit, uint32_t y, uint32_t x)
 {
@@ -166,7 +169,7 @@ static void put_unit(const struct image_tower *t, struct image_plan *p, struct i
 	p->embed_rows[first_unit + of] = (int32_t)unit;
 }
 
-/* Window by window, those at the border smaller; without windows the image is one. */
+/* Window by window, smaller ones at the border; without windows the image is a single one. */
 static uint32_t put_image(const struct image_tower *t, struct image_plan *p, struct image_size size,
 			  uint32_t first)
 {
@@ -204,7 +207,7 @@ static void put_merged(const struct image_tower *t, struct image_plan *p,
 
 /* ---- towers of slices ---- */
 
-/* A token's patches, window by window, so that those that are merged lie one after another. */
+/* Adds a token's patches, window by window, so that patches that are merged are adjacent. */
 static void put_square(const struct image_tower *t, struct image_plan *p, struct image_size size,
 		       uint32_t first, uint32_t unit)
 {
@@ -251,7 +254,7 @@ static void put_slices(const struct image_tower *t, struct image_plan *p,
 
 /* ---- towers of tiles ---- */
 
-/* The class's row, then the patches; the class has an embedding of its own behind the table. */
+/* Adds the class row, then the patches; the class has its own embedding after the table. */
 static void put_tile(const struct image_tower *t, struct image_plan *p, uint32_t tile)
 {
 	uint32_t n = t->side * t->side, first = tile * (n + 1);
@@ -287,7 +290,7 @@ static uint32_t put_tiles(const struct image_tower *t, struct image_plan *p, str
 			p->embed_rows[token++] =
 				(int32_t)(of * rows + 1 + y % t->side * t->side + x % t->side);
 		}
-		p->embed_rows[token++] = -1; /* the end of a line */
+		p->embed_rows[token++] = -1; /* end of a row */
 	}
 	return token;
 }
@@ -347,7 +350,10 @@ void image_plan_pixels(const struct image_tower *t, const struct image_plan *p, 
 
 /* ---- the prompt ---- */
 
-/* Tokens of image @i in the prompt, their positions, and how far those reach. */
+/*
+ * Fills in the tokens of image @i in the prompt and their positions; returns the extent of the
+ * positions.
+ */
 static uint32_t place_image(const struct image_tower *t, struct image_size size, uint32_t tokens,
 			    int32_t base, int32_t (*ret)[3])
 {

@@ -9,13 +9,13 @@
 
 #include "set_error.h"
 
-#define MAX_ASPECT 200 /* the reference processors refuse longer pictures */
+#define MAX_ASPECT 200 /* the reference processors refuse pictures with a larger one */
 #define MAX_SIDE   65535
 #define MAX_SLICES 1000
 
 /* ---- preprocessor_config.json ---- */
 
-/* A key that is there with another value than null. */
+/* A member that is present and not null. */
 static const cJSON *find(const cJSON *object, const char *key)
 {
 	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
@@ -56,7 +56,7 @@ static int get_three(const cJSON *config, const char *key, float ret[3], char *e
 	return 0;
 }
 
-/* The steps that a processor may be told to do; any other is none that we know. */
+/* Checks the steps that a processor may be told to do; unknown ones are refused. */
 static int check_steps(const cJSON *config, enum image_kind kind, char *err, size_t errlen)
 {
 	static const char *const known[] = {"do_resize", "do_rescale", "do_normalize",
@@ -85,7 +85,7 @@ static int check_steps(const cJSON *config, enum image_kind kind, char *err, siz
 	return 0;
 }
 
-/* Which processor it is must fit the tower. */
+/* Checks that the processor's type matches the tower. */
 static int check_type(const cJSON *config, const struct image_tower *t, struct image_processor *p,
 		      char *err, size_t errlen)
 {
@@ -120,7 +120,7 @@ static int check_type(const cJSON *config, const struct image_tower *t, struct i
 			 type ? type : "missing");
 }
 
-/* Values of the tower that the file may repeat, and nothing else. */
+/* Values of the tower that the file may repeat, but not change. */
 static int check_same(const cJSON *config, const char *key, uint32_t tower, char *err,
 		      size_t errlen)
 {
@@ -133,7 +133,7 @@ static int check_same(const cJSON *config, const char *key, uint32_t tower, char
 	return r;
 }
 
-/* An object that says a size has these keys and no others. */
+/* An object that describes a size may have only these keys. */
 static int check_keys(const cJSON *object, const char *name, const char *const *known, unsigned n,
 		      char *err, size_t errlen)
 {
@@ -153,7 +153,10 @@ static int check_keys(const cJSON *object, const char *name, const char *const *
 	return 0;
 }
 
-/* Each has two names, of which the newer one is within "size"; older files have the other there. */
+/*
+ * Each limit has two names, of which the newer one is within "size"; older files use the other one
+ * there.
+ */
 static int parse_limits(const cJSON *config, struct image_processor *p, char *err, size_t errlen)
 {
 	static const char *const keys[] = {"shortest_edge", "longest_edge", "min_pixels",
@@ -175,7 +178,7 @@ static int parse_limits(const cJSON *config, struct image_processor *p, char *er
 	return r;
 }
 
-/* Of tiles: every way to say their size must say the tower's, and the grids are the model's. */
+/* TILES: all sizes given for tiles must equal the tower's, and the grids must be the model's. */
 static int check_tiles(const cJSON *config, const struct image_tower *t, char *err, size_t errlen)
 {
 	static const char *const objects[] = {"size", "crop_size"}, *const keys[] = {
@@ -293,7 +296,7 @@ int image_processor_parse(const cJSON *config, const struct image_tower *t,
 		.filter = IMAGE_BICUBIC_FILTER,
 		.mean = {0.48145466f, 0.4578275f, 0.40821073f},
 		.std = {0.26862954f, 0.26130258f, 0.27577711f},
-		/* Grids of tiles take a picture at their size, whatever is said. */
+		/* Pictures are always resized to the size of their tiles. */
 		.resize = t->kind == IMAGE_TILES || !cJSON_IsFalse(find(config, "do_resize")),
 	};
 	int r = cJSON_IsObject(config) ? 0 : set_error(-EINVAL, err, errlen, "not an object");
@@ -326,13 +329,13 @@ int image_processor_parse(const cJSON *config, const struct image_tower *t,
 
 /* ---- sizes ---- */
 
-/* A side as a multiple of @f, halves to the even one. */
+/* Rounds a side to a multiple of @f, halves to even. */
 static double to_multiple(double side, double f)
 {
 	return nearbyint(side / f) * f;
 }
 
-/* Height and width in pixels: multiples of a token's side with an area within the limits. */
+/* Height and width in pixels: multiples of a token's side, with an area within the limits. */
 static int fit(const struct image_processor *p, const struct image_tower *t, double *height,
 	       double *width, char *err, size_t errlen)
 {
@@ -364,7 +367,7 @@ static int fit(const struct image_processor *p, const struct image_tower *t, dou
 	return 0;
 }
 
-/* Of SLICES: sides as multiples of 4 patches, with an area near a piece's if @scale. */
+/* SLICES: sides as multiples of 4 patches; with @scale the area is close to a slice's. */
 static void fit_piece(const struct image_processor *p, const struct image_tower *t, bool scale,
 		      double *height, double *width)
 {
@@ -378,7 +381,7 @@ static void fit_piece(const struct image_processor *p, const struct image_tower 
 	*width = fmax(to_multiple(*width, f), f);
 }
 
-/* Rows and columns of pieces whose shape is nearest to a square; none if the picture is small. */
+/* Rows and columns of slices whose shape is closest to a square; none if the picture is small. */
 static void find_grid(const struct image_processor *p, double h, double w, struct image_parts *ret)
 {
 	double side = p->resolution, least = INFINITY, many = ceil(w * h / (side * side));
@@ -465,8 +468,8 @@ static float value_of(const struct image_processor *p, uint8_t byte, unsigned ch
 }
 
 /*
- * Patches of the part of a picture that begins at (@top, @left), square by square, each channel,
- * frame, row, column; the frames are the same. SLICES have no squares.
+ * Writes the patches of the part of a picture that begins at (@top, @left), square by square, each
+ * in the order channel, frame, row, column; all frames are the same. SLICES have no squares.
  */
 static void put_patches(const struct image_processor *p, const struct image_tower *t,
 			const struct image_picture *from, struct image_size size, uint32_t top,
@@ -490,7 +493,10 @@ static void put_patches(const struct image_processor *p, const struct image_towe
 	}
 }
 
-/* The planes of the tile at (@y0, @x0) of a canvas on which @from lies at (@top, @left). */
+/*
+ * Writes the planes of the tile at (@y0, @x0) of a canvas on which @from is placed at (@top,
+ * @left).
+ */
 static void put_tile(const struct image_processor *p, const struct image_picture *from,
 		     uint32_t side, int64_t y0, int64_t x0, float *to)
 {
@@ -507,7 +513,7 @@ static void put_tile(const struct image_processor *p, const struct image_picture
 		}
 }
 
-/* The whole picture in one tile, then the tiles of the grid with it in the middle. */
+/* The whole picture in one tile, then the tiles of the grid with the picture centred in it. */
 static int put_tiles(const struct image_processor *p, const struct image_tower *t,
 		     const struct image_picture *picture, float *to)
 {
@@ -539,7 +545,7 @@ static int put_tiles(const struct image_processor *p, const struct image_tower *
 	return r;
 }
 
-/* The picture at one size, then, if it is cut, its pieces at another. */
+/* The picture at one size, then its slices, if any, at another. */
 static int put_parts(const struct image_processor *p, const struct image_tower *t,
 		     const struct image_picture *picture, const struct image_parts *parts,
 		     float *to)

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BITS 22 /* of a weight behind the point */
+#define BITS 22 /* fractional bits of a weight */
 
-/* For each point of one side: the first point that it is made of, how many, and their weights. */
+/*
+ * For each point of one side: the first source point, the number of source points, and their
+ * weights.
+ */
 struct taps {
 	uint32_t most;
 	struct {
@@ -78,7 +81,7 @@ static uint8_t clip(int32_t sum)
 	return sum < 0 ? 0 : sum > 255 ? 255 : (uint8_t)sum;
 }
 
-/* One point: @n points @stride bytes apart. */
+/* Computes one point from @n points that are @stride bytes apart. */
 static void mix(uint8_t *to, const uint8_t *from, size_t stride, uint32_t n, const int32_t *weight)
 {
 	int32_t sum[3] = {1 << (BITS - 1), 1 << (BITS - 1), 1 << (BITS - 1)};
@@ -90,7 +93,7 @@ static void mix(uint8_t *to, const uint8_t *from, size_t stride, uint32_t n, con
 		to[c] = clip(sum[c]);
 }
 
-/* One pass; @across: along the lines. */
+/* One pass; @across: along the rows. */
 static int pass(const struct image_picture *from, uint32_t width, uint32_t height, int across,
 		enum image_filter filter, struct image_picture *ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pictures of 8 bits and how they change size: as Pillow up to version 12 does it, in fixed point,
- * lines first, each pass rounded to 8 bits. Pure functions.
+ * Resizes 8-bit pictures as Pillow up to version 12 does: in fixed point, rows first, each pass
+ * rounded to 8 bits. Pure functions.
  */
 #ifndef TXDA_IMAGE_RESIZE_H
 #define TXDA_IMAGE_RESIZE_H
@@ -9,13 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Rows of red, green and blue, without gaps. Memory from malloc(), the owner's to free. */
+/* Rows of RGB pixels without gaps. Memory from malloc(), freed by the owner. */
 struct image_picture {
 	uint32_t width, height;
 	uint8_t *rgb;
 };
 
-/* Numbers as in preprocessor_config.json. */
+/* Values as in preprocessor_config.json. */
 enum image_filter { IMAGE_BILINEAR_FILTER = 2, IMAGE_BICUBIC_FILTER = 3 };
 
 /* 0 or -ENOMEM. Sizes are 1 to 65535. */

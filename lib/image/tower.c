@@ -138,7 +138,7 @@ struct image_size image_tile_grid(const struct image_tower *t, struct image_size
 	return (struct image_size){t->pinpoints[best][0] / tile, t->pinpoints[best][1] / tile};
 }
 
-/* int(round(x, 7)) of the reference implementation. */
+/* int(round(x, 7)) in the reference implementation. */
 static uint32_t whole_part(double x)
 {
 	return (uint32_t)(nearbyint(x * 1e7) / 1e7);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the program `vision` of a case dir wants to know of images beside their pixels: where each
- * patch lies, which rows see each other, which rows become tokens; and the positions of a prompt's
- * tokens around them. Pure functions; memory is the caller's to free.
+ * Inputs of the program `vision` of a case dir besides pixels: the position of each patch, which
+ * rows attend to each other, which rows become tokens; and the positions of a prompt's tokens
+ * around images. Pure functions; the caller frees the memory.
  *
- * Kinds of towers. MERGE (Qwen, GLM): an image is a grid of patches, merge x merge of which
- * become one token; patches come square by square. TILES (CLIP): an image is a small picture of the
- * whole and a grid of tiles, each with a row for its class before its patches. SLICES (MiniCPM-V): a
- * picture is several images, itself and pieces of it, each encoded by itself; patches come line by
- * line, merge x merge of them become one token, and windows of 2 x 2 one row on the way.
+ * Kinds of towers. MERGE (Qwen, GLM): an image is a grid of patches, merge x merge of which become
+ * one token; patches are ordered square by square. TILES (CLIP): an image is a thumbnail of the
+ * whole and a grid of tiles, each with a class row before its patches. SLICES (MiniCPM-V): a
+ * picture becomes several images, the whole and slices of it, each encoded separately; patches are
+ * ordered row by row, merge x merge of them become one token, and windows of 2 x 2 become one row
+ * at an intermediate layer.
  */
 #ifndef TXDA_IMAGE_TOWER_H
 #define TXDA_IMAGE_TOWER_H
@@ -28,26 +29,28 @@ struct image_tower {
 	enum image_kind kind;
 	enum image_positions positions; /* learned ones */
 	uint32_t patch, frames, channels, merge;
-	uint32_t window;    /* tokens (SLICES: patches) of a window's side; 0: none */
-	uint32_t side;	    /* of the square of learned positions; of a tile, in patches */
-	uint32_t tile;	    /* pixels of a tile's side, some of which no patch may see */
+	uint32_t window;    /* side of a window in tokens (SLICES: patches); 0: none */
+	uint32_t side;	    /* side of the square of learned positions; of a tile, in patches */
+	uint32_t tile;	    /* side of a tile in pixels, some of which no patch may cover */
 	uint32_t taps;	    /* 0, 1, 2, 4 or 16 */
-	uint32_t deepstack; /* embeddings beside the first, for later layers of the text */
+	uint32_t deepstack; /* embeddings besides the first, for later layers of the text model */
 	uint32_t image_token;
 	uint32_t n_pinpoints, pinpoints[IMAGE_MAX_PINPOINTS][2]; /* heights and widths of grids */
-	/* Limits of a launch: units (tokens, or tiles), images or tiles, windows, rows out. */
+	/* Limits of a launch: units (tokens, or tiles), images or tiles, windows, output rows. */
 	uint32_t max_units, max_spans, max_windows, max_rows;
 };
 
 /*
- * An image: MERGE and SLICES: its grid, height and width in patches, multiples of merge. TILES:
- * height and width of the picture itself, in pixels.
+ * The size of an image. MERGE and SLICES: its grid, height and width in patches, multiples of
+ * merge. TILES: height and width of the picture itself, in pixels.
  */
 struct image_size {
 	uint32_t height, width;
 };
 
-/* The images that a picture becomes: itself and, of SLICES, rows x columns pieces line by line. */
+/*
+ * The images that a picture becomes: the whole and, with SLICES, rows x columns slices, row by row.
+ */
 struct image_parts {
 	struct image_size whole, slice;
 	uint32_t rows, columns;
@@ -73,8 +76,10 @@ struct image_plan {
 	int32_t *image_spans; /* [spans][2] */
 	int32_t *window_spans;
 	int32_t *embed_rows; /* [tokens] */
-	/* SLICES with windows: the images in rows that windows have become, and which rows are
-	 * averaged how: [rows / 4][4]. */
+	/*
+	 * SLICES with windows: the images' spans of merged rows, and which rows are averaged,
+	 * [rows / 4][4].
+	 */
 	int32_t *merged_spans, *mean_rows;
 	float *mean_weights;
 };
@@ -88,44 +93,46 @@ static inline uint32_t image_patch_elements(const struct image_tower *t)
 	return t->channels * t->frames * t->patch * t->patch;
 }
 
-/* Elements of a unit as processors give them: the planes of a tile, or the patches of a square. */
+/*
+ * Elements of a unit as returned by processors: the planes of a tile, or the patches of a square.
+ */
 static inline uint64_t image_unit_elements(const struct image_tower *t)
 {
 	return t->kind == IMAGE_TILES ? (uint64_t)t->channels * t->tile * t->tile
 				      : (uint64_t)t->merge * t->merge * image_patch_elements(t);
 }
 
-/* Of TILES: the grid that an image is cut into, in tiles. */
+/* TILES: the grid of tiles that an image is cut into. */
 struct image_size image_tile_grid(const struct image_tower *t, struct image_size size);
 
-/* Of TILES: the lines and columns of that grid's patches that show the picture, not its margin. */
+/* TILES: the rows and columns of that grid's patches that show the picture, without its margin. */
 struct image_shown {
 	uint32_t top, bottom, left, right;
 };
 struct image_shown image_find_shown(const struct image_tower *t, struct image_size size,
 				    struct image_size grid);
 
-/* Tokens that an image takes in a prompt; 0: the size is none that the tower takes. */
+/* Tokens of an image in a prompt; 0: a size that the tower does not accept. */
 uint64_t image_tokens(const struct image_tower *t, struct image_size size);
-/* Tokens' squares of patches, or tiles (TILES), of an image, without a check of its size. */
+/* Number of units of an image: squares of patches, or tiles (TILES); the size is not checked. */
 uint64_t image_units(const struct image_tower *t, struct image_size size);
 
-/* -EINVAL: a size; -E2BIG: more than a launch takes; -ENOMEM. @err says which. */
+/* -EINVAL: an invalid size; -E2BIG: more than a launch accepts; -ENOMEM. @err has the details. */
 int image_plan_make(const struct image_tower *t, const struct image_size *sizes, unsigned n,
 		    struct image_plan *ret, char *err, size_t errlen);
 void image_plan_free(struct image_plan *p);
 
 /*
- * What goes into the input `pixels`: @pixels are a processor's, patches one after another (MERGE,
- * SLICES), or the planes of tiles (TILES). @out has plan->rows times image_patch_elements().
+ * Fills the input `pixels` from a processor's @pixels: patches one after another (MERGE, SLICES),
+ * or the planes of tiles (TILES). @out has plan->rows times image_patch_elements().
  */
 void image_plan_pixels(const struct image_tower *t, const struct image_plan *p, const float *pixels,
 		       float *out);
 
 /*
  * Positions of a prompt's tokens, [n][3]: time, row, column. Runs of the image token belong to the
- * images in order. *ret_delta: what the position of a later token is more than its place. -EINVAL:
- * the runs are not those of the images.
+ * images in order. *ret_delta: the difference between a later token's position and its index.
+ * -EINVAL: the runs do not match the images.
  */
 int image_prompt_positions(const struct image_tower *t, const int32_t *ids, size_t n,
 			   const struct image_size *sizes, unsigned n_images, int32_t (*ret)[3],
