@@ -72,7 +72,10 @@ static void queue_remove(struct kv *kv, uint32_t b)
 	kv->n_free--;
 }
 
-/* Blocks without contents to be used @again go to the head: they are taken first. */
+/*
+ * Blocks whose contents will not be used @again go to the head of the queue: they are allocated
+ * first.
+ */
 static void queue_add(struct kv *kv, uint32_t b, bool again)
 {
 	struct kv_block *block = &kv->blocks[b];
@@ -146,12 +149,15 @@ unsigned kv_layout_window(const struct kv_layout *l, unsigned group)
 {
 	uint64_t positions = (uint64_t)l->reach[group] + l->ahead;
 
-	/* The first of them may be the last of its block, and a block is given back when it is full. */
+	/*
+	 * The first of them may be the end of its block, and a block is released only when it is
+	 * full.
+	 */
 	return l->reach[group] ? (unsigned)((positions + l->block_size - 1) / l->block_size) + 2
 			       : 0;
 }
 
-/* Blocks of a group that a sequence has at once for @blocks blocks of positions. */
+/* Blocks of a group that a sequence holds at once for @blocks blocks of positions. */
 static unsigned at_once(const struct kv_layout *l, unsigned group, unsigned blocks)
 {
 	unsigned most = kv_layout_window(l, group);
@@ -166,7 +172,7 @@ uint64_t kv_layout_need(const struct kv_layout *l, unsigned tokens)
 
 	for (unsigned g = 1; g < l->n_groups; g++)
 		need += at_once(l, g, blocks);
-	/* The snapshot that it goes on from, and the state behind it. */
+	/* The snapshot that it continues from, and the state after it. */
 	return need + 2ull * l->state_blocks;
 }
 

@@ -4,20 +4,21 @@
  * builds on it: the blocks of one sequence.
  *
  * All kinds of cache consist of the same blocks, of one size in bytes, from one pool: no memory is
- * set aside for a kind. A group of layers that keep keys has, for each block_size positions of a
- * sequence, a block of its own. Layers with a sliding window are in other groups than those that
- * see everything, so that their blocks are released when no layer of the group sees them any more:
+ * reserved for a kind. A group of layers that keep keys has, for each block_size positions of a
+ * sequence, a block of its own. Layers with a sliding window and layers that attend to everything
+ * are in different groups, so that blocks can be released when no layer of their group reads them
+ * any more:
  *
  *	positions        0..31  32..63  64..95  96..127  128..159
  *	group 0 (all)      7      2       9       4         11     keys of the layers that see all
  *	group 1 (window)   -      -       5       3         8      of as many layers with a window
  *	group 2 (window)   -      -       1       6         12     of the others of these
  *
- * Layers without keys have a state, which is stored in blocks, too. Each sequence has one behind its
- * last token, and a snapshot behind its last full block of positions, from which it resumes after
- * preemption, as do others that begin with the same tokens. Snapshots stay cached, as blocks with
- * keys do, every state_blocks blocks of positions, so that they take no more room than the keys,
- * where sequences ended, and where a second one was seen to part from others, so that a third finds
+ * Layers without keys have a state, which is stored in blocks, too. Each sequence has one after its
+ * last token, and a snapshot after its last full block of positions, from which it resumes after
+ * preemption, as do other sequences with the same prefix. Snapshots stay cached, as blocks with
+ * keys do: every state_blocks blocks of positions, so that they take no more memory than the keys;
+ * where sequences ended; and where a second sequence diverged from others, so that a third finds
  * it.
  *
  * A block has a reference count; a block without references is free. A full block of group 0 can be
@@ -57,8 +58,8 @@ struct kv_layout {
 	unsigned block_size; /* positions per block */
 	unsigned key_words;  /* size of a block's key: its tokens and further words */
 	unsigned max_blocks; /* maximum blocks of a group in one sequence */
-	unsigned n_groups;   /* 0: one, which sees all */
-	/* A layer of the group sees this many positions up to its own; 0: all. */
+	unsigned n_groups;   /* 0: one, which attends to all positions */
+	/* A layer of the group reads this many positions up to its own; 0: all. */
 	unsigned reach[KV_MAX_GROUPS];
 	unsigned ahead;	       /* maximum positions of a sequence that one step computes */
 	unsigned state_blocks; /* blocks of the state of layers without keys; 0: there are none */
@@ -88,7 +89,7 @@ unsigned kv_key_words(const struct kv *kv);
 const struct kv_layout *kv_layout(const struct kv *kv);
 /* Blocks without references, cached ones among them. */
 unsigned kv_free_blocks(const struct kv *kv);
-/* Blocks of a group with references; the group behind the last one is that of states. */
+/* Blocks of a group with references; the index after the last group stands for states. */
 unsigned kv_used_blocks(const struct kv *kv, unsigned group);
 
 /*
@@ -105,31 +106,31 @@ void kv_share(struct kv *kv, const uint32_t *blocks, unsigned n);
  * that become free are allocated first.
  */
 void kv_release(struct kv *kv, const uint32_t *blocks, unsigned n, bool again);
-/* How many of @blocks have one reference, and would be free if their holder released them. */
+/* How many of @blocks have only one reference, and would be free if their holder released them. */
 unsigned kv_own_blocks(const struct kv *kv, const uint32_t *blocks, unsigned n);
 
-/* The hash of @key [key_words] behind those of hash @before; it reads all of it. */
+/* The hash of @key [key_words] after those of hash @before; takes all of it into account. */
 uint64_t kv_hash(const struct kv *kv, uint64_t owner, uint64_t before, const int32_t *key);
 
 /*
- * Says that @block is full and holds the KV of @key [key_words] behind @chain, and moves @chain
- * behind it: to this block, or to another one that holds the same already.
+ * Records that @block is full and holds the KV of @key [key_words] after @chain, and advances
+ * @chain: to this block, or to another one that already holds the same.
  */
 void kv_commit(struct kv *kv, uint32_t block, uint64_t owner, struct kv_chain *chain,
 	       const int32_t *key);
 
 /*
- * Finds the block that holds @key [key_words] behind @chain, takes a reference to it and moves
- * @chain behind it; false if there is none. @hash is kv_hash() of it behind chain->hash, which the
- * caller may keep for the next time. Call it along the prompt.
+ * Finds the block that holds @key [key_words] after @chain, takes a reference to it and advances
+ * @chain; false if there is none. @hash is its kv_hash() after chain->hash, which the caller may
+ * cache. Call it for the prompt's blocks in order.
  */
 bool kv_match(struct kv *kv, uint64_t owner, struct kv_chain *chain, uint64_t hash,
 	      const int32_t *key, uint32_t *ret_block);
 
 /*
- * Attaches @n blocks of @group, 1 or more, to a committed block that has none of that group yet. The
- * group behind the last one is that of states. When one of them is allocated for something else,
- * all of them are dropped.
+ * Attaches @n blocks of @group, 1 or more, to a committed block that has none of that group yet.
+ * The index after the last group stands for states. When one of the blocks is allocated for another
+ * purpose, all of them are dropped.
  */
 void kv_attach(struct kv *kv, uint32_t committed, unsigned group, const uint32_t *blocks,
 	       unsigned n);

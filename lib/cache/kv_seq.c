@@ -15,7 +15,7 @@ size_t kv_seq_entries(const struct kv *kv)
 	return (size_t)l->n_groups * l->max_blocks + 3 * (size_t)l->state_blocks;
 }
 
-/* Where the tables are in a sequence's memory. */
+/* Sets up the tables in a sequence's memory. */
 static void place(const struct kv *kv, struct kv_seq *seq, uint32_t *entries)
 {
 	const struct kv_layout *l = kv_layout(kv);
@@ -50,7 +50,7 @@ void kv_seq_move(const struct kv *kv, struct kv_seq *seq, const struct kv_seq *f
 		       (from->end[g] - from->first[g]) * sizeof(**seq->blocks));
 }
 
-/* Where the group's blocks end when the sequence goes on up to @tokens. */
+/* The end of the group's blocks if the sequence continues up to @tokens. */
 static unsigned wanted_end(const struct kv_layout *l, const struct kv_seq *seq, unsigned group,
 			   unsigned tokens)
 {
@@ -72,7 +72,7 @@ unsigned kv_seq_lacks(const struct kv *kv, const struct kv_seq *seq, unsigned to
 	return n;
 }
 
-/* Takes blocks for a state, unless fewer than @leave would stay free. */
+/* Allocates blocks for a state, unless fewer than @leave would remain free. */
 static bool take_state(struct kv *kv, struct kv_state *state, unsigned leave)
 {
 	const struct kv_layout *l = kv_layout(kv);
@@ -127,7 +127,7 @@ unsigned kv_seq_own(const struct kv *kv, const struct kv_seq *seq)
 	return own;
 }
 
-/* Gives back the group's blocks before @to. */
+/* Releases the group's blocks before @to. */
 static void drop_before(struct kv *kv, struct kv_seq *seq, unsigned group, unsigned to, bool again)
 {
 	if (to <= seq->first[group])
@@ -148,7 +148,7 @@ void kv_seq_drop(struct kv *kv, struct kv_seq *seq, bool again)
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* The first block of the group that is seen by tokens behind the first @blocks blocks. */
+/* The first block of the group that is read by tokens after the first @blocks blocks. */
 static unsigned first_seen(const struct kv_layout *l, unsigned group, unsigned blocks)
 {
 	uint64_t position = (uint64_t)blocks * l->block_size;
@@ -208,7 +208,7 @@ void kv_seq_moved(struct kv_seq *seq)
 	seq->live.at = 1;
 }
 
-/* The snapshot of the step that filled the last block takes the place of the one before. */
+/* The snapshot of the step that filled the last block replaces the previous one. */
 static void keep_snapshot(struct kv *kv, struct kv_seq *seq)
 {
 	const struct kv_layout *l = kv_layout(kv);
@@ -234,7 +234,7 @@ bool kv_seq_match(struct kv *kv, struct kv_seq *seq, uint64_t owner, uint64_t ha
 	return true;
 }
 
-/* The last border, at most n_committed, behind which all that is seen is there. */
+/* The last boundary, at most n_committed, after which all blocks that are read are available. */
 static unsigned last_border(const struct kv *kv, const struct kv_seq *seq)
 {
 	const struct kv_layout *l = kv_layout(kv);

@@ -2,16 +2,16 @@
 /*
  * The cache of one sequence: its blocks of every kind, by position.
  *
- * Each group of layers has a table of blocks [max_blocks], of which [first, end) are held: entry i is
- * for the positions from i * block_size on. Blocks that no layer of the group sees any more are
+ * Each group of layers has a table of blocks [max_blocks], of which [first, end) are held: entry i
+ * is for the positions from i * block_size on. Blocks that no layer of the group reads any more are
  * released when a block of positions is full; their entries keep old values that are not read.
  * Group 0 has blocks for all known tokens from the beginning, groups with a window for as many as a
  * step may need.
  *
- * If layers have a state, the sequence has the one behind its last token, which each step replaces,
- * and a snapshot of the one behind a full block of positions, usually its last one. A step that fills
- * a block leaves the next snapshot, for which blocks are allocated if there are any to spare: without
- * it the sequence only has more to compute after preemption.
+ * If layers have a state, the sequence has the one after its last token, which each step replaces,
+ * and a snapshot of the one after a full block of positions, usually its last one. A step that
+ * fills a block stores the next snapshot, for which blocks are allocated if enough are free:
+ * without it the sequence only has more to recompute after preemption.
  *
  * The caller owns the memory of the tables. Threads: see kv.h.
  */
@@ -29,12 +29,12 @@ struct kv_seq {
 	struct kv_state {
 		uint32_t *blocks;
 		bool held;
-		unsigned at; /* behind this many blocks of positions, 0: unset; live: 1 if set */
+		unsigned at; /* after this many blocks of positions, 0: unset; live: 1 if set */
 	} live, snapshot, next;
 	struct kv_chain snapshot_chain;
 	/*
-	 * The number of blocks behind which its tokens part from others', where there was no snapshot:
-	 * one is made for the next sequence that begins like them. 0: nowhere.
+	 * The number of blocks after which its tokens diverge from others', where there was no
+	 * snapshot: one is stored for the next sequence with the same prefix. 0: none.
 	 */
 	unsigned branch;
 };
@@ -58,19 +58,22 @@ bool kv_seq_grow(struct kv *kv, struct kv_seq *seq, unsigned tokens);
 void kv_seq_plan(struct kv *kv, struct kv_seq *seq, unsigned first, unsigned end, unsigned leave);
 /* The step's row [1 + 3 state_blocks] of the state table. */
 void kv_seq_states(const struct kv *kv, const struct kv_seq *seq, int32_t *row);
-/* A step from @first must end at or before this position, so that snapshots are where they stay. */
+/*
+ * A step from @first must end at or before this position, so that snapshots are at fixed positions.
+ */
 unsigned kv_seq_limit(const struct kv *kv, const struct kv_seq *seq, unsigned first);
-/* The step has been computed, or launched: the live state is behind its last token. */
+/* The step has been computed, or launched: the live state is after its last token. */
 void kv_seq_moved(struct kv_seq *seq);
 /* Blocks that would be free if it released all. */
 unsigned kv_seq_own(const struct kv *kv, const struct kv_seq *seq);
-/* Releases all, @again as kv_release(). The sequence is empty then. */
+/* Releases all of them; @again as for kv_release(). The sequence is then empty. */
 void kv_seq_drop(struct kv *kv, struct kv_seq *seq, bool again);
 
 /*
  * Finding a prefix: kv_seq_match() for one block's key after the other, as kv_match(), then
- * kv_seq_settle(), which goes back to the last border from which a sequence can continue, and returns
- * its number of blocks: those of every group that are seen from there must still be there.
+ * kv_seq_settle(), which goes back to the last boundary from which a sequence can continue, and
+ * returns its number of blocks: the blocks of every group that are read from there must still be
+ * cached.
  */
 bool kv_seq_match(struct kv *kv, struct kv_seq *seq, uint64_t owner, uint64_t hash,
 		  const int32_t *key);

@@ -11,7 +11,7 @@
 
 #define CHUNK_BYTES ((size_t)32 << 10)
 
-/* Of all automata together. */
+/* Bytes of all automata together. */
 static _Atomic size_t all_bytes;
 
 struct chunk {
@@ -20,10 +20,10 @@ struct chunk {
 	_Alignas(16) char data[];
 };
 
-/* An item that a closure came by. */
+/* An item reached by a closure. */
 struct visit {
 	struct item item;
-	bool fresh; /* no byte was read since the innermost repeat's round began */
+	bool fresh; /* no byte was read since the round of the innermost repeat began */
 	bool done;
 };
 
@@ -88,7 +88,7 @@ void automaton_free(struct automaton *a)
 		for (struct entry *e = a->configs.slots[i]; e; e = e->next)
 			masks_drop((struct config *)e);
 	}
-	/* It is in no table. */
+	/* It is not in any table. */
 	if (a->no_config)
 		masks_drop(a->no_config);
 	for (chunk = a->chunks; chunk; chunk = next) {
@@ -160,7 +160,7 @@ bool automaton_pay(struct automaton *a, uint32_t n)
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
-/* The least count that allows and forbids the same within the horizon. */
+/* The smallest count that allows and forbids the same within the horizon. */
 static uint32_t canonical_count(const struct automaton *a, uint32_t number, uint32_t count)
 {
 	const struct repeat *r = &a->nfa->repeats[number];
@@ -203,7 +203,7 @@ static struct frame *intern_frame(struct automaton *a, struct place *after, uint
 	return f;
 }
 
-/* As deep as GRAMMAR_MAX_DEPTH. */
+/* Recursion is limited by GRAMMAR_MAX_DEPTH. */
 static struct frame *canonical_frame(struct automaton *a, struct frame *f)
 {
 	struct frame *below;
@@ -257,7 +257,7 @@ static bool grow_visits(struct automaton *a)
 	return true;
 }
 
-/* Notes an item, to be looked at; once more if it was fresh and is not any more. */
+/* Adds an item to be visited; again if it was fresh and is not any more. */
 static void visit(struct automaton *a, struct place *place, struct frame *frame, bool fresh)
 {
 	struct item item = {place, frame};
@@ -298,7 +298,7 @@ static void begin_closure(struct automaton *a)
 	a->n_visits = 0;
 }
 
-/* Goes on behind the end of @frame. A round of a repeat that read nothing leads nowhere new. */
+/* Continues after the end of @frame. A round of a repeat that read nothing leads nowhere new. */
 static void leave(struct automaton *a, struct frame *frame, bool fresh)
 {
 	const struct repeat *r;
@@ -316,14 +316,14 @@ static void leave(struct automaton *a, struct frame *frame, bool fresh)
 	if (frame->count >= r->max)
 		return;
 	count = frame->count + 1;
-	/* Without an end, rounds beyond the least number are all alike. */
+	/* Without a maximum, rounds beyond the minimum are all equivalent. */
 	if (r->max == GRAMMAR_UNLIMITED && count > r->min)
 		count = r->min ? r->min : 1;
 	visit(a, place_start(a, r->rule),
 	      intern_frame(a, frame->after, frame->repeat, count, frame->below), true);
 }
 
-/* A place that can do nothing but end: a call before it needs no frame. */
+/* A place that can only end: a call before it needs no frame. */
 static bool only_ends(const struct place *p)
 {
 	return p->ends && p->n == 1;
@@ -391,7 +391,7 @@ static struct config *intern_config(struct automaton *a, struct item *items, uin
 	return c;
 }
 
-/* Follows all that was visited as far as no byte is needed, and makes a config of it. */
+/* Follows all visited items as far as no byte is needed, and interns the resulting config. */
 static struct config *end_closure(struct automaton *a)
 {
 	struct item items[GRAMMAR_MAX_ITEMS];
@@ -501,7 +501,7 @@ static struct place *copy_place(struct automaton *a, const struct place *from)
 	return place_intern(a, from->nodes, from->n);
 }
 
-/* As deep as GRAMMAR_MAX_DEPTH. */
+/* Recursion is limited by GRAMMAR_MAX_DEPTH. */
 static struct frame *copy_frame(struct automaton *a, const struct frame *from)
 {
 	struct frame *below;

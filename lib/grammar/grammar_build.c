@@ -61,7 +61,7 @@ bool grammar_failed(const struct grammar_builder *b)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* Room for one more of @n entries of @size bytes; false after an error. */
+/* Makes room for one more of @n entries of @size bytes; false after an error. */
 static bool grow(struct grammar_builder *b, void *array, uint32_t n, uint32_t *cap, size_t size)
 {
 	uint32_t more = *cap ? *cap * 2 : 64;
@@ -245,8 +245,10 @@ static int by_bytes(const void *a, const void *b)
 	return order ? order : x->len < y->len ? -1 : x->len > y->len;
 }
 
-/* Equal beginnings are shared: sorted, each string leaves the path of the one before it where they
- * part. */
+/*
+ * Common prefixes are shared: in sorted order, each string branches off the path of the previous
+ * one where they differ.
+ */
 struct grammar_piece grammar_one_of(struct grammar_builder *b, struct grammar_bytes *strings,
 				    size_t n)
 {

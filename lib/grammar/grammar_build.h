@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Building a grammar: automata over bytes, joined from pieces.
+ * Builds a grammar: automata over bytes, composed of pieces.
  *
- * A piece has a start and an end node. Pieces are used once: joining them changes them. What is to
- * stand in several places becomes a rule, and each place calls it.
+ * A piece has a start and an end node. A piece is used only once, since joining changes it. What
+ * occurs in several places becomes a rule that each place calls.
  *
- * Errors stick: after one, calls do nothing useful but stay valid, and grammar_build() tells.
+ * Errors are sticky: after the first one further calls are valid but have no effect, and
+ * grammar_build() returns it.
  *
  * One thread at a time.
  */
@@ -40,12 +41,12 @@ struct grammar_set {
 struct grammar_builder *grammar_builder_new(void); /* NULL: out of memory */
 void grammar_builder_free(struct grammar_builder *b);
 
-/* Notes the first error; @error: -EINVAL, -E2BIG or -ENOMEM. */
+/* Records the first error; @error: -EINVAL, -E2BIG or -ENOMEM. */
 void grammar_fail(struct grammar_builder *b, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 bool grammar_failed(const struct grammar_builder *b);
 
-/* A lone node, to be joined by grammar_link(): for loops and shared ends. */
+/* A single node, to be joined by grammar_link(): for loops and shared ends. */
 uint32_t grammar_node(struct grammar_builder *b);
 void grammar_link(struct grammar_builder *b, uint32_t from, uint32_t to);
 
@@ -75,20 +76,20 @@ struct grammar_piece grammar_either(struct grammar_builder *b, struct grammar_pi
 struct grammar_piece grammar_optional(struct grammar_builder *b, struct grammar_piece piece);
 struct grammar_piece grammar_star(struct grammar_builder *b, struct grammar_piece piece);
 struct grammar_piece grammar_plus(struct grammar_builder *b, struct grammar_piece piece);
-/* min to max times; the piece becomes a rule where counting needs one. */
+/* min to max times; the piece becomes a rule if counting needs one. */
 struct grammar_piece grammar_repeat(struct grammar_builder *b, struct grammar_piece piece,
 				    uint32_t min, uint32_t max);
 
-/* A rule, to be defined once. @name is copied, for errors. */
+/* A rule, to be defined once. @name is copied, for error messages. */
 uint32_t grammar_rule(struct grammar_builder *b, const char *name);
 void grammar_define(struct grammar_builder *b, uint32_t rule, struct grammar_piece piece);
 bool grammar_is_defined(const struct grammar_builder *b, uint32_t rule);
 struct grammar_piece grammar_call(struct grammar_builder *b, uint32_t rule);
 
 /*
- * Checks the whole and makes the grammar whose texts are those of @root. The builder can only be
- * freed after it. -EINVAL: what the builder noted, an undefined rule, a rule that begins with
- * itself, a grammar that matches nothing. -E2BIG, -ENOMEM. @err has the words.
+ * Checks everything and builds the grammar whose texts are those of @root. After this the builder
+ * can only be freed. -EINVAL: the builder's error, an undefined rule, a rule that begins with
+ * itself, a grammar that matches nothing. -E2BIG, -ENOMEM. @err has the message.
  */
 int grammar_build(struct grammar_builder *b, uint32_t root, struct grammar **ret, char *err,
 		  size_t errlen);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What is found out about a grammar as a whole before it is used. */
+/* Checks and preparation of a complete grammar. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,17 +8,17 @@
 #include "grammar_build.h"
 #include "grammar_internal.h"
 
-/* Working memory; nodes are numbered through all rules. */
+/* Scratch memory; nodes are numbered across all rules. */
 struct check {
 	struct nfa *nfa;
 	uint32_t *before; /* nodes that lead to a node: [first_before[n], first_before[n + 1]) */
 	uint32_t *first_before; /* [n_nodes + 1] */
 	uint32_t *queue;	/* [n_nodes] */
 	bool *empty;		/* [n_nodes] the end of the rule can be reached without a byte */
-	uint32_t *mark;		/* [n_nodes] the last rule that came by, + 1 */
-	uint8_t *colour;	/* [n_rules] 0: not seen, 1: being looked at, 2: done */
-	uint32_t *from;		/* [n_rules] which rule led here */
-	uint32_t *place;	/* [n_rules + 1] where its calls begin, see leads_to */
+	uint32_t *mark;		/* [n_nodes] the last rule that reached it, + 1 */
+	uint8_t *colour;	/* [n_rules] 0: not visited, 1: in progress, 2: done */
+	uint32_t *from;		/* [n_rules] the rule from which it was reached */
+	uint32_t *place;	/* [n_rules + 1] start of its entries in leads_to */
 	uint32_t *leads_to;	/* [n_leads] rules that a rule may begin with */
 	uint32_t n_leads, cap_leads;
 };
@@ -28,7 +28,7 @@ static uint32_t callee(const struct nfa *nfa, const struct node *node)
 	return node->op == NODE_CALL ? node->alt : nfa->repeats[node->alt].rule;
 }
 
-/* The nodes that come next, a called rule's start among them; returns how many. */
+/* Writes the successors of a node, including a called rule's start; returns their number. */
 static unsigned next_of(const struct nfa *nfa, const struct node *node, uint32_t next[2])
 {
 	unsigned n = 0;
@@ -69,7 +69,7 @@ static int find_before(struct check *c)
 	return 0;
 }
 
-/* Whether @node leads to a node of @reached, with calls that come through. */
+/* Whether @node leads to a node of @reached, including through calls. */
 static bool leads(const struct nfa *nfa, const struct node *node, const bool *reached, bool bytes)
 {
 	bool out = node->out != NODE_NONE && reached[node->out], through;
@@ -85,7 +85,10 @@ static bool leads(const struct nfa *nfa, const struct node *node, const bool *re
 	return out && through;
 }
 
-/* Finds from which nodes the end of their rule can be reached; without @bytes: for nothing. */
+/*
+ * Finds the nodes from which the end of their rule can be reached; without @bytes: without reading
+ * a byte.
+ */
 static void reach_ends(struct check *c, bool *reached, bool bytes)
 {
 	const struct nfa *nfa = c->nfa;
@@ -128,7 +131,7 @@ static int note_lead(struct check *c, uint32_t rule)
 	return 0;
 }
 
-/* Notes which rules @rule may begin with. */
+/* Lists the rules that @rule may begin with. */
 static int find_leads(struct check *c, uint32_t rule)
 {
 	const struct nfa *nfa = c->nfa;
@@ -168,8 +171,8 @@ static int find_leads(struct check *c, uint32_t rule)
 /* A rule that may begin with itself, or NODE_NONE. */
 static uint32_t find_loop(struct check *c)
 {
-	uint32_t *at =
-		c->queue; /* the next of each rule's leads; there are as many nodes as rules */
+	/* The next entry of each rule's leads; there are at least as many nodes as rules. */
+	uint32_t *at = c->queue;
 
 	for (uint32_t start = 0; start < c->nfa->n_rules; start++) {
 		uint32_t rule = start;

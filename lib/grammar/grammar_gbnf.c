@@ -97,7 +97,7 @@ static bool take_defines(struct scan *s)
 	return true;
 }
 
-/* A rule begins here: what came before has ended. */
+/* A rule begins here: the previous one has ended. */
 static bool at_rule(const struct parser *p)
 {
 	struct scan ahead = p->s;
@@ -263,7 +263,7 @@ static struct grammar_piece atom(struct parser *p)
 					: "a syntax error");
 }
 
-/* Behind the {. */
+/* After the {. */
 static bool bounds(struct parser *p, uint32_t *min, uint32_t *max)
 {
 	skip_space(p);

@@ -11,9 +11,9 @@
  *	name  ( ... )  |            rules, groups, alternatives
  *	* + ? {n} {n,} {n,m}        repetition of what stands before it
  *
- * A rule begins with its name and "::=" and goes on up to the next one or the end; line breaks mean
- * nothing. Names have letters, digits, '-' and '_'. The text has to match `root` as a whole. A rule
- * must not begin with itself.
+ * A rule begins with its name and "::=" and extends to the next rule or the end; line breaks have
+ * no meaning. Names have letters, digits, '-' and '_'. The text has to match `root` as a whole. A
+ * rule must not begin with itself.
  */
 #ifndef TXDA_GRAMMAR_GBNF_H
 #define TXDA_GRAMMAR_GBNF_H
@@ -22,7 +22,7 @@
 
 #define GRAMMAR_GBNF_MAX_DEPTH 200 /* groups within groups */
 
-/* Defines all rules; *ret_root is `root`. On an error the builder has it. */
+/* Defines all rules; *ret_root is `root`. Errors are recorded in the builder. */
 void grammar_gbnf(struct grammar_builder *b, const char *text, size_t len, uint32_t *ret_root);
 
 #endif

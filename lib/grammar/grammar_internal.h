@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The automata of a grammar, as grammar_build.c makes them and automaton.c runs them. */
+/* The automata of a grammar, built by grammar_build.c and run by automaton.c. */
 #ifndef TXDA_GRAMMAR_INTERNAL_H
 #define TXDA_GRAMMAR_INTERNAL_H
 
@@ -11,11 +11,11 @@
 
 #define NODE_NONE UINT32_MAX
 
-/* Where control tokens lie in the language of bytes: this byte, which no UTF-8 has, then the id. */
+/* Control tokens in the byte language: this byte, which does not occur in UTF-8, then the id. */
 #define TOKEN_BYTE 0xFF
 
 enum node_op {
-	NODE_EMPTY,  /* goes on at out and at alt (each may be NODE_NONE) */
+	NODE_EMPTY,  /* continues at out and at alt (each may be NODE_NONE) */
 	NODE_RANGE,  /* one byte of first to last, then out */
 	NODE_CALL,   /* rule arg, then out */
 	NODE_REPEAT, /* repeat arg, then out */
@@ -31,7 +31,7 @@ struct node {
 };
 
 struct repeat {
-	uint32_t rule, min, max; /* max GRAMMAR_UNLIMITED: no end */
+	uint32_t rule, min, max; /* max GRAMMAR_UNLIMITED: no maximum */
 };
 
 struct nfa {
@@ -42,7 +42,7 @@ struct nfa {
 	struct repeat *repeats;
 	uint32_t n_repeats;
 	uint32_t root;	       /* rule */
-	uint8_t classes[256];  /* bytes that no node tells apart have the same class */
+	uint8_t classes[256];  /* bytes that no node distinguishes have the same class */
 	uint8_t examples[256]; /* [n_classes] a byte of each class */
 	unsigned n_classes;
 };
@@ -54,16 +54,18 @@ struct grammar {
 	struct nfa nfa;
 	pthread_mutex_t lock;
 	/* Under lock. */
-	struct automaton *automaton; /* what is remembered */
+	struct automaton *automaton; /* cached results */
 	struct grammar_matcher *matchers;
 };
 
-/* grammar_check.c: marks live nodes, lets repeats of what may be empty begin at 0, finds classes.
+/*
+ * grammar_check.c: marks live nodes, sets the minimum of repeats of possibly empty pieces to 0,
+ * computes classes.
  */
 int nfa_check(struct nfa *nfa, char *const *names, char *err, size_t errlen);
-/* The last part of that. */
+/* The last part of nfa_check(). */
 void nfa_find_classes(struct nfa *nfa);
-/* grammar_build.c: a grammar of *nfa, which it takes over. NULL: out of memory. */
+/* grammar_build.c: creates a grammar from *nfa, which it takes over. NULL: out of memory. */
 struct grammar *grammar_of_nfa(struct nfa *nfa);
 void nfa_free(struct nfa *nfa);
 

@@ -36,7 +36,7 @@ static struct grammar_piece emit_one(struct parser *p, uint32_t c)
 	return p->options->json ? json_character(p->b, c) : grammar_character(p->b, c);
 }
 
-/* Any characters at all, as many as one likes. */
+/* Any number of arbitrary characters. */
 static struct grammar_piece anything(struct parser *p)
 {
 	if (p->options->json)
@@ -48,7 +48,7 @@ static struct grammar_piece anything(struct parser *p)
 
 /* ---- sets ------------------------------------------------------------------------------------ */
 
-/* \d and its like; false: @c is none of them. */
+/* \d and similar classes; false: @c is none of them. */
 static bool class_of(char c, struct grammar_set *set)
 {
 	struct grammar_set class;
@@ -97,7 +97,7 @@ static bool unicode_escape(struct scan *s, uint32_t *ret)
 	return *ret < 0xD800 || *ret > 0xDFFF;
 }
 
-/* What stands behind a backslash, if it is one character. */
+/* The character after a backslash, if it stands for a single one. */
 static bool escaped_char(struct scan *s, uint32_t *ret)
 {
 	char c = scan_peek(s, 0);
@@ -230,7 +230,7 @@ static struct grammar_piece atom(struct parser *p)
 	}
 }
 
-/* {n}, {n,} or {n,m}; false: it is none, and { stands for itself. */
+/* {n}, {n,} or {n,m}; false: not a quantifier, so { stands for itself. */
 static bool bounds(struct parser *p, uint32_t *min, uint32_t *max)
 {
 	struct scan s = p->s;
@@ -268,7 +268,7 @@ static struct grammar_piece repeated(struct parser *p)
 		} else {
 			break;
 		}
-		/* Lazy or greedy: the same texts match. */
+		/* Lazy and greedy quantifiers match the same texts. */
 		scan_take(&p->s, '?');
 	}
 	return piece;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Regular expressions as grammars: the part of ECMAScript's dialect that is regular, over
- * characters.
+ * Regular expressions as grammars: the regular subset of ECMAScript's dialect, over characters.
  *
  *	.  [a-z]  [^a-z]  \d \D \w \W \s \S  \t \n \r \f \v \0 \xHH \uHHHH \u{H...}  \ before a sign
  *	(...)  (?:...)  (?<name>...)  |
@@ -18,13 +17,15 @@
 #define GRAMMAR_REGEX_MAX_DEPTH 200 /* groups within groups */
 
 struct grammar_regex_options {
-	/* Without ^ or $ anything may come before or after, as JSON Schema's `pattern` has it; else
-	 * the whole text must match. */
+	/*
+	 * Without ^ or $ any text may precede or follow, as for JSON Schema's `pattern`; otherwise
+	 * the whole text must match.
+	 */
 	bool search;
-	bool json; /* the text is the inside of a JSON string: what JSON escapes is escaped */
+	bool json; /* the text is inside a JSON string: escaped as JSON requires */
 };
 
-/* On an error the builder has it. */
+/* Errors are recorded in the builder. */
 struct grammar_piece grammar_regex(struct grammar_builder *b, const char *text, size_t len,
 				   const struct grammar_regex_options *options);
 

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * JSON Schema as grammars: the texts that are JSON and valid by the schema.
+ * JSON Schema as grammars: the JSON texts that are valid against the schema.
  *
  * Understood (drafts 4 to 2020-12, as far as they agree): type, const, enum; properties, required,
  * additionalProperties, patternProperties, propertyNames, minProperties, maxProperties; items,
  * prefixItems, minItems, maxItems; minLength, maxLength, pattern, format; minimum, maximum, their
  * exclusive forms, multipleOf; anyOf, oneOf, allOf; $ref within the document, $defs; true and
- * false; nullable. docs/structured-output.md says what each means here. In short: properties come
- * in the order of the schema; others only where additionalProperties says so; oneOf is anyOf.
+ * false; nullable. docs/structured-output.md describes each keyword. In short: properties are in
+ * the order of the schema; additional ones are allowed only by additionalProperties; oneOf is
+ * treated as anyOf.
  *
- * Keywords that restrict a value and are not understood (not, if, uniqueItems, ...) are refused
- * when strict, else passed over.
+ * Keywords that restrict a value and are not supported (not, if, uniqueItems, ...) are refused when
+ * strict, otherwise ignored.
  *
- * Bounded: schemas are compiled from a list of work, without recursion along references; a
- * reference that leads to itself ends. GRAMMAR_MAX_RULES and GRAMMAR_MAX_NODES hold.
+ * Bounded: schemas are compiled from a work list, without recursion along references, so cyclic
+ * references terminate. GRAMMAR_MAX_RULES and GRAMMAR_MAX_NODES apply.
  */
 #ifndef TXDA_GRAMMAR_SCHEMA_H
 #define TXDA_GRAMMAR_SCHEMA_H
@@ -31,8 +32,7 @@ struct grammar_json_options {
 				   and up to 20 blanks */
 };
 
-/* Sets up the rules that all JSON of this builder shares. @options is copied; NULL: out of memory.
- */
+/* Defines the rules shared by all JSON of this builder. @options is copied; NULL: out of memory. */
 struct grammar_json *grammar_json_new(struct grammar_builder *b,
 				      const struct grammar_json_options *options);
 void grammar_json_free(struct grammar_json *j);
@@ -43,9 +43,9 @@ uint32_t grammar_json_schema(struct grammar_json *j, const cJSON *root, const cJ
 /* The rule of any JSON value, or of any object. */
 uint32_t grammar_json_value(struct grammar_json *j);
 uint32_t grammar_json_object(struct grammar_json *j);
-/* The white space that may stand between two tokens. */
+/* The white space allowed between two tokens. */
 struct grammar_piece grammar_json_space(struct grammar_json *j);
-/* Compiles what was asked for. On an error the builder has it. */
+/* Compiles the requested schemas. Errors are recorded in the builder. */
 void grammar_json_finish(struct grammar_json *j);
 
 #endif

@@ -9,7 +9,7 @@
 
 #define LAST_CODE_POINT 0x10FFFF
 
-/* Puts the range @first to @last, which touches none, at place @at. */
+/* Inserts the range @first to @last, which touches no other one, at index @at. */
 static void insert(struct grammar_set *set, unsigned at, uint32_t first, uint32_t last)
 {
 	if (set->n == GRAMMAR_MAX_RANGES) {
@@ -80,7 +80,7 @@ bool grammar_set_has(const struct grammar_set *set, uint32_t c)
 	return false;
 }
 
-/* One way from piece->start to piece->end whose i-th byte is within first[i] to last[i]. */
+/* Adds a path from piece->start to piece->end whose i-th byte is within first[i] to last[i]. */
 static void add_way(struct grammar_builder *b, struct grammar_piece piece, const uint8_t *first,
 		    const uint8_t *last, unsigned n)
 {
@@ -93,8 +93,8 @@ static void add_way(struct grammar_builder *b, struct grammar_piece piece, const
 }
 
 /*
- * Adds a range of characters of equal length: cut until every byte but those that are alike runs
- * through a range of its own.
+ * Adds a range of characters of equal encoded length, split until each part is a product of byte
+ * ranges.
  */
 static void add_range(struct grammar_builder *b, struct grammar_piece piece, uint32_t first,
 		      uint32_t last)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * A grammar as bytes without pointers: made by one process, checked by another.
+ * Serialised grammars: bytes without pointers, written by one process and checked by another.
  *
- * What is checked is that every number is a place that exists. Whether rules have an end, or begin
- * with themselves, is whoever made them to know: a grammar that is wrong in that allows too little,
- * or goes beyond the bounds of a call, and nothing worse.
+ * The check covers that every index is valid. It does not cover whether rules terminate or begin
+ * with themselves: a grammar with such errors allows too little, or exceeds the limits of a call,
+ * but does no harm.
  */
 #include "grammar_internal.h"
 #include "text_buf.h"
@@ -74,7 +74,7 @@ static void *take(const char **data, size_t n, size_t size)
 	return copy;
 }
 
-/* No byte of a bool may be anything but 0 or 1. */
+/* The bytes of a bool must be 0 or 1. */
 static bool bools_are_sound(const char *nodes, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {

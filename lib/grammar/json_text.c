@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The escape of a character that cannot stand for itself; "" for those that can. */
+/* The escape of a character that cannot stand for itself; "" for others. */
 static void escape_of(uint32_t c, char escape[8])
 {
 	static const char shorts[] = "\"\"\\\\\bb\ff\nn\rr\tt";

@@ -7,10 +7,10 @@
 
 #include "vocab.h"
 
-/* So many tokens and more are kept as bits: below, a list is shorter. */
+/* From this number of tokens on a mask is stored as bits; below, a list is shorter. */
 #define DENSE(width) ((width) / 32)
 
-/* What is kept of a place. */
+/* Cached results of a place. */
 struct local {
 	uint32_t n, n_spots;
 	const uint32_t *bits;  /* or */
@@ -43,9 +43,9 @@ static bool note_spot(struct automaton *a, uint32_t node)
 }
 
 /*
- * Sets the bits of the tokens below @node of the trie, of @longest bytes at most, that @start
- * takes. With @spots the nodes at which the text may end are noted. False: the automaton has an
- * error.
+ * Sets the bits of the tokens below @node of the trie, of @longest bytes at most, that are allowed
+ * from @start. With @spots the nodes at which the text may end are recorded. False: the automaton
+ * has an error.
  */
 static bool walk(struct automaton *a, uint32_t node, struct config *start, uint32_t longest,
 		 uint32_t *bits, bool spots)
@@ -107,7 +107,7 @@ static void *copy(struct automaton *a, const void *from, size_t size)
 	return to;
 }
 
-/* What a place allows whoever called its rule. */
+/* The tokens that a place allows independently of the rule's caller. */
 static const struct local *find_local(struct automaton *a, struct place *place)
 {
 	size_t words = vocab_words(a->vocab);

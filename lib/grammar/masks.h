@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which tokens may come next at a config of an automaton.
+ * Computes the tokens allowed next at a config of an automaton.
  *
- * The trie of the vocabulary is walked with the config, and a branch is left where no reading is
- * left. Two things are kept so that this is seldom done:
+ * The trie of the vocabulary is walked together with the config, and a branch is abandoned where no
+ * reading is left. Two results are cached so that walks are rare:
  *
  *	per place	the tokens that stay within the rule, and the spots of the trie at which
  *			the rule may end. What a caller allows then is a walk below those spots,
@@ -11,7 +11,7 @@
  *			and a quote.
  *	per config	the whole mask, at the canonical one.
  *
- * A mask is constant and counted: it outlives the automaton that made it.
+ * A mask is constant and reference-counted: it may outlive the automaton that created it.
  */
 #ifndef TXDA_GRAMMAR_MASKS_H
 #define TXDA_GRAMMAR_MASKS_H
@@ -30,7 +30,7 @@ struct mask {
 struct mask *masks_find(struct automaton *a, struct config *c);
 struct mask *mask_ref(struct mask *m);
 void mask_unref(struct mask *m);
-/* The automaton goes away. */
+/* The automaton is being freed. */
 void masks_drop(struct config *c);
 
 #endif

@@ -12,11 +12,11 @@ struct grammar_matcher {
 	struct grammar_vocab *vocab;
 	struct config *config;		     /* of the grammar's automaton; under its lock */
 	struct grammar_matcher *prev, *next; /* of the grammar's list, under its lock */
-	struct mask *mask;		     /* the last one that was given out */
+	struct mask *mask;		     /* the last mask that was returned */
 	bool may_end, over;
 };
 
-/* Forgets what the automaton has remembered, but for where the texts are. Locked. */
+/* Discards the automaton's cached results, except for the configs of the matchers. Locked. */
 static void start_afresh(struct grammar *g)
 {
 	struct automaton *fresh = NULL;
@@ -37,7 +37,7 @@ static void start_afresh(struct grammar *g)
 		places[n] = automaton_copy(fresh, m->config);
 		ok = places[n++];
 	}
-	/* Without memory for the new one the old one goes on. */
+	/* Without memory for a new automaton the old one is kept. */
 	if (!ok) {
 		automaton_free(fresh);
 		free(places);

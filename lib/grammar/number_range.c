@@ -14,7 +14,7 @@ static struct grammar_piece digit_range(struct grammar_builder *b, int first, in
 	return grammar_byte(b, (unsigned)('0' + first), (unsigned)('0' + last));
 }
 
-/* @n digits. */
+/* Exactly @n digits. */
 static struct grammar_piece digits(struct grammar_builder *b, size_t n)
 {
 	struct grammar_piece piece = grammar_empty(b);
@@ -31,7 +31,7 @@ static struct grammar_piece one_digit(struct grammar_builder *b, char digit)
 
 /* ---- integers -------------------------------------------------------------------------------- */
 
-/* As many digits as @low has, not below it. */
+/* Digit strings of the length of @low that are not below it. */
 static struct grammar_piece at_least(struct grammar_builder *b, const char *low)
 {
 	struct grammar_piece same, more;
@@ -110,7 +110,7 @@ struct grammar_piece integers_between(struct grammar_builder *b, int64_t least, 
 
 /* ---- fractions ------------------------------------------------------------------------------- */
 
-/* A number that is not negative: its integer part and the digits behind the point, no zero last. */
+/* A non-negative number: its integer part and its fractional digits, without trailing zeros. */
 struct decimal {
 	int64_t whole;
 	char fraction[32];
@@ -140,7 +140,7 @@ static bool to_decimal(struct grammar_builder *b, struct number_bound bound, str
 	return false;
 }
 
-/* Digits, at least one where they are the first behind the point. */
+/* Digits, at least one if they are the first after the point. */
 static struct grammar_piece some_digits(struct grammar_builder *b, bool first)
 {
 	return grammar_repeat(b, digit_range(b, 0, 9), first, NUMBER_FRACTION);
@@ -156,7 +156,7 @@ static struct grammar_piece never_or_empty(struct grammar_builder *b, bool empty
 	return empty ? grammar_empty(b) : grammar_never(b);
 }
 
-/* Digits that, behind what was equal so far, make a fraction above @low (or equal unless open). */
+/* Digits that, after a common prefix, give a fraction above @low (or equal unless open). */
 static struct grammar_piece fraction_from(struct grammar_builder *b, const char *low, bool open,
 					  bool first)
 {
@@ -187,7 +187,7 @@ static struct grammar_piece fraction_to(struct grammar_builder *b, const char *h
 	return grammar_either(b, piece, never_or_empty(b, !first));
 }
 
-/* Both, while neither has been left: @low and @high are what is left of them. */
+/* Between @low and @high, the remaining digits after a common prefix of both bounds. */
 static struct grammar_piece fraction_within(struct grammar_builder *b, const char *low,
 					    bool low_open, const char *high, bool high_open,
 					    bool first)
@@ -196,7 +196,7 @@ static struct grammar_piece fraction_within(struct grammar_builder *b, const cha
 	int l = *low ? *low - '0' : 0, h = *high ? *high - '0' : 0;
 	struct grammar_piece piece;
 
-	/* Below @high there is nothing but zeros. */
+	/* Nothing but zeros is below @high. */
 	if (!*high)
 		return *low || low_open || high_open ? grammar_never(b) : some_zeros(b, first);
 	piece = never_or_empty(b, !*low && !low_open && !first);
@@ -215,7 +215,7 @@ static struct grammar_piece fraction_within(struct grammar_builder *b, const cha
 		grammar_seq(b, digit_range(b, h, h), fraction_to(b, high + 1, high_open, false)));
 }
 
-/* "." before the digits; nothing where there may be none. */
+/* "." before the digits; nothing if they may be absent. */
 static struct grammar_piece point(struct grammar_builder *b, struct grammar_piece fraction,
 				  bool may_be_none)
 {
@@ -258,7 +258,7 @@ static struct grammar_piece positive_between(struct grammar_builder *b, const st
 	high = point(b, fraction_to(b, most->fraction, most->open, true),
 		     most->fraction[0] || !most->open);
 	piece = with_fraction(b, least->whole, low);
-	/* Without a fraction, most itself is out when it is open. */
+	/* Without a fraction, @most itself is excluded if it is open. */
 	piece = grammar_either(b, piece, with_fraction(b, most->whole, high));
 	if (least->whole + 1 > most->whole - 1)
 		return piece;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Interning, and places: sets of nodes, where bytes and calls lead from them. */
+/* Interning, and places: sets of nodes, and where bytes and calls lead from them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +95,7 @@ struct place *place_intern(struct automaton *a, const uint32_t *set, uint32_t n)
 	return p;
 }
 
-/* Begins a set of nodes. */
+/* Starts a set of nodes. */
 static void begin_set(struct automaton *a)
 {
 	if (!++a->mark) {
@@ -170,7 +170,7 @@ static int by_key(const void *x, const void *y)
 	return a->key < b->key ? -1 : a->key > b->key;
 }
 
-/* Makes one call of all the nodes that call the same. */
+/* Creates one call for all nodes that call the same rule. */
 static bool make_call(struct automaton *a, struct place *p, const struct labelled *first,
 		      uint32_t n)
 {

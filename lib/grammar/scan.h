@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading a grammar's or an expression's text character by character. */
+/* Reads the text of a grammar or an expression character by character. */
 #ifndef TXDA_GRAMMAR_SCAN_H
 #define TXDA_GRAMMAR_SCAN_H
 
@@ -19,7 +19,7 @@ static inline bool scan_end(const struct scan *s)
 	return s->at >= s->len;
 }
 
-/* The byte at hand, or after @ahead more; 0 at the end. */
+/* The current byte, or the one @ahead of it; 0 at the end. */
 static inline char scan_peek(const struct scan *s, size_t ahead)
 {
 	return ahead < s->len - s->at ? s->text[s->at + ahead] : 0;
@@ -33,7 +33,7 @@ static inline bool scan_take(struct scan *s, char c)
 	return true;
 }
 
-/* The next character; false at the end and where there is no UTF-8. */
+/* The next character; false at the end and at invalid UTF-8. */
 static inline bool scan_char(struct scan *s, uint32_t *ret)
 {
 	const uint8_t *bytes = (const uint8_t *)s->text + s->at;

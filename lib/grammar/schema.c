@@ -11,7 +11,7 @@
 
 /* ---- alternatives ---------------------------------------------------------------------------- */
 
-/* What can be said by a part besides what is done. */
+/* Whether all keywords of a part have been handled or have no effect. */
 static bool says_nothing(const struct part *part)
 {
 	static const char *const silent[] = {
@@ -34,7 +34,7 @@ static bool says_nothing(const struct part *part)
 	return !cJSON_IsFalse(part->schema);
 }
 
-/* Leaves out parts that say nothing more. */
+/* Removes parts without further effect. */
 static void thin_out(struct view *v)
 {
 	unsigned n = 0;
@@ -68,7 +68,7 @@ static struct grammar_piece branches(struct grammar_json *j, const struct view *
 	return piece;
 }
 
-/* Finds an anyOf or oneOf that is not dealt with; NULL: none. */
+/* Finds an anyOf or oneOf that has not been handled; NULL: none. */
 static const cJSON *find_branches(struct view *v, const char **ret_name)
 {
 	for (unsigned i = 0; i < v->n; i++) {
@@ -120,7 +120,7 @@ static unsigned one_type(struct grammar_json *j, const cJSON *name)
 	return type;
 }
 
-/* The type that a schema without one means by its keywords; JSON_ANY: none. */
+/* The type implied by the keywords of a schema that states none; JSON_ANY: none. */
 static unsigned implied_type(const cJSON *schema)
 {
 	static const struct {
@@ -157,7 +157,7 @@ static unsigned implied_type(const cJSON *schema)
 	return types ? types : JSON_ANY;
 }
 
-/* Whether one of the parts says the type in so many words. */
+/* Whether one of the parts states the type explicitly. */
 static bool has_type(const struct view *v)
 {
 	for (unsigned i = 0; i < v->n; i++) {
@@ -195,7 +195,7 @@ static unsigned types_of(struct grammar_json *j, const struct view *v)
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-/* Keywords that restrict and are not understood. */
+/* Refuses restricting keywords that are not supported. */
 static void refuse_unknown(struct grammar_json *j, const struct view *v)
 {
 	static const char *const unknown[] = {
@@ -225,7 +225,10 @@ static void refuse_unknown(struct grammar_json *j, const struct view *v)
 	}
 }
 
-/* The values of the first enum or const that fit all else; false: there is none of them. */
+/*
+ * The values of the first enum or const that satisfy everything else; false: there is no such
+ * keyword.
+ */
 static bool listed(struct grammar_json *j, const struct view *v, unsigned types,
 		   struct grammar_piece *ret)
 {
@@ -392,7 +395,7 @@ static void define_shared(struct grammar_json *j)
 	grammar_define(b, j->integer, schema_any_number(b, true));
 	j->value = grammar_rule(b, "a value");
 	j->object = grammar_rule(b, "an object");
-	/* Any object is what a schema without keywords says of objects. */
+	/* Any object: the result for a schema without keywords. */
 	grammar_define(b, j->object, schema_object(j, &(struct view){0}));
 	piece = grammar_either(b, grammar_call(b, j->object), schema_array(j, &(struct view){0}));
 	piece = grammar_either(b, piece, grammar_call(b, j->string));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Arrays by a schema. */
+/* Arrays with a schema. */
 #include "schema_internal.h"
 
 struct array {
@@ -9,7 +9,7 @@ struct array {
 	bool rest_allowed;
 };
 
-/* `prefixItems`, or `items` where that is an array. */
+/* `prefixItems`, or `items` if that is an array. */
 static const cJSON *fixed_items(const cJSON *schema)
 {
 	const cJSON *prefix = schema_member(schema, "prefixItems");
@@ -47,7 +47,7 @@ static void read_array(struct grammar_json *j, const struct view *v, struct arra
 	}
 }
 
-/* What element @index must be; false: it cannot be there. */
+/* The schema of element @index; false: it is not allowed. */
 static bool element_view(struct grammar_json *j, const struct view *v, unsigned index,
 			 struct view *ret)
 {
@@ -64,7 +64,7 @@ static bool element_view(struct grammar_json *j, const struct view *v, unsigned 
 	return true;
 }
 
-/* The elements behind the fixed ones, of which there are at least one. */
+/* The elements after the fixed ones, of which there is at least one. */
 static void add_rest(struct grammar_json *j, const struct array *a, uint32_t from, uint32_t end)
 {
 	struct grammar_builder *b = j->b;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the schema compiler share. */
+/* Shared by the files of the schema compiler. */
 #ifndef TXDA_GRAMMAR_SCHEMA_INTERNAL_H
 #define TXDA_GRAMMAR_SCHEMA_INTERNAL_H
 
 #include "grammar_schema.h"
 
-#define VIEW_MAX 48 /* schemas that hold for one value at once */
+#define VIEW_MAX 48 /* schemas that apply to one value at once */
 
-/* Parts of a schema that a view has dealt with. */
+/* Keywords of a schema that a view has handled. */
 enum {
 	DONE_REF = 1,
 	DONE_ALL_OF = 2,
@@ -20,9 +20,9 @@ struct part {
 	unsigned done;
 };
 
-/* Schemas that all hold for a value. */
+/* Schemas that all apply to a value. */
 struct view {
-	const cJSON *root; /* of references */
+	const cJSON *root; /* root for references */
 	unsigned n;
 	struct part parts[VIEW_MAX];
 };
@@ -54,16 +54,16 @@ struct grammar_json {
 	size_t *slots, n_slots; /* an index over work, number + 1 */
 };
 
-/* A word for errors: refuses a keyword when strict. */
+/* Refuses a keyword when strict. */
 void schema_refuse(struct grammar_json *j, const char *keyword);
 void schema_wrong(struct grammar_json *j, const char *keyword, const char *wanted);
 /* A member of a schema that is an object; NULL: none. */
 const cJSON *schema_member(const cJSON *schema, const char *name);
-/* A member that counts something; *ret stays when it is not there. */
+/* A member that is a count; *ret is unchanged if it is absent. */
 void schema_count(struct grammar_json *j, const cJSON *schema, const char *name, uint32_t *ret);
 
 bool view_add(struct grammar_json *j, struct view *v, const cJSON *schema);
-/* Adds what references and allOf say to the view, until there is nothing to add. */
+/* Adds the schemas of references and allOf to the view until there are no more. */
 bool view_flatten(struct grammar_json *j, struct view *v);
 /* The rule of a view, to be compiled later if it is new. */
 uint32_t view_rule(struct grammar_json *j, const struct view *v);
@@ -73,7 +73,7 @@ struct grammar_piece schema_key(struct grammar_json *j, const struct view *v);
 
 struct grammar_piece schema_sequence(struct grammar_builder *b, const struct grammar_piece *pieces,
 				     size_t n);
-/* A comma and the white space behind it. */
+/* A comma and the white space after it. */
 struct grammar_piece schema_comma(struct grammar_json *j);
 
 /* schema_object.c, schema_array.c */
@@ -84,8 +84,10 @@ struct grammar_piece schema_string(struct grammar_json *j, const struct view *v)
 /* schema_number.c */
 struct grammar_piece schema_number(struct grammar_json *j, const struct view *v, bool integer);
 struct grammar_piece schema_any_number(struct grammar_builder *b, bool integer);
-/* schema_value.c: whether a value of enum or const fits the rest of the view; its text, to be
- * freed. */
+/*
+ * schema_value.c: whether a value of enum or const satisfies the rest of the view; its text, to be
+ * freed.
+ */
 bool schema_accepts(const struct view *v, const cJSON *value);
 unsigned schema_type_of(const cJSON *value);
 char *schema_print(const cJSON *value, size_t *ret_len);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Numbers by a schema: bounds and multiples. */
+/* Numbers with a schema: bounds and multiples. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include "number_range.h"
 #include "schema_internal.h"
 
-#define MAX_MULTIPLE 1000 /* of integers, by remainders */
-#define MAX_LISTED   4096 /* multiples within bounds, one by one */
+#define MAX_MULTIPLE 1000 /* of integers, implemented by remainders */
+#define MAX_LISTED   4096 /* multiples within bounds that are enumerated */
 
 struct bounds {
 	struct number_bound least, most;
@@ -43,12 +43,12 @@ struct grammar_piece schema_any_number(struct grammar_builder *b, bool integer)
 	grammar_set_add(&set, '+', '+');
 	grammar_set_add(&set, '-', '-');
 	part = grammar_seq(b, part, grammar_optional(b, grammar_char(b, &set)));
-	/* Two digits: what a double can hold. */
+	/* Exponents of two digits are within the range of a double. */
 	part = grammar_seq(b, part, grammar_repeat(b, grammar_byte(b, '0', '9'), 1, 2));
 	return grammar_seq(b, piece, grammar_optional(b, part));
 }
 
-/* The integers that a bound allows; exact where the literal is. */
+/* The integers that a bound allows; exact if the literal is an integer. */
 static int64_t first_within(const cJSON *value, bool open, bool upwards)
 {
 	double d = value->valuedouble, whole = upwards ? ceil(d) : floor(d);
@@ -192,7 +192,7 @@ static struct grammar_piece integers(struct grammar_json *j, const struct bounds
 	double step = n->multiple;
 
 	if (step > 0 && floor(step) != step) {
-		/* Of 0.5 and the like, every integer is one. */
+		/* Every integer is a multiple of 0.5 and the like. */
 		if (fmod(1, step) != 0)
 			schema_refuse(j, "multipleOf of that value");
 		step = 0;
@@ -217,7 +217,7 @@ struct grammar_piece schema_number(struct grammar_json *j, const struct view *v,
 	read_bounds(j, v, &n);
 	if (grammar_failed(j->b))
 		return grammar_never(j->b);
-	/* Multiples of an integer are integers; 1.0 is left out with them. */
+	/* Multiples of an integer are integers; the spelling 1.0 is excluded with them. */
 	if (integer || (n.multiple > 0 && floor(n.multiple) == n.multiple))
 		return integers(j, &n);
 	if (n.multiple > 0)

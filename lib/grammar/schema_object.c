@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Objects by a schema. */
+/* Objects with a schema. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct object {
 	const struct view *view;
 	struct property *properties;
 	size_t n, cap;
-	struct view others; /* what additional properties must be */
+	struct view others; /* schema of additional properties */
 	bool others_allowed;
 	uint32_t wide, tail; /* rules: a character beyond ASCII; the rest of a key */
 	uint32_t min, max;   /* properties */
@@ -46,7 +46,7 @@ static bool note_property(struct object *o, const char *name, bool required)
 	return true;
 }
 
-/* Makes each name stand once, where it came first, and required if it is anywhere. */
+/* Merges duplicates: a name keeps its first position, and is required if any occurrence is. */
 static void merge_names(struct object *o)
 {
 	struct property *sorted = malloc((o->n + 1) * sizeof(*sorted)), *found;
@@ -99,7 +99,7 @@ static void collect(struct object *o)
 	for (unsigned i = 0; i < v->n; i++) {
 		const cJSON *required = schema_member(v->parts[i].schema, "required");
 
-		/* In draft 3 it was a boolean of the property itself. */
+		/* In draft 3 `required` was a boolean of the property itself. */
 		if (required && !cJSON_IsArray(required) && !cJSON_IsBool(required))
 			schema_wrong(o->j, "required", "an array of names");
 		if (!cJSON_IsArray(required))
@@ -116,8 +116,8 @@ static void collect(struct object *o)
 }
 
 /*
- * What a schema says of a property that it does not name; false: there must be none. Where
- * properties are named and nothing is said, there are no others.
+ * The schema of a property that is not named; false: it is not allowed. If properties are named and
+ * additionalProperties is absent, no others are allowed.
  */
 static bool other_of(const cJSON *schema, bool named, const cJSON **ret)
 {
@@ -161,7 +161,7 @@ static void read_others(struct object *o)
 	}
 }
 
-/* What must hold for the property; false: it cannot be there. */
+/* The schemas that apply to the property; false: it is not allowed. */
 static bool view_of_property(struct object *o, const char *name, struct view *ret)
 {
 	const struct view *v = o->view;
@@ -173,7 +173,7 @@ static bool view_of_property(struct object *o, const char *name, struct view *re
 
 		if (mine && !view_add(o->j, ret, mine))
 			return false;
-		/* A schema that names none says of others what it says, or nothing. */
+		/* In a schema that does not name it, additionalProperties applies, if present. */
 		if (!mine && !other_of(schema, false, &other))
 			return false;
 		if (!mine && other && !view_add(o->j, ret, other))
@@ -209,7 +209,7 @@ static struct grammar_piece named_member(struct object *o, const char *name, con
 	return schema_sequence(b, pieces, 3);
 }
 
-/* Characters that a key may have without an escape, as far as they are in ASCII. */
+/* The ASCII characters that may occur unescaped in a key. */
 static void plain_characters(struct grammar_set *set)
 {
 	grammar_set_add(set, 0x20, 0x7F);
@@ -218,9 +218,9 @@ static void plain_characters(struct grammar_set *set)
 }
 
 /*
- * A key that is none of the names: characters that follow the sorted names as far as they agree
- * with one, then anything that none of them has there. Without escapes, so that no name comes in
- * disguise.
+ * A key that is none of the names: characters that follow the sorted names as far as they match
+ * one, then any character that none of them has there. Without escapes, so that no name can be
+ * written differently.
  */
 static void key_besides(struct object *o, const struct property *names, size_t n, size_t depth,
 			uint32_t from, uint32_t end)
@@ -232,7 +232,7 @@ static void key_besides(struct object *o, const struct property *names, size_t n
 	bool wide = true;
 
 	plain_characters(&rest);
-	/* The key may end here unless that is a name. */
+	/* The key may end here unless that makes it a name. */
 	if (!n || names[0].name[depth])
 		grammar_link(b, from, end);
 	while (first < n && !names[first].name[depth])
@@ -242,7 +242,10 @@ static void key_besides(struct object *o, const struct property *names, size_t n
 
 		for (last = first + 1; last < n && (unsigned char)names[last].name[depth] == byte;)
 			last++;
-		/* Names beyond ASCII are followed up to there: keys that go on so are not taken. */
+		/*
+		 * Names are followed up to their first character beyond ASCII: keys that continue
+		 * from there are not allowed.
+		 */
 		wide = wide && byte < 0x80;
 		if (!grammar_set_has(&rest, byte))
 			continue;
@@ -288,7 +291,7 @@ static struct grammar_piece other_key(struct object *o)
 	return grammar_seq(b, piece, grammar_text(b, "\""));
 }
 
-/* The rules that keys besides the names have: propertyNames; NULL: none. */
+/* The schemas for keys that are not named (propertyNames); NULL: none. */
 static bool names_view(struct object *o, struct view *ret)
 {
 	*ret = (struct view){.root = o->view->root};
@@ -301,7 +304,7 @@ static bool names_view(struct object *o, struct view *ret)
 	return ret->n;
 }
 
-/* A member whose key fits one of patternProperties. */
+/* A member whose key matches one of patternProperties. */
 static struct grammar_piece pattern_member(struct object *o, const cJSON *pattern,
 					   const cJSON *root)
 {
@@ -319,7 +322,7 @@ static struct grammar_piece pattern_member(struct object *o, const cJSON *patter
 	return schema_sequence(b, pieces, 5);
 }
 
-/* A member that is not named by the schema; false: there must be none. */
+/* A member that is not named by the schema; false: not allowed. */
 static bool other_member(struct object *o, struct grammar_piece *ret)
 {
 	struct grammar_builder *b = o->j->b;
@@ -343,7 +346,7 @@ static bool other_member(struct object *o, struct grammar_piece *ret)
 	}
 	if (any && o->others_allowed) {
 		if (names_view(o, &names)) {
-			/* The names are strings whether they say so or not. */
+			/* Property names are strings, whether the schema says so or not. */
 			pieces[0] = schema_key(o->j, &names);
 		} else {
 			pieces[0] = o->n ? other_key(o) : grammar_call(b, o->j->string);
@@ -356,7 +359,7 @@ static bool other_member(struct object *o, struct grammar_piece *ret)
 	return any;
 }
 
-/* Members that are not named, min to max of them, behind others where @more. */
+/* min to max members that are not named, after other members if @more. */
 static struct grammar_piece other_members(struct object *o, struct grammar_piece member,
 					  uint32_t min, uint32_t max)
 {
@@ -375,8 +378,8 @@ static struct grammar_piece other_members(struct object *o, struct grammar_piece
 }
 
 /*
- * The named members in their order: a node per property and whether one came before it, so that a
- * comma stands between two.
+ * The named members in their order: one node per property and per whether a member precedes it, so
+ * that commas are between members.
  */
 static struct grammar_piece named_members(struct object *o)
 {
@@ -418,7 +421,7 @@ static struct grammar_piece named_members(struct object *o)
 		rest = grammar_seq(b, rest, grammar_json_space(o->j));
 		grammar_link(b, rest.end, end);
 	}
-	/* White space before the end only where there is a member. */
+	/* White space before the end only if there is a member. */
 	rest = grammar_json_space(o->j);
 	grammar_link(b, none, end);
 	grammar_link(b, some, rest.start);

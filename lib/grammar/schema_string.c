@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Strings by a schema: pattern, length, format. */
+/* Strings with a schema: pattern, length, format. */
 #include <errno.h>
 #include <string.h>
 

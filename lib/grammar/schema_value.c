@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Values that stand in a schema: enum, const. */
+/* Values listed in a schema: enum, const. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +84,10 @@ static bool is_listed(const cJSON *schema, const cJSON *value)
 
 	if (constant && !cJSON_Compare(constant, value, true))
 		return false;
-	/* The list that the value is from need not be searched, which a long one would feel. */
+	/*
+	 * Avoids searching the list that the value comes from, which would be quadratic for long
+	 * lists.
+	 */
 	for (one = found ? NULL : values->child; one && !found; one = one->next)
 		found = one == value;
 	for (one = found ? NULL : values->child; one && !found; one = one->next)
@@ -118,7 +121,7 @@ static bool add_string(struct text_buf *buf, const char *text)
 	return ok;
 }
 
-/* The literal where it was noted, else the shortest that reads back the same. */
+/* The literal if it was recorded, else the shortest text that reads back as the same value. */
 static bool add_number(struct text_buf *buf, const cJSON *value)
 {
 	char text[40];
@@ -133,7 +136,7 @@ static bool add_number(struct text_buf *buf, const cJSON *value)
 	return text_buf_add_string(buf, text);
 }
 
-/* As deep as JSON may be. */
+/* Recursion is limited by the maximum depth of JSON. */
 static bool add_value(struct text_buf *buf, const cJSON *value)
 {
 	bool object = cJSON_IsObject(value), ok = true;

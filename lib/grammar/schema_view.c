@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* Views: schemas that hold for a value together, their rules, and references between schemas. */
+/*
+ * Views: sets of schemas that apply to the same value, their rules, and references between schemas.
+ */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -128,7 +130,7 @@ uint32_t view_rule(struct grammar_json *j, const struct view *v)
 		return grammar_json_value(j);
 	if (grammar_failed(j->b) || (j->n_work == j->cap_work && !grow_work(j)))
 		return 0;
-	/* Properties come in the order of the parts: the first stays the first. */
+	/* The first part stays first, as it determines the order of properties. */
 	if (sorted.n > 2)
 		qsort(sorted.parts + 1, sorted.n - 1, sizeof(sorted.parts[0]), by_schema);
 	at = slot_of(j, &sorted);

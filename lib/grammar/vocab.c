@@ -9,7 +9,7 @@
 #define MAX_LENGTH  1024 /* longer tokens are never allowed */
 #define TOKEN_BYTES 4	 /* of a control token's path */
 
-/* Bytes that the trie has for a token, to be copied to @out; 0: it is left out. */
+/* The trie path of a token, to be copied to @out; returns its length, 0: the token is left out. */
 static size_t path_of(const struct grammar_token *token, uint32_t id, char *out)
 {
 	const char path[TOKEN_BYTES] = {(char)TOKEN_BYTE, (char)(id >> 16), (char)(id >> 8),
@@ -69,7 +69,7 @@ static int by_text(const void *x, const void *y, void *arg)
 	return a < b ? -1 : a > b;
 }
 
-/* Lays the tokens out; @order has those that have bytes, sorted. */
+/* Builds the trie; @order lists the tokens that have bytes, sorted. */
 static int lay_out(struct grammar_vocab *v, const uint32_t *order, uint32_t n)
 {
 	uint32_t open[MAX_LENGTH + 1] = {0}; /* the node at each depth of the path */
@@ -87,7 +87,7 @@ static int lay_out(struct grammar_vocab *v, const uint32_t *order, uint32_t n)
 		       v->nodes[open[shared + 1]].byte == (uint8_t)text[shared])
 			shared++;
 		if (shared == len && shared == depth && i) {
-			/* The same bytes as the one before. */
+			/* The same bytes as the previous token. */
 			v->same[order[i - 1]] = (int32_t)order[i];
 			continue;
 		}

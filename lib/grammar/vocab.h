@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The trie of a vocabulary's byte strings, laid out in the order of a walk: a node's children
- * follow it, and each node says where the walk goes on when it is not gone into.
+ * The trie of a vocabulary's byte strings in pre-order: a node's children follow it, and each node
+ * has the index at which a walk that skips it continues.
  *
- * Control tokens have a path of their own, TOKEN_BYTE and their id (grammar_internal.h). Ordinary
- * tokens that hold that byte are left out: no UTF-8 has it.
+ * Control tokens have a separate path, TOKEN_BYTE and their id (grammar_internal.h). Ordinary
+ * tokens that contain that byte, which does not occur in UTF-8, are left out.
  *
  * Constant once made.
  */
@@ -15,8 +15,8 @@
 
 struct trie_node {
 	int32_t token;	/* the first that ends here; -1: none */
-	uint32_t skip;	/* the node after all that lies below */
-	uint16_t depth; /* bytes up to and with this one */
+	uint32_t skip;	/* the node after its subtree */
+	uint16_t depth; /* bytes up to and including this one */
 	uint8_t byte;
 };
 
