@@ -92,7 +92,7 @@ static bool is_hex(char c)
 	return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
 }
 
-/* A byte behind a backslash; true when the escape is complete: *ret_len bytes in out. */
+/* A byte after a backslash; true when the escape is complete: *ret_len bytes in out. */
 static bool take_escape(struct call_json *c, char byte, char out[8], size_t *ret_len)
 {
 	static const char shorts[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
@@ -128,7 +128,7 @@ static bool take_escape(struct call_json *c, char byte, char out[8], size_t *ret
 	return true;
 }
 
-/* A byte inside of a string; returns 1 at its end, 0, or -ENOMEM. What it says goes to @buf. */
+/* A byte inside a string; returns 1 at its end, 0, or -ENOMEM. Decoded text is appended to @buf. */
 static int take_string(struct call_json *c, char byte, struct text_buf *buf)
 {
 	char out[8];
@@ -186,7 +186,7 @@ static enum call_state wrong(const struct call_json *c)
 	return c->named ? CALL_BROKEN : CALL_WRONG;
 }
 
-/* The first byte of a value, which is not taken but for a quote. */
+/* The first byte of a value; only a quote is consumed. */
 static void begin_value(struct call_json *c, char byte, size_t *used)
 {
 	bool arguments = key_is(c, "arguments") || key_is(c, "parameters");
@@ -203,7 +203,7 @@ static void begin_value(struct call_json *c, char byte, size_t *used)
 	}
 }
 
-/* One byte where no value is; CALL_DONE at the end of the object. */
+/* One byte outside of values; CALL_DONE at the end of the object. */
 static enum call_state take_sign(struct call_json *c, char byte, int *ret_error)
 {
 	int result;
@@ -244,7 +244,7 @@ static enum call_state take_sign(struct call_json *c, char byte, int *ret_error)
 	}
 }
 
-/* Bytes of a string that is the name or holds the arguments. */
+/* Bytes of a string that is the name or contains the arguments. */
 static enum call_state take_text(struct call_json *c, const char *text, size_t len,
 				 const struct reply_sink *sink, unsigned index, size_t *used,
 				 int *ret_error)
@@ -253,7 +253,10 @@ static enum call_state take_text(struct call_json *c, const char *text, size_t l
 	bool is_name = c->step == STEP_NAME;
 	int result = 0;
 
-	/* Byte by byte, so that a name that is too long ends where it does in pieces. */
+	/*
+	 * Byte by byte, so that a name that is too long ends at the same place however the text is
+	 * split.
+	 */
 	while (*used < len && !result && c->name.len <= REPLY_MAX_NAME)
 		result = take_string(c, text[(*used)++], is_name ? &c->name : &decoded);
 	if (!is_name && result >= 0)

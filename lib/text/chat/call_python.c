@@ -9,10 +9,10 @@ enum step {
 	STEP_LIST,     /* [ */
 	STEP_FUNCTION, /* a name, or ] */
 	STEP_ARGUMENT, /* a keyword, or ) */
-	STEP_VALUE,    /* the first byte of one */
+	STEP_VALUE,    /* the first byte of a value */
 	STEP_STRING,
 	STEP_WORD,   /* a number, True, ... */
-	STEP_BEHIND, /* a value: , : or a bracket's end */
+	STEP_BEHIND, /* after a value: , : or a closing bracket */
 	STEP_NEXT,   /* , or ] */
 };
 
@@ -46,7 +46,7 @@ static bool put(struct call_python *c, const char *text)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* A byte of a string, as JSON has it. */
+/* Appends a byte of a string in JSON encoding. */
 static bool take_string(struct call_python *c, char byte)
 {
 	char text[8];
@@ -57,7 +57,7 @@ static bool take_string(struct call_python *c, char byte)
 			return put(c, "'");
 		if (byte == '\n')
 			return true;
-		/* \a and the like are not JSON escapes. */
+		/* \a and others are not JSON escapes. */
 		snprintf(text, sizeof(text),
 			 strchr("\"\\/bfnrtu", byte) && byte ? "\\%c" : "\\\\%c", byte);
 		return put(c, text);
@@ -79,7 +79,7 @@ static bool take_string(struct call_python *c, char byte)
 	return text_buf_add(&c->out, &byte, 1);
 }
 
-/* The word at hand as JSON; false: it is none. */
+/* Converts the current word to JSON; false: it is not a value. */
 static bool end_word(struct call_python *c, int *ret_error)
 {
 	static const char *const words[][2] = {
@@ -132,7 +132,7 @@ static enum call_state take_value(struct call_python *c, char byte, int *ret_err
 		if (!open_bracket(c, byte))
 			return CALL_BROKEN;
 	} else if (ends && c->depth) {
-		/* Empty, or behind a last comma. */
+		/* Empty, or after a trailing comma. */
 		if (!text_buf_add(&c->out, &c->brackets[--c->depth], 1))
 			*ret_error = -ENOMEM;
 		c->step = STEP_BEHIND;
@@ -147,7 +147,7 @@ static enum call_state take_value(struct call_python *c, char byte, int *ret_err
 	return CALL_MORE;
 }
 
-/* Behind a value; the call itself counts as the outermost bracket. */
+/* After a value; the call itself counts as the outermost bracket. */
 static enum call_state take_behind(struct call_python *c, char byte, int *ret_error)
 {
 	bool ok = true;
@@ -221,7 +221,7 @@ static enum call_state take_argument(struct call_python *c, char byte, int *ret_
 	return CALL_MORE;
 }
 
-/* One byte; *ret_again: it has not been taken. */
+/* Consumes one byte; *ret_again: it was not consumed. */
 static enum call_state take(struct call_python *c, char byte, const struct reply_sink *sink,
 			    unsigned *index, bool *ret_again, int *ret_error)
 {
@@ -276,7 +276,7 @@ enum call_state call_python_feed(struct call_python *c, const char *text, size_t
 
 		state = take(c, text[used], sink, index, &again, ret_error);
 		used += !again;
-		/* A call's arguments end before the next one begins. */
+		/* A call's arguments end before the next call begins. */
 		if (c->out.len &&
 		    (*index != before || c->step == STEP_NEXT || used == len || c->out.len > 256)) {
 			if (!*ret_error)

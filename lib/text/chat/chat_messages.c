@@ -39,7 +39,7 @@ static const cJSON *tool_arguments(const cJSON *call)
 	return member(member(call, "function"), "arguments");
 }
 
-/* Does this message need another form? */
+/* Whether this message needs to be converted. */
 static bool needs_change(const cJSON *message, const struct txda_chat_capabilities *caps)
 {
 	const cJSON *content = member(message, "content"), *call;
@@ -142,7 +142,7 @@ static int change_content(cJSON *message, int number, const struct txda_chat_cap
 	return 0;
 }
 
-/* Text that is not a JSON object stays what it is: a model may have written it so. */
+/* Text that is not a JSON object is kept: the model may have generated it in this form. */
 static int change_arguments(cJSON *call, struct txda_template_error *error)
 {
 	cJSON *function = member(call, "function");

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Messages in the form that a template understands. Pure; inputs are read only.
- */
+/* Converts messages to the form that a template supports. Pure; inputs are read only. */
 #ifndef TXDA_TEXT_CHAT_MESSAGES_H
 #define TXDA_TEXT_CHAT_MESSAGES_H
 
 #include "chat_template.h"
 
 /*
- * Check @messages and adapt them to @capabilities (chat_template.h says how). *@ret_messages is
- * NULL when they fit as they are, else a tree for the caller to delete. Returns 0, -EINVAL with
+ * Checks @messages and adapts them to @capabilities as described in chat_template.h. *@ret_messages
+ * is NULL if no change is needed, else a tree that the caller deletes. Returns 0, -EINVAL with
  * @error filled in, or -ENOMEM.
  */
 int txda_chat_messages_adapt(const cJSON *messages,

@@ -34,8 +34,8 @@ struct txda_chat_template {
 /* ---- rendering ----------------------------------------------------------------------------------- */
 
 /*
- * Set @name to a reference: the context owns nothing of @value, which is only read. Names may be
- * set more than once; rendering takes the last one.
+ * Sets @name to a reference: the context does not own @value, which is only read. A name may be set
+ * more than once; rendering uses the last value.
  */
 static bool set_reference(cJSON *context, const char *name, const cJSON *value)
 {
@@ -66,7 +66,7 @@ static bool fill_context(cJSON *context, const struct txda_chat_template *chat,
 				     request->add_generation_prompt);
 }
 
-/* Messages as they are. */
+/* Renders messages without converting them. */
 static int render_plain(const struct txda_chat_template *chat, const struct txda_template *template,
 			const struct txda_chat_request *request, struct txda_template_error *error,
 			char **ret_text, size_t *ret_length)
@@ -136,9 +136,9 @@ int txda_chat_template_render(const struct txda_chat_template *chat,
 /* ---- probing ------------------------------------------------------------------------------------- */
 
 /*
- * What a template can do is found by rendering small conversations with marks in them and looking
- * for the marks. A mark may come out in the wrong dress (a list printed as Python would, JSON text
- * quoted once more): that is told by the quotes around it.
+ * A template's capabilities are found by rendering small conversations that contain marks and
+ * searching the output for the marks. A mark may be rendered in the wrong form (a list in Python's
+ * notation, JSON text quoted again), which is recognised by the quotes around it.
  */
 #define TEXT_MARK "txda-probe-text"
 #define TOOL_MARK "txda_probe_tool"
@@ -166,7 +166,7 @@ static const struct txda_template_limits probe_limits = {
 	.depth = 600,
 };
 
-/* The output, "" when rendering fails, NULL without memory. */
+/* The output, "" if rendering fails, NULL if out of memory. */
 static char *probe(const struct txda_chat_template *chat, const struct chat_named_template *named,
 		   const char *messages, const char *with_tools)
 {
@@ -184,7 +184,7 @@ static char *probe(const struct txda_chat_template *chat, const struct chat_name
 		rc = render_plain(chat, named->template, &request, &error, &text, &length);
 	cJSON_Delete(message_tree);
 	cJSON_Delete(tool_tree);
-	/* It is looked through as a string. */
+	/* It is searched as a C string. */
 	for (size_t i = 0; !rc && i < length; i++)
 		text[i] = text[i] ? text[i] : ' ';
 	if (!rc)
@@ -204,7 +204,7 @@ static int probe_content(const struct txda_chat_template *chat, struct chat_name
 				      !strstr(parts, "'" TEXT_MARK "'") &&
 				      !strstr(parts, "\"" TEXT_MARK "\"");
 		if (!caps->content_parts)
-			caps->content_string = true; /* the usual form, for want of a better */
+			caps->content_string = true; /* the usual form, as a fallback */
 	}
 	free(text);
 	free(parts);
@@ -212,8 +212,8 @@ static int probe_content(const struct txda_chat_template *chat, struct chat_name
 }
 
 /*
- * Are the arguments of the call rendered? As text they may come out in quotes once more, as an
- * object in Python's spelling: neither is what the model was trained on.
+ * Whether the arguments of the call are rendered correctly. Text may be quoted again, and an object
+ * may be printed in Python's notation: the model was trained on neither.
  */
 static bool is_well_rendered(const char *text)
 {
@@ -225,8 +225,8 @@ static bool is_well_rendered(const char *text)
 }
 
 /*
- * Some templates want content to be None beside tool calls, some a string; some show calls only if
- * there are tools.
+ * Some templates require content to be None beside tool calls, others a string; some render calls
+ * only if there are tools.
  */
 static int probe_calls(const struct txda_chat_template *chat,
 		       const struct chat_named_template *named, const char *const conversations[2],
@@ -265,7 +265,7 @@ static int probe_tools(const struct txda_chat_template *chat, struct chat_named_
 	return caps->tool_calls ? 0 : probe_calls(chat, named, strings, &caps->tool_calls);
 }
 
-/* Find out what a template can do. 0 or -ENOMEM; what fails to render counts as not supported. */
+/* Determines what a template supports. 0 or -ENOMEM; what fails to render counts as unsupported. */
 static int probe_all(const struct txda_chat_template *chat, struct chat_named_template *named)
 {
 	int rc = probe_content(chat, named);
@@ -276,7 +276,7 @@ static int probe_all(const struct txda_chat_template *chat, struct chat_named_te
 
 /* ---- loading ------------------------------------------------------------------------------------- */
 
-/* One load: where it reads and where it says what is wrong. */
+/* State of a load: its source and where errors are reported. */
 struct loader {
 	const char *directory;
 	char *err;
@@ -320,7 +320,7 @@ static int add_template(struct loader *l, const char *file, const char *name, co
 	return 0;
 }
 
-/* The text of a JSON string, in which NUL may be (load_json()). */
+/* Adds the text of a JSON string, which may contain NULs (load_json()). */
 static int add_string(struct loader *l, const char *file, const char *name, const char *text)
 {
 	size_t len = strlen(text), n = 0;
@@ -363,7 +363,7 @@ static int add_from_json(struct loader *l, const char *file, const cJSON *value)
 	return rc;
 }
 
-/* A file below the directory as text; -ENOENT when there is none. */
+/* Reads a file below the directory as text; -ENOENT if there is none. */
 static int read_file(struct loader *l, const char *file, char **ret_text, size_t *ret_length)
 {
 	char path[4096];
@@ -475,7 +475,7 @@ static const struct chat_named_template *find_template(const struct txda_chat_te
 	return NULL;
 }
 
-/* All is read: choose the standard template and probe them. */
+/* Everything is read: chooses the standard template and probes the templates. */
 static int finish(struct loader *l)
 {
 	struct txda_chat_template *chat = l->chat;

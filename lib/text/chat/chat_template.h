@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The chat template of a model: from OpenAI-style messages to the text of a prompt.
+ * The chat template of a model: converts OpenAI-style messages to the text of a prompt.
  *
  * A Hugging Face directory holds its template in chat_template.jinja, in tokenizer_config.json
  * ("chat_template": one text, or a list of {name, template}) or in chat_template.json, looked for
@@ -8,8 +8,8 @@
  * (bos_token, eos_token, …) that a template sees come from tokenizer_config.json, or
  * special_tokens_map.json for those that are missing there.
  *
- * The text holds the special tokens in writing, a leading bos_token included if the template writes
- * one: encode it with special tokens recognised and without adding any.
+ * The text contains the special tokens as text, including a leading bos_token if the template
+ * writes one: encode it with special tokens recognised and without adding any.
  *
  * Threads: an object is immutable after loading, render from any thread.
  */
@@ -24,7 +24,8 @@
 struct txda_chat_template;
 
 /*
- * What the template can do, found by rendering small probes when it is loaded, and by its marks.
+ * Capabilities of the template, determined by rendering small probes when it is loaded, and by its
+ * marks.
  */
 struct txda_chat_capabilities {
 	bool content_string;   /* content may be a string */
@@ -33,7 +34,7 @@ struct txda_chat_capabilities {
 	bool tool_calls;       /* tool calls of earlier assistant messages are rendered */
 	bool argument_objects; /* function.arguments is to be an object; else JSON text */
 	bool thinking;	       /* reads the variable enable_thinking */
-	/* What it makes the model write. */
+	/* The format of calls that it makes the model write. */
 	enum reply_tools calls;
 	enum reply_reasoning reasoning;
 };
@@ -49,10 +50,9 @@ struct txda_chat_request {
 };
 
 /*
- * Load the template of the model in @directory.
- * Returns 0; -ENOENT when the model has none (callers may offer plain completions only); -EINVAL,
- * -E2BIG, -EFBIG when a file is malformed or too large; -ENOMEM or another -errno of reading. @err
- * (may be NULL) says what and which file.
+ * Loads the template of the model in @directory. Returns 0; -ENOENT if the model has none (callers
+ * may offer plain completions only); -EINVAL, -E2BIG, -EFBIG if a file is malformed or too large;
+ * -ENOMEM or another -errno of reading. @err (may be NULL) gets the reason and the file.
  */
 int txda_chat_template_load(const char *directory, struct txda_chat_template **ret_template,
 			    char *err, size_t errlen);
@@ -66,22 +66,22 @@ int txda_chat_template_new(const char *source, size_t length, const cJSON *token
 
 void txda_chat_template_free(struct txda_chat_template *chat);
 
-/* What was found out about the template; about its "tool_use", calls. */
+/* What the template supports; `calls` is that of "tool_use" if there is one. */
 const struct txda_chat_capabilities *
 txda_chat_template_capabilities(const struct txda_chat_template *chat);
 
 /*
- * Render the prompt; *@ret_text is for the caller to free(). Errors as txda_template_render(),
- * -EPROTO being the template's own refusal (raise_exception), which is the client's to read.
+ * Renders the prompt; the caller frees *@ret_text. Errors as txda_template_render(); -EPROTO is the
+ * template's own refusal (raise_exception), whose message is meant for the client.
  *
- * Messages are handed over as they are, except that
+ * Messages are passed unchanged, except that
  * - content in parts becomes a string for a template that knows no parts: texts joined by "\n", and
  *   a part that is not text is an error; a string becomes one part for a template that knows parts
  *   only;
  * - function.arguments of tool calls, JSON text in OpenAI's form, becomes an object for a template
- *   that wants one. A template named "tool_use" is taken instead of the default when there are
- *   tools. `tools` and `documents` are None when not given. @variables win over special tokens, not
- *   over the members of the request.
+ *   that expects one. A template named "tool_use" is used instead of the default if there are
+ *   tools. `tools` and `documents` are None if not given. @variables override special tokens, but
+ *   not the members of the request.
  */
 int txda_chat_template_render(const struct txda_chat_template *chat,
 			      const struct txda_chat_request *request,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-/* Calls as JSON objects, as lists of Python calls, and as a name with a JSON object behind it. */
+/* Calls as JSON objects, as lists of Python calls, and as a name followed by a JSON object. */
 #include <errno.h>
 #include <string.h>
 
 #include "reply_internal.h"
 
-#define SEP "<\xEF\xBD\x9Ctool\xE2\x96\x81sep\xEF\xBD\x9C>" /* deepseek's */
+#define SEP "<\xEF\xBD\x9Ctool\xE2\x96\x81sep\xEF\xBD\x9C>" /* DeepSeek's */
 
 const cJSON *reply_function(const struct reply_parser *p, const char *name, size_t len)
 {
@@ -67,7 +67,7 @@ int reply_no_call(struct reply_parser *p, bool cut_off)
 	return error;
 }
 
-/* The first byte tells a list of Mistral's from a name. */
+/* The first byte distinguishes a list (Mistral) from a name. */
 static int part_call(struct reply_parser *p, bool final)
 {
 	bool mistral = p->format->begin && p->format->begin[0] == '[';
@@ -124,7 +124,7 @@ static int part_object(struct reply_parser *p, bool final)
 	}
 }
 
-/* What does not belong to a call: up to the mark at its end, or of what comes behind that. */
+/* Skips what does not belong to a call: up to its end mark, or to the mark of what follows. */
 static int part_skip(struct reply_parser *p)
 {
 	const struct reply_format *f = p->format;
@@ -167,7 +167,7 @@ static int part_end(struct reply_parser *p, bool final)
 	return 1;
 }
 
-/* Within a list: , and another call, or ]. */
+/* In a list: a comma and another call, or ]. */
 static int next_of_list(struct reply_parser *p)
 {
 	char c = p->pending.data[0];
@@ -218,7 +218,7 @@ static int part_between(struct reply_parser *p, bool final)
 
 /* ---- a name, and a JSON object --------------------------------------------------------------- */
 
-/* Strips white space off both ends. */
+/* Strips white space from both ends. */
 static void strip(const char **text, size_t *n)
 {
 	*n = reply_trimmed(*text, *n, false);
@@ -228,7 +228,7 @@ static void strip(const char **text, size_t *n)
 	}
 }
 
-/* Kimi's functions.NAME:NUMBER is an id, too; Mistral's NAME[CALL_ID]ID has one behind it. */
+/* Kimi's functions.NAME:NUMBER is also the id; Mistral's NAME[CALL_ID]ID has one after it. */
 static void split_id(const struct reply_parser *p, struct reply_call *call)
 {
 	static const char mark[] = "[CALL_ID]";
@@ -271,7 +271,7 @@ static int take_name(struct reply_parser *p, size_t n, enum part next)
 	return reply_on_call(p, &call);
 }
 
-/* Behind [TOOL_CALLS], where some leave [ARGS] out. */
+/* The arguments after [TOOL_CALLS], where some models leave out [ARGS]. */
 static size_t find_brace(const struct reply_parser *p, size_t n, bool *found)
 {
 	const char *brace = memchr(p->pending.data, '{', n);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Full-width bars and low lines, as DeepSeek's marks have them. */
+/* Full-width bar and low line, used in DeepSeek's marks. */
 #define BAR "\xEF\xBD\x9C"
 #define LOW "\xE2\x96\x81"
 
@@ -227,7 +227,7 @@ static bool has(const char *source, size_t len, const char *mark)
 
 enum reply_tools reply_tools_of_template(const char *source, size_t len)
 {
-	/* A mark, and another where the first alone says too little; the narrower come first. */
+	/* A mark, and a second one if the first is ambiguous; more specific entries come first. */
 	static const struct {
 		const char *mark, *and;
 		enum reply_tools tools;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How models write tool calls and reasoning: one table of formats, from which replies are parsed
- * (reply_parser.h) and forced calls are made (the daemon's tool grammar).
+ * The formats in which models write tool calls and reasoning: one table, used to parse replies
+ * (reply_parser.h) and to force calls (the daemon's tool grammar).
  *
  *	hermes       <tool_call>{"name": "f", "arguments": {...}}</tool_call> (Qwen 2.5 and 3)
  *	llama3_json  {"name": "f", "parameters": {...}}, several with ; between them, maybe behind
@@ -61,51 +61,53 @@ enum reply_reasoning {
 	REPLY_REASONING_COUNT
 };
 
-/* What stands in a call's place. */
+/* The syntax of a call. */
 enum reply_syntax {
 	SYNTAX_NONE,
 	SYNTAX_JSON,	/* an object with the name and the arguments */
 	SYNTAX_PYTHON,	/* a list of Python calls */
 	SYNTAX_NAMED,	/* the name, then a JSON object */
-	SYNTAX_TAGS,	/* the name, then each argument between marks of its own */
+	SYNTAX_TAGS,	/* the name, then each argument between its own marks */
 	SYNTAX_HARMONY, /* a message with a recipient */
 };
 
 #define REPLY_MAX_MARKS 6
 
-/* Strings are NULL where there is nothing. */
+/* Strings are NULL if absent. */
 struct reply_format {
 	const char *name; /* of --tool-call-parser */
 	enum reply_syntax syntax;
-	bool whole;			    /* calls stand at the beginning of the content */
+	bool whole;			    /* calls are only at the beginning of the content */
 	const char *section, *section_end;  /* around all calls */
 	const char *begin, *end;	    /* around each */
-	const char *between;		    /* two calls, when they are made */
+	const char *between;		    /* between two calls, when they are generated */
 	const char *before_name, *name_end; /* around the name */
 	const char *after;		    /* the arguments */
 	/* Of SYNTAX_TAGS: around the key and the value of each argument. */
 	const char *key, *key_end, *value, *value_end;
-	/* Those that are control tokens in some vocabularies; NULL ends. */
+	/* Marks that are control tokens in some vocabularies; NULL-terminated. */
 	const char *marks[REPLY_MAX_MARKS];
 };
 
 const struct reply_format *reply_format(enum reply_tools tools);
 
-/* Of SYNTAX_TAGS: whether a value of this JSON schema is written as it is, since it is a string in any
- * case. */
+/*
+ * SYNTAX_TAGS: whether a value of this JSON schema is written without quotes, since it can only be
+ * a string.
+ */
 bool reply_is_text(const cJSON *schema);
 
-/* Marks around reasoning; NULL for none and for channels. */
+/* The marks before and after reasoning; NULL for none and for channels. */
 const char *reply_think(enum reply_reasoning reasoning);
 const char *reply_think_end(enum reply_reasoning reasoning);
 
-/* The parser called @name; false: there is none. "auto" and "none" are the caller's. */
+/* The parser called @name; false: there is none. "auto" and "none" are handled by the caller. */
 bool reply_tools_named(const char *name, enum reply_tools *ret);
 bool reply_reasoning_named(const char *name, enum reply_reasoning *ret);
 
 /*
- * What a checkpoint's chat template makes its model write: the marks are in its text, since earlier
- * calls are written with them. REPLY_NO_TOOLS: it shows none that is known.
+ * The format that a checkpoint's chat template implies: its text contains the marks, since it
+ * renders earlier calls with them. REPLY_NO_TOOLS: no known marks.
  */
 enum reply_tools reply_tools_of_template(const char *source, size_t len);
 enum reply_reasoning reply_reasoning_of_template(const char *source, size_t len);

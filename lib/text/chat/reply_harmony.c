@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Replies of messages on channels (gpt-oss): each begins with a header, which names its channel and
- * whom it is to, up to <|message|>, and ends with <|end|>, <|call|> or <|return|>. What is on the
- * channel "analysis" is reasoning, what is to functions.NAME is a call, all else is content.
+ * Replies that consist of messages on channels (gpt-oss): each begins with a header with its
+ * channel and recipient, up to <|message|>, and ends with <|end|>, <|call|> or <|return|>. The
+ * channel "analysis" is reasoning, a message to functions.NAME is a call, everything else is
+ * content.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 #define MAX_HEADER 1024
 
-/* What stands behind @word in the header, up to a space or a mark. */
+/* The text after @word in the header, up to a space or a mark. */
 static size_t word_behind(const char *header, size_t n, const char *word, const char **ret)
 {
 	const char *at = memmem(header, n, word, strlen(word));
@@ -77,7 +78,7 @@ static int part_header(struct reply_parser *p, bool final)
 							      .name = to + 10,
 							      .name_len = n_to - 10});
 	} else if (n_to) {
-		/* To a tool that the request does not have: nobody's to read. */
+		/* Addressed to a tool that the request does not have: not for the client. */
 		p->message = MESSAGE_REASONING;
 	}
 	reply_drop(p, n + strlen(mark));
@@ -97,7 +98,7 @@ static int give_message(struct reply_parser *p, size_t n)
 		reply_drop(p, n);
 		return error;
 	}
-	/* Messages of one kind that follow one another are paragraphs. */
+	/* Consecutive messages of one kind are paragraphs. */
 	if (n && p->trim && p->had[reasoning])
 		error = reasoning ? p->sink.reasoning(p->sink.arg, "\n", 1)
 				  : p->sink.content(p->sink.arg, "\n", 1);
@@ -127,7 +128,10 @@ static int part_message(struct reply_parser *p, bool final)
 			len = i < 3 ? strlen(ends[i]) : 0;
 		}
 	}
-	/* A mark that was cut off is not content, a bracket is. Behind arguments it is nothing. */
+	/*
+	 * A mark that was cut off is not content, but a single bracket is. After arguments it is
+	 * dropped.
+	 */
 	if (final && !any && n + 1 == p->pending.len && p->message != MESSAGE_CALL)
 		n = p->pending.len;
 	error = give_message(p, n);

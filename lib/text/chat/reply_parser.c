@@ -6,7 +6,7 @@
 
 #define PYTHON_TAG "<|python_tag|>"
 
-/* The parsers of calls tell it here. */
+/* Callback of the parsers of calls. */
 static int on_call(void *arg, const struct reply_call *call)
 {
 	return reply_on_call(arg, call);
@@ -180,7 +180,7 @@ static int part_reasoning(struct reply_parser *p, bool final)
 	error = reply_emit(p, true, shown);
 	if (error || (!found && !final))
 		return error;
-	/* A mark that was cut off is not reasoning. */
+	/* A mark that was cut off is not part of the reasoning. */
 	reply_drop(p, found ? n - shown + strlen(mark) : p->pending.len);
 	p->part = found ? PART_SNIFF : p->part;
 	p->trim = true;
@@ -189,13 +189,13 @@ static int part_reasoning(struct reply_parser *p, bool final)
 
 /* ---- content --------------------------------------------------------------------------------- */
 
-/* The text that comes before all calls, and with it out of content. */
+/* The mark before all calls, which is not content. */
 static const char *opening(const struct reply_parser *p)
 {
 	return p->format->section ? p->format->section : p->format->begin;
 }
 
-/* Whether a GLM-4 reply begins with a function's name on a line of its own, and arguments. */
+/* Whether a GLM-4 reply begins with a function's name on its own line, followed by arguments. */
 static int sniff_line(struct reply_parser *p, bool final)
 {
 	const char *text = p->pending.data, *end = memchr(text, '\n', p->pending.len);
@@ -256,7 +256,7 @@ static int part_content(struct reply_parser *p, bool final)
 	trim_start(p);
 	n = reply_find(p, mark, &found);
 	if (final && !found) {
-		/* Of a further call's mark only the beginning came. */
+		/* Only the beginning of a further call's mark arrived. */
 		error = reply_emit(p, false, p->calls ? n : p->pending.len);
 		p->pending.len = 0;
 		return error;
@@ -316,7 +316,7 @@ int reply_parser_flush(struct reply_parser *p)
 {
 	int result = 1;
 
-	/* A call that was never named has its text in held, with nothing pending. */
+	/* A call without a name so far has its text in held, with nothing pending. */
 	while (result > 0 && (p->pending.len || (p->part == PART_OBJECT && p->held.len)))
 		result = step(p, true);
 	return result < 0 ? result : 0;

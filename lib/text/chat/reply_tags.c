@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Calls whose arguments stand between marks, translated to a JSON object while they come.
+ * Calls whose arguments are between marks, translated to a JSON object as they arrive.
  *
- * A value's type is not written. It is that of the function's schema; where that does not say, a
- * value that is JSON is taken as it is, and any other as a string.
+ * The notation has no types. A value's type is that of the function's schema; without one, a value
+ * that is valid JSON is used as it is, and any other is a string.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static int type_of(const cJSON *schema)
 										: TYPE_ANY;
 }
 
-/* Text as JSON has it within quotes. */
+/* Emits text with the escapes of a JSON string. */
 static int give_escaped(struct reply_parser *p, const char *text, size_t n)
 {
 	struct text_buf out = {0};
@@ -69,7 +69,7 @@ static int give_string(struct reply_parser *p, const char *text)
 
 /* ---- the name -------------------------------------------------------------------------------- */
 
-/* Where the name ends: at its mark, or (GLM) before a key's or the call's; @n when it is not there. */
+/* The end of the name: its mark, or (GLM) a key's or the call's; @n if it is not there. */
 static size_t find_name_end(const struct reply_parser *p, bool *found, bool *own)
 {
 	const struct reply_format *f = p->format;
@@ -103,7 +103,7 @@ static bool is_name(const char *text, size_t n)
 	return n && n <= REPLY_MAX_NAME;
 }
 
-/* Not a call: what stands behind the mark is looked through as content. */
+/* Not a call: the text after the mark is parsed as content. */
 static int none(struct reply_parser *p, bool cut_off)
 {
 	int error = reply_no_call(p, cut_off);
@@ -122,7 +122,7 @@ static int part_name(struct reply_parser *p, bool final)
 	size_t first = 0, n;
 	int error;
 
-	/* Space is part of the content if this is not a call, so it stays. */
+	/* White space is part of the content if this is not a call, so it is kept. */
 	while (first < p->pending.len && reply_is_space(p->pending.data[first]))
 		first++;
 	if (before) {
@@ -138,7 +138,7 @@ static int part_name(struct reply_parser *p, bool final)
 	}
 	n = find_name_end(p, &found, &own);
 	if (found && n < first && own) {
-		/* Line breaks before GLM's name. */
+		/* Skips line breaks before GLM's name. */
 		reply_drop(p, n + 1);
 		return 1;
 	}
@@ -227,7 +227,7 @@ static int part_value_mark(struct reply_parser *p, bool final)
 {
 	const char *mark = p->format->value;
 
-	/* DeepSeek's tells a string from what is none. */
+	/* DeepSeek's attribute states whether the value is a string. */
 	if (p->options.tools == REPLY_DSML) {
 		bool found;
 		size_t n = reply_find(p, mark, &found);
@@ -249,7 +249,7 @@ static int part_value_mark(struct reply_parser *p, bool final)
 	return 1;
 }
 
-/* A value as JSON, or Python's word for one; else it is a string. */
+/* A value as JSON, or a Python constant; otherwise it is a string. */
 static int give_value(struct reply_parser *p, const char *text, size_t n)
 {
 	static const char *const words[][2] = {
@@ -273,7 +273,7 @@ static int give_value(struct reply_parser *p, const char *text, size_t n)
 	return error ? error : give_string(p, "\"");
 }
 
-/* Strings go out while they come, but for a line break that may be the last one. */
+/* Strings are emitted as they arrive, except for a line break that may be the last one. */
 static int part_value(struct reply_parser *p)
 {
 	const struct reply_format *f = p->format;

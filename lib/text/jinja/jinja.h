@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chat-template language: the dialect of Jinja that checkpoints ship, as a sandboxed interpreter.
+ * The language of chat templates: a sandboxed interpreter of the Jinja dialect that checkpoints
+ * use.
  *
  * A template is parsed once into an immutable tree and rendered many times, from any number of
  * threads at once. A render owns all its memory and shares nothing; nothing a template does
  * outlives it.
  *
  * Environment: trim_blocks and lstrip_blocks on, one trailing newline of the source dropped, no
- * escaping, values print as Python prints them, `tojson` as Python's
- * json.dumps(ensure_ascii=False), and lists and dictionaries cannot be changed. Beyond the
- * language: `break`, `continue`, a `generation` block that gives out its body,
- * `raise_exception(message)` and `strftime_now(format)`. Inheritance, includes and imports are
- * refused when parsed.
+ * escaping, values printed as by Python, `tojson` as Python's json.dumps(ensure_ascii=False), lists
+ * and dictionaries immutable. Extensions: `break`, `continue`, a `generation` block that outputs
+ * its body, `raise_exception(message)` and `strftime_now(format)`. Inheritance, includes and
+ * imports are refused when parsed.
  *
- * Both the template and the variables may be hostile: a render is bounded in steps, memory, output
- * and nesting (struct txda_template_limits). At the default nesting a render needs less
- * than 512 KiB of stack.
+ * Both the template and the variables may be hostile: a render has limits on steps, memory, output
+ * and nesting (struct txda_template_limits). At the default nesting a render needs less than 512
+ * KiB of stack.
  *
- * Numbers: integers have up to 4300 digits, as many as Python writes out. cJSON keeps numbers as doubles, so
- * `1.0` and `1` look alike; txda_template_mark_numbers() brings the difference back, see there.
+ * Numbers: integers have up to 4300 digits, as many as Python writes out. cJSON keeps numbers as
+ * doubles, so `1.0` and `1` look alike; txda_template_mark_numbers() preserves the difference, see
+ * there.
  */
 #ifndef TXDA_TEXT_JINJA_H
 #define TXDA_TEXT_JINJA_H
@@ -43,20 +44,20 @@ enum txda_template_error_kind {
 
 struct txda_template_error {
 	enum txda_template_error_kind kind;
-	unsigned int line;  /* line of the template, from 1; 0 when none fits */
-	char message[1024]; /* UTF-8, without the line, cut when longer */
+	unsigned int line;  /* line of the template, from 1; 0: unknown */
+	char message[1024]; /* UTF-8, without the line, truncated if longer */
 };
 
 struct txda_template_limits {
-	uint64_t steps;	    /* evaluated nodes, plus a share for the bytes that they handle */
-	size_t memory;	    /* bytes of values alive or dead in one render */
-	size_t output;	    /* bytes of output, text under construction included */
+	uint64_t steps;	    /* evaluated nodes, plus a share for the bytes that they process */
+	size_t memory;	    /* bytes of all values, live or dead, in one render */
+	size_t output;	    /* bytes of output, including text under construction */
 	unsigned int depth; /* nested expressions, statements and macro calls */
 };
 
 #define TXDA_TEMPLATE_MAX_SOURCE ((size_t)1 << 20) /* bytes of a template */
 
-/* What render uses when no limits are given: 20 M steps, 256 MiB, 64 MiB, 600 deep. */
+/* Used by renders without explicit limits: 20 M steps, 256 MiB, 64 MiB, 600 deep. */
 extern const struct txda_template_limits txda_template_default_limits;
 
 struct txda_template_options {
@@ -65,20 +66,19 @@ struct txda_template_options {
 };
 
 /*
- * Parse @source (@length bytes of UTF-8, need not be terminated, not kept).
- * Returns 0, -EINVAL (syntax), -E2BIG (too large or nested too deeply) or -ENOMEM; @error may be
- * NULL.
+ * Parses @source (@length bytes of UTF-8, need not be terminated, not kept). Returns 0, -EINVAL
+ * (syntax), -E2BIG (too large or nested too deeply) or -ENOMEM; @error may be NULL.
  */
 int txda_template_parse(const char *source, size_t length, struct txda_template_error *error,
 			struct txda_template **ret_template);
 
 void txda_template_free(struct txda_template *template);
 
-/* Does the template use @name anywhere, as a variable or otherwise? */
+/* Whether the template uses @name anywhere, as a variable or otherwise. */
 bool txda_template_mentions(const struct txda_template *template, const char *name);
 
 /*
- * Render with the members of @context (a cJSON object, read only) as variables. On success
+ * Renders with the members of @context (a cJSON object, read only) as variables. On success
  * *@ret_text is a terminated string for the caller to free(), *@ret_length its length (the text may
  * hold no NUL of its own unless a template literal does). Thread-safe. @options, @error and
  * @ret_length may be NULL.
@@ -88,11 +88,11 @@ int txda_template_render(const struct txda_template *template, const cJSON *cont
 			 struct txda_template_error *error, char **ret_text, size_t *ret_length);
 
 /*
- * Note in @root, which cJSON parsed from @text, how those numbers are written that a double cannot
- * tell: `1.0`, `1e3`, integers beyond 2^53. The literal is put into the valuestring of the number's
- * node, which cJSON itself ignores for numbers, copies in cJSON_Duplicate() and frees in
- * cJSON_Delete(); the render reads it.
- * Returns 0, -EINVAL when the text does not fit the tree, -ENOMEM.
+ * Records in @root, which cJSON parsed from @text, the literals of numbers whose spelling a double
+ * cannot represent: `1.0`, `1e3`, integers beyond 2^53. The literal is stored in the valuestring of
+ * the number's node, which cJSON itself ignores for numbers, copies in cJSON_Duplicate() and frees
+ * in cJSON_Delete(); the render reads it. Returns 0, -EINVAL if the text does not match the tree,
+ * -ENOMEM.
  */
 int txda_template_mark_numbers(cJSON *root, const char *text, size_t length);
 

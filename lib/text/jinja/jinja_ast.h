@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tokens and syntax tree of a template, and what the files of the parser share. The tree lives in
- * the template's arena and is read-only after parsing.
+ * Tokens and syntax tree of a template; shared by the parser's files. The tree lives in the
+ * template's arena and is read-only after parsing.
  */
 #ifndef TXDA_TEXT_JINJA_AST_H
 #define TXDA_TEXT_JINJA_AST_H
@@ -61,17 +61,17 @@ struct jinja_token {
 
 enum { JINJA_MAX_BRACKETS = 256 };
 
-/* Cuts the source into tokens, one at a time. */
+/* Splits the source into tokens, one at a time. */
 struct jinja_lexer {
 	struct jinja_run *run;
 	const char *source; /* lines end with \n, terminated */
 	size_t length;
 	size_t at;
 	unsigned int line;
-	uint8_t mode; /* TOKEN_DATA, or TOKEN_..._END of the tag that it stands in */
-	bool at_tag;  /* the text before the tag at `at` is given out */
+	uint8_t mode; /* TOKEN_DATA, or TOKEN_..._END of the current tag */
+	bool at_tag;  /* the text before the tag at `at` was returned */
 	unsigned int n_brackets;
-	char brackets[JINJA_MAX_BRACKETS]; /* those that will close the open ones */
+	char brackets[JINJA_MAX_BRACKETS]; /* the closing brackets of the open ones */
 };
 
 void jinja_lex_start(struct jinja_lexer *lx, struct jinja_run *run, const char *source,
@@ -174,7 +174,7 @@ struct jinja_node {
 const struct jinja_builtin *jinja_find_filter(const struct jinja_str *name);
 const struct jinja_builtin *jinja_find_test(const struct jinja_str *name);
 
-/* Names that the evaluator itself binds. */
+/* Names that the evaluator binds itself. */
 struct jinja_names {
 	struct jinja_str *loop, *caller, *varargs, *kwargs;
 };

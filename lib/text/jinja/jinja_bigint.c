@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Integers beyond 64 bits. Values keep them as decimal text; here they are digits of base 10^9, the
- * lowest first. As many decimal digits as Python writes out at most: more are an error here, there
- * when they are printed.
+ * lowest first. At most as many decimal digits as Python prints: more are an error here, in Python
+ * only when printed.
  */
 #include "jinja_render.h"
 
@@ -13,7 +13,7 @@
 #define BASE	  1000000000u
 #define MAX_CHARS 4300
 #define MAX_BIG	  ((MAX_CHARS + 8) / 9)
-/* A product, before it is found too long. */
+/* Room for a product before its length is checked. */
 #define ROOM (2 * MAX_BIG + 1)
 
 struct big {
@@ -30,7 +30,7 @@ static void trim(struct big *a)
 		a->negative = false;
 }
 
-/* Of the magnitudes: -1, 0, 1. */
+/* Compares the magnitudes: -1, 0, 1. */
 static int order(const struct big *a, const struct big *b)
 {
 	if (a->n != b->n)
@@ -41,7 +41,7 @@ static int order(const struct big *a, const struct big *b)
 	return 0;
 }
 
-/* *a += b, of magnitudes. */
+/* *a += b, for magnitudes. */
 static void add_to(struct big *a, const struct big *b)
 {
 	uint32_t carry = 0;
@@ -57,7 +57,7 @@ static void add_to(struct big *a, const struct big *b)
 	}
 }
 
-/* *a -= b, of magnitudes, of which a's is no smaller. */
+/* *a -= b, for magnitudes; a's must not be smaller. */
 static void take_from(struct big *a, const struct big *b)
 {
 	uint32_t borrow = 0;
@@ -108,7 +108,7 @@ static void multiply(const struct big *a, const struct big *b, struct big *ret)
 	trim(ret);
 }
 
-/* The highest digit that @b can be taken from *a so often; it is taken. */
+/* Subtracts @b from *a as often as possible; returns how often, one digit. */
 static uint32_t take_times(struct big *a, const struct big *b)
 {
 	uint32_t low = 0, high = BASE - 1;
@@ -128,7 +128,7 @@ static uint32_t take_times(struct big *a, const struct big *b)
 	return low;
 }
 
-/* Python's: rounded down, and what is left has the divisor's sign. */
+/* As in Python: rounded down; the remainder has the divisor's sign. */
 static void divide(const struct big *a, const struct big *b, struct big *ret_quotient,
 		   struct big *ret_rest)
 {
@@ -229,7 +229,7 @@ static struct jinja_value power(struct jinja_render *r, struct big *base, int64_
 {
 	struct big result = {.n = 1, .digit = {1}}, product;
 
-	/* Else it grows with each round, to the limit. */
+	/* Otherwise it grows with each round, up to the limit. */
 	if (!base->n || (base->n == 1 && base->digit[0] == 1))
 		exponent = exponent ? 2 - (exponent & 1) : 0;
 	for (; exponent; exponent >>= 1) {
@@ -256,7 +256,7 @@ struct jinja_value jinja_big_binary(struct jinja_render *r, uint8_t op, struct j
 
 	read_big(r, a, &x);
 	read_big(r, b, &y);
-	/* A digit of a quotient is looked for. */
+	/* Each digit of a quotient is searched for. */
 	jinja_charge(r, 16 + (op == TOKEN_FLOORDIV || op == TOKEN_MOD ? 30ull : 1ull) * x.n * y.n);
 	switch (op) {
 	case TOKEN_ADD: add_signed(&x, &y, y.negative); return write_big(r, &x);
@@ -267,7 +267,7 @@ struct jinja_value jinja_big_binary(struct jinja_render *r, uint8_t op, struct j
 			jinja_fail(r, "0 cannot be raised to a negative power");
 		if (y.negative)
 			break;
-		/* Of an exponent so large only its parity matters, if anything does. */
+		/* Of a larger exponent only the parity matters, if anything. */
 		if (!jinja_as_int(b, &exponent))
 			exponent = INT64_MAX - !(y.digit[0] & 1);
 		jinja_charge(r, 100000);

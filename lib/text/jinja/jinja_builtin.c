@@ -126,7 +126,7 @@ static const struct jinja_builtin *find(const struct jinja_builtin *table,
 	return NULL;
 }
 
-/* Tests. What a kind alone decides goes by a mask of kinds. */
+/* Tests. Those decided by the kind alone use a mask of kinds. */
 
 #define KIND(name) (1 << JINJA_##name)
 
@@ -140,7 +140,7 @@ static struct jinja_value test_boolean(struct jinja_call *c)
 	return jinja_bool(c->self.kind == JINJA_BOOL && c->self.boolean == c->builtin->mode);
 }
 
-/* Has a length and items: not generators nor the views of a dict. */
+/* Has a length and items: not generators or the views of a dict. */
 static struct jinja_value test_sequence(struct jinja_call *c)
 {
 	return jinja_bool(c->builtin->mode & 1 << c->self.kind || jinja_is_indexed(c->self));
@@ -285,7 +285,10 @@ static struct jinja_value global_raise(struct jinja_call *c)
 		    (int)(message->length < 4096 ? message->length : 4096), message->data);
 }
 
-/* One conversion at a time: the format is the template's, and C leaves unknown ones undefined. */
+/*
+ * One conversion at a time: the format comes from the template, and unknown conversions are
+ * undefined in C.
+ */
 static struct jinja_value global_strftime_now(struct jinja_call *c)
 {
 	static const char known[] = "aAbBcdHIjmMpSUwWxXyYuVGDeFTRhnrtCgklPs%";
@@ -372,7 +375,7 @@ static struct jinja_value dict_get(struct jinja_call *c)
 	return c->arg[1].kind == JINJA_ABSENT ? jinja_none() : c->arg[1];
 }
 
-/* Nothing can be changed, so a copy is the same object. */
+/* Values are immutable, so a copy is the same object. */
 static struct jinja_value method_copy(struct jinja_call *c)
 {
 	return c->self;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Looking into values (iteration, length, attributes, items, slices), evaluation of expressions,
- * and calls. Attributes and items follow jinja2's sandbox: `a.b` tries the object's methods, then
- * its items; `a['b']` the other way around. What is missing is undefined, and so is what the
+ * Access to values (iteration, length, attributes, items, slices), evaluation of expressions, and
+ * calls. Attributes and items follow jinja2's sandbox: `a.b` tries the object's methods, then its
+ * items; `a['b']` the other way around. Missing ones are undefined, and so are those that the
  * sandbox hides.
  */
 #include "jinja_render.h"
@@ -60,7 +60,7 @@ int64_t jinja_length(struct jinja_render *r, struct jinja_value v)
 	}
 }
 
-/* Names that exist in Python and that the immutable sandbox keeps away. */
+/* Names that exist in Python and are hidden by the immutable sandbox. */
 static bool is_forbidden(struct jinja_value object, const struct jinja_str *name)
 {
 	static const char *const of_lists[] = {"append", "clear",  "pop",    "reverse", "insert",
@@ -291,7 +291,7 @@ struct jinja_value jinja_slice(struct jinja_render *r, struct jinja_value object
 	}
 	seq = take_items(r, object.seq, start, step, n);
 	if (seq->flavor == JINJA_RANGE) {
-		/* unsigned: a bound that nothing reaches may lie beyond 64 bits */
+		/* unsigned: a bound that is never reached may exceed 64 bits */
 		uint64_t first = (uint64_t)object.seq->range[0];
 		uint64_t every = (uint64_t)object.seq->range[2];
 
@@ -472,7 +472,7 @@ struct jinja_value jinja_call(struct jinja_render *r, struct jinja_value callee,
 		return jinja_call_builtin(r, callee.callable->builtin, callee.callable->self, args);
 	case JINJA_MACRO: return jinja_call_macro(r, callee.macro, args);
 	case JINJA_LOOP: return jinja_call_loop(r, callee.loop, args);
-	case JINJA_JOINER: /* its separator, but for the first time */
+	case JINJA_JOINER: /* its separator, except for the first time */
 		return callee.cycle->position++ ? callee.cycle->items[0] : jinja_literal(r, "");
 	default:
 		jinja_need_defined(r, callee);

@@ -6,8 +6,8 @@
  * block sets and `generation` have a scope of their own; `if` has none. A name is looked up from
  * the inside out, then among the variables of the render, then among the global functions.
  *
- * A loop's filter runs as late as possible, as a generator would: an item is tested when its round
- * comes, or when loop.last, loop.nextitem or loop.length ask for what is ahead.
+ * A loop's filter runs as late as possible, as a generator would: an item is tested in its round,
+ * or when loop.last, loop.nextitem or loop.length need the items ahead.
  */
 #include "jinja_render.h"
 
@@ -207,7 +207,7 @@ static enum jinja_flow exec_in_scope(struct jinja_render *r, const struct jinja_
 	return flow;
 }
 
-/* What a body writes, through @filter (may be NULL), goes to @target, or to the output if NULL. */
+/* The output of a body goes through @filter (may be NULL) to @target, or to the output if NULL. */
 static enum jinja_flow exec_captured(struct jinja_render *r, const struct jinja_nodes *body,
 				     const struct jinja_node *filter,
 				     const struct jinja_node *target)
@@ -216,7 +216,7 @@ static enum jinja_flow exec_captured(struct jinja_render *r, const struct jinja_
 	enum jinja_flow flow = exec_in_scope(r, body);
 	struct jinja_value v = jinja_captured(r, mark);
 
-	if (flow != JINJA_NEXT) /* as if the rest of the statement had been jumped over */
+	if (flow != JINJA_NEXT) /* as if the rest of the statement had been skipped */
 		return flow;
 	if (filter)
 		v = jinja_apply_filter(r, filter, v);
@@ -268,7 +268,7 @@ static enum jinja_flow exec_if(struct jinja_render *r, const struct jinja_node *
 	return jinja_exec(r, &arm->body);
 }
 
-/* Does the loop have item @index? Runs the filter as far as needed. */
+/* Whether the loop has item @index. Runs the filter as far as needed. */
 static bool has_item(struct jinja_render *r, struct jinja_loop *loop, size_t index)
 {
 	struct jinja_scope *scope = r->scope;
@@ -301,7 +301,10 @@ static enum jinja_flow run_loop(struct jinja_render *r, const struct jinja_node 
 	loop->source_at = node->c ? 0 : loop->source->n;
 	for (; flow != JINJA_BREAK && has_item(r, loop, loop->index); loop->index++) {
 		jinja_charge(r, 1); /* an empty body costs as well */
-		/* a new scope each round; the last one's memory serves again if nobody holds it */
+		/*
+		 * a new scope each round; the previous one's memory is reused unless it was
+		 * captured
+		 */
 		if (loop->index == 0 || r->scope->captured)
 			jinja_push_scope(r, outer);
 		else

@@ -9,7 +9,9 @@
 
 enum { MAX_KEYWORDS = 255 };
 
-/* From loose to tight. All operators of a level associate to the left, ** too. */
+/*
+ * From lowest to highest precedence. All operators of a level associate to the left, including **.
+ */
 enum level {
 	LEVEL_OR,
 	LEVEL_AND,
@@ -319,7 +321,7 @@ static struct jinja_node *parse_call(struct jinja_parser *p, struct jinja_node *
 	return node;
 }
 
-/* What may stand behind an operand: `.a`, `[b]`, `(c)`. */
+/* What may follow an operand: `.a`, `[b]`, `(c)`. */
 static struct jinja_node *parse_postfix(struct jinja_parser *p, struct jinja_node *node)
 {
 	for (;;) {
@@ -357,7 +359,7 @@ struct jinja_node *jinja_parse_filters(struct jinja_parser *p, bool with_first,
 	return input;
 }
 
-/* Does the current token begin the argument of `x is test argument`? */
+/* Whether the current token begins the argument of `x is test argument`. */
 static bool at_test_argument(const struct jinja_parser *p)
 {
 	switch (p->token.type) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Filters of numbers, sequences and mappings. `map`, `select` and their like look into the items,
- * by a filter, a test or an attribute.
+ * Filters of numbers, sequences and mappings. `map`, `select` and similar filters apply a filter,
+ * test or attribute to the items.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -80,7 +80,7 @@ static struct jinja_value filter_abs(struct jinja_call *c)
 	return i < 0 ? jinja_negate(c->r, jinja_int(i)) : jinja_int(i);
 }
 
-/* Python's round(): to even, decided on the exact value, which printf does as well. */
+/* Python's round(): half to even, decided on the exact value, as printf does. */
 static double round_common(double f, int64_t precision)
 {
 	char text[640];
@@ -134,7 +134,7 @@ static struct jinja_value filter_first(struct jinja_call *c)
 
 	if (c->self.kind == JINJA_STRING && c->self.string->length)
 		return jinja_item(c->r, c->self, jinja_int(0));
-	if (jinja_is_generator(c->self)) { /* takes one, the rest stays */
+	if (jinja_is_generator(c->self)) { /* takes one item, the rest remains */
 		if (items->position < items->n)
 			return items->items[items->position++];
 	} else {
@@ -199,7 +199,7 @@ static struct jinja_value filter_items(struct jinja_call *c)
 	return jinja_seq_value(jinja_dict_items(c->r, c->self.dict, JINJA_GENERATOR));
 }
 
-/* An item to compare: a string in lower case, unless the case counts. */
+/* The value to compare: strings in lower case, unless case-sensitive. */
 static struct jinja_value fold_case(struct jinja_call *c, struct jinja_value v, bool case_sensitive)
 {
 	static const struct jinja_str lower = {"lower", 5, 5};
@@ -263,7 +263,7 @@ static struct jinja_value filter_chunks(struct jinja_call *c)
 	return jinja_seq_value(chunks);
 }
 
-/* A member, never an item. */
+/* An attribute, never an item. */
 static struct jinja_value filter_attr(struct jinja_call *c)
 {
 	const struct jinja_str *name = c->arg[0].string;
@@ -274,7 +274,7 @@ static struct jinja_value filter_attr(struct jinja_call *c)
 	return jinja_attribute(c->r, c->self, name);
 }
 
-/* The arguments behind the first @skip positional ones. */
+/* The arguments after the first @skip positional ones. */
 static struct jinja_args rest_of(const struct jinja_args *args, size_t skip)
 {
 	struct jinja_args rest = *args;
@@ -361,7 +361,7 @@ static struct jinja_value filter_select(struct jinja_call *c)
 		rest = rest_of(c->args, 1 + by_attribute);
 	}
 	kept = jinja_new_seq(c->r, JINJA_GENERATOR, 0);
-	if (!jinja_truth(c->self)) /* none and the like count as empty */
+	if (!jinja_truth(c->self)) /* none and others count as empty */
 		return jinja_seq_value(kept);
 	items = jinja_iterate(c->r, c->self);
 	for (i = 0; i < items->n; i++) {
@@ -378,7 +378,7 @@ static struct jinja_value filter_select(struct jinja_call *c)
 	return jinja_seq_value(kept);
 }
 
-/* What an item is compared by: itself or an attribute. */
+/* The sort key of an item: itself or an attribute. */
 static struct jinja_value key_of(struct jinja_call *c, struct jinja_value item,
 				 struct jinja_value attribute, bool case_sensitive)
 {
@@ -452,7 +452,7 @@ static struct jinja_value filter_unique(struct jinja_call *c)
 	return jinja_seq_value(kept);
 }
 
-/* What is undefined becomes the default. */
+/* Undefined values become the default. */
 static struct jinja_value group_key(struct jinja_call *c, struct jinja_value item, bool exact)
 {
 	struct jinja_value key = key_of(c, item, c->arg[0], true);

@@ -187,7 +187,7 @@ static void percent_value(struct jinja_render *r, struct field *field, struct ji
 	}
 }
 
-/* Where the arguments of % come from: one after the other, or by name. */
+/* Source of the arguments of %: in order, or by name. */
 struct arguments {
 	struct jinja_value all;
 	size_t next;
@@ -276,7 +276,7 @@ struct jinja_value jinja_percent_format(struct jinja_render *r, struct jinja_val
 			v = next_argument(r, &a);
 		percent_value(r, &field, safe && field.type == 's' ? jinja_escape(r, v) : v);
 	}
-	/* what has items counts as a mapping, of which not all must be used */
+	/* a value with items is a mapping, which need not be used up */
 	if (jinja_is_tuple(all) ? a.next < all.seq->n
 				: !a.next && all.kind != JINJA_DICT && all.kind != JINJA_SEQ &&
 					  all.kind != JINJA_UNDEFINED)
@@ -392,7 +392,7 @@ static struct jinja_value field_argument(struct jinja_call *c, const struct jinj
 	return v;
 }
 
-/* Behind the `{` of a field. */
+/* After the `{` of a field. */
 static void format_field(struct jinja_call *call, struct cursor *c, size_t *next)
 {
 	const char *close = memchr(c->at, '}', (size_t)(c->end - c->at)), *stop;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Lexer. The source switches between text, `{{ … }}`, `{% … %}`, `{# … #}` and raw blocks;
- * whitespace control (`-`, `+`, trim_blocks, lstrip_blocks) is settled here, so the parser sees
+ * whitespace control (`-`, `+`, trim_blocks, lstrip_blocks) is applied here, so the parser sees
  * final texts.
  */
 #include <errno.h>
@@ -74,8 +74,8 @@ static char sign_at(const struct jinja_lexer *lx, size_t at)
 }
 
 /*
- * Text before the tag at @end: `-` strips all whitespace before it; lstrip_blocks strips what stands
- * between the start of the line and a block or comment, unless there is a `+`.
+ * Text before the tag at @end: `-` strips all whitespace before it; lstrip_blocks strips the white
+ * space between the start of the line and a block or comment, unless there is a `+`.
  */
 static size_t end_of_text(const struct jinja_lexer *lx, size_t start, size_t end)
 {
@@ -94,8 +94,8 @@ static size_t end_of_text(const struct jinja_lexer *lx, size_t start, size_t end
 }
 
 /*
- * Is there the end of a tag (@close is `%}`, `#}` or `}}`) with an optional sign at @at? Returns
- * where the text after it begins (`-` and trim_blocks applied), or 0.
+ * If there is the end of a tag (@close is `%}`, `#}` or `}}`) with an optional sign at @at, returns
+ * where the text after it begins (`-` and trim_blocks applied), else 0.
  */
 static size_t tag_end(const struct jinja_lexer *lx, size_t at, const char *close)
 {
@@ -113,14 +113,17 @@ static size_t tag_end(const struct jinja_lexer *lx, size_t at, const char *close
 	return at < lx->length && lx->source[at] == '\n' ? at + 1 : at;
 }
 
-/* Does the `{%` at @at open the tag @word (raw, endraw)? Returns the position behind it or 0. */
+/* If the `{%` at @at opens the tag @word (raw, endraw), returns the position after it, else 0. */
 static size_t raw_word(const struct jinja_lexer *lx, size_t at, const char *word)
 {
 	at = skip_space(lx, at + 2 + (sign_at(lx, at + 2) != '\0'));
 	return looking_at(lx, at, word) ? skip_space(lx, at + strlen(word)) : 0;
 }
 
-/* Behind `{% raw %}`, whose following newline is not trimmed; 0 when there is none at @at. */
+/*
+ * The position after `{% raw %}`, whose following newline is not trimmed; 0 if there is none at
+ * @at.
+ */
 static size_t raw_begin(const struct jinja_lexer *lx, size_t at)
 {
 	at = raw_word(lx, at, "raw");
@@ -220,8 +223,8 @@ static bool hex_digits(const char *s, size_t available, unsigned int n, uint32_t
 }
 
 /*
- * One escape of a string literal at s[0] == '\\'; gives the character (or UINT32_MAX: nothing) and
- * its size in the source. An unknown escape stands for itself: *ret_size is 0 then.
+ * Decodes the escape of a string literal at s[0] == '\\'; returns the character (or UINT32_MAX:
+ * nothing) and its size in the source. An unknown escape stands for itself: *ret_size is 0 then.
  */
 static bool decode_escape(const char *s, size_t n, uint32_t *ret_char, size_t *ret_size)
 {
@@ -319,7 +322,7 @@ static void keep(struct jinja_lexer *lx, struct digits *d, char c)
 	d->text[d->used] = '\0';
 }
 
-/* Digits with single underscores between them; returns the position behind. */
+/* Digits with single underscores between them; returns the position after them. */
 static size_t scan_digits(struct jinja_lexer *lx, size_t at, unsigned int base, struct digits *d)
 {
 	for (; at < lx->length; at++) {
@@ -337,7 +340,7 @@ static size_t scan_digits(struct jinja_lexer *lx, size_t at, unsigned int base, 
 
 static void lex_number(struct jinja_lexer *lx, struct jinja_token *token)
 {
-	const char *s = lx->source; /* terminated, so looking one or two ahead is safe */
+	const char *s = lx->source; /* terminated, so reading one or two bytes ahead is safe */
 	char prefix = s[lx->at] == '0' ? (char)(s[lx->at + 1] | 32) : '\0';
 	unsigned int base = prefix == 'x' ? 16 : prefix == 'o' ? 8 : prefix == 'b' ? 2 : 10;
 	struct digits d = {.used = 0};
@@ -438,7 +441,7 @@ static void lex_code(struct jinja_lexer *lx, struct jinja_token *token)
 
 	advance(lx, skip_space(lx, lx->at));
 	if (lx->at >= lx->length) {
-		emit(lx, token, TOKEN_EOF, 0); /* the parser says what is missing */
+		emit(lx, token, TOKEN_EOF, 0); /* the parser reports what is missing */
 		return;
 	}
 	next = lx->n_brackets ? 0 : tag_end(lx, lx->at, close);

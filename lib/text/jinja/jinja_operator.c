@@ -28,7 +28,7 @@ static _Noreturn void fail_types(struct jinja_render *r, uint8_t op, struct jinj
 		   jinja_type_name(a), jinja_type_name(b));
 }
 
-/* False: the result is none of 64 bits. */
+/* False: the result does not fit into 64 bits. */
 static bool int_power(int64_t base, int64_t exponent, int64_t *ret)
 {
 	*ret = 1;
@@ -146,7 +146,7 @@ static struct jinja_value multiply(struct jinja_render *r, struct jinja_value a,
 	return repeat(r, a, times);
 }
 
-/* A marked string stays so, and the other one is escaped. */
+/* A safe string stays safe, and the other one is escaped. */
 static struct jinja_value add_strings(struct jinja_render *r, struct jinja_value a,
 				      struct jinja_value b)
 {
@@ -362,7 +362,7 @@ static bool contains(struct jinja_render *r, struct jinja_value container, struc
 	seq = jinja_iterate(r, container);
 	for (i = 0; !found && i < seq->n; i++)
 		found = jinja_equal(r, seq->items[i], v);
-	if (jinja_is_generator(container)) /* what lies behind the hit was not consumed */
+	if (jinja_is_generator(container)) /* items after the match were not consumed */
 		container.seq->position -= seq->n - i;
 	jinja_charge(r, i / 4);
 	return found;

@@ -167,7 +167,7 @@ static void parse_until(struct jinja_parser *p, const char *ends, struct jinja_n
 			jinja_expect(p, TOKEN_VARIABLE_END, "the end '}}'");
 			jinja_push_node(p, nodes, node);
 			break;
-		default: /* TOKEN_BLOCK_BEGIN: the lexer lets nothing else stand here */
+		default: /* TOKEN_BLOCK_BEGIN: the lexer returns nothing else here */
 			jinja_advance(p);
 			for (end = ends; end && *end; end += n + (end[n] == ' ')) {
 				n = strcspn(end, " ");
@@ -182,8 +182,8 @@ static void parse_until(struct jinja_parser *p, const char *ends, struct jinja_n
 }
 
 /*
- * The rest of an opening tag and the body behind it; the current token is the name of the closing
- * tag then.
+ * The rest of an opening tag and the body after it; afterwards the current token is the name of the
+ * closing tag.
  */
 static void parse_body(struct jinja_parser *p, const char *ends, struct jinja_nodes *nodes)
 {
@@ -336,8 +336,8 @@ static void parse_parameters(struct jinja_parser *p, struct jinja_node *macro)
 }
 
 /*
- * The body of a macro: loops outside do not reach in. What it uses, the macro around it uses as
- * well.
+ * The body of a macro, in which outer loops are not visible. What it uses is also used by an
+ * enclosing macro.
  */
 static void parse_macro_body(struct jinja_parser *p, const char *end, struct jinja_node *macro)
 {
@@ -389,7 +389,7 @@ static void parse_jump(struct jinja_parser *p, struct jinja_node *node)
 		jinja_parse_fail(p, "break and continue belong into a loop");
 }
 
-/* {% print a, b %} is as many outputs, in a scope that changes nothing. */
+/* {% print a, b %} becomes several outputs; its own scope has no effect. */
 static void parse_print(struct jinja_parser *p, struct jinja_node *node)
 {
 	while (p->token.type != TOKEN_BLOCK_END) {

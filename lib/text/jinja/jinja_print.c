@@ -65,7 +65,7 @@ static void write_quoted(struct jinja_render *r, const struct jinja_str *s)
 	jinja_write_char(r, quote);
 	while (at < s->length) {
 		size_t n = jinja_decode(s, at, &c);
-		bool stray = n == 1 && c >= 0x80; /* no UTF-8: left as it is */
+		bool stray = n == 1 && c >= 0x80; /* not UTF-8: left unchanged */
 		bool marked = c == quote || c == '\\';
 
 		if (marked || (!stray && !jinja_is_printable(c))) {
@@ -222,7 +222,7 @@ static void json_string(struct jinja_render *r, const struct jinja_str *s, bool 
 static void json_value(struct jinja_render *r, struct jinja_value v, const struct json_style *style,
 		       unsigned int level);
 
-/* Keys that are no strings are written as one. */
+/* Keys that are not strings are converted to strings. */
 static void json_key(struct jinja_render *r, struct jinja_value key, const struct json_style *style)
 {
 	const char *quote = key.kind == JINJA_STRING ? "" : "\"";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * One render: limits, the making of values, the variables that come in as cJSON, and the text that
- * goes out.
+ * One render: limits, creation of values, conversion of variables from cJSON, and the resulting
+ * text.
  */
 #include "jinja_render.h"
 
@@ -331,7 +331,7 @@ static struct jinja_value from_cjson(struct jinja_render *r, const cJSON *json)
 	}
 }
 
-/* Errors arrive here. */
+/* Errors return here by longjmp(). */
 static int render(struct jinja_render *r, const cJSON *context)
 {
 	if (setjmp(r->run.escape))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * State of one render and the operations on values. What fails throws (see jinja_value.h), so
+ * State of one render and the operations on values. Errors are thrown (see jinja_value.h), so
  * results are simply returned.
  */
 #ifndef TXDA_TEXT_JINJA_RENDER_H
@@ -15,11 +15,11 @@ struct jinja_binding {
 };
 
 struct jinja_scope {
-	struct jinja_scope *parent; /* NULL: the context and the globals come next */
+	struct jinja_scope *parent; /* NULL: followed by the context and the globals */
 	struct jinja_binding *bindings;
 	uint32_t n;
 	uint32_t capacity;
-	bool captured; /* a macro may still look in here: not to be reused */
+	bool captured; /* a macro may still refer to it: must not be reused */
 };
 
 struct jinja_macro {
@@ -42,7 +42,9 @@ struct jinja_render {
 	struct jinja_run run;
 	const struct txda_template *template;
 	struct jinja_arena arena;
-	/* Output so far; also where texts are built, and cut off again (jinja_captured()). */
+	/*
+	 * The output so far; also used to build texts, which are cut off again (jinja_captured()).
+	 */
 	struct text_buf out;
 	struct txda_template_limits limits;
 	uint64_t steps;
@@ -53,8 +55,8 @@ struct jinja_render {
 };
 
 /*
- * Filters, tests, methods and global functions. All are built-ins of one shape, found by name in
- * tables; what arguments they take stands in the table and is checked in one place.
+ * Filters, tests, methods and global functions. All are built-ins of one type, found by name in
+ * tables; the table also declares their arguments, which are checked in one place.
  */
 
 struct jinja_kwarg {
@@ -73,8 +75,8 @@ struct jinja_args {
 };
 
 /*
- * @params: names with types, separated by spaces, "old:s new:s count:i?". A `?` marks what may be
- * left out; then the argument is JINJA_ABSENT (an integer or string given as None likewise).
+ * @params: names with types, separated by spaces, "old:s new:s count:i?". A `?` marks optional
+ * arguments; an omitted one is JINJA_ABSENT (an integer or string given as None likewise).
  *
  *   v  any value              s  string           i  integer (a bool counts)
  *   t  any value, as str()    b  any value, as    e  string; escaped when the object of
@@ -90,7 +92,7 @@ struct jinja_builtin {
 	const char *name;
 	struct jinja_value (*call)(struct jinja_call *c);
 	const char *params;
-	int mode; /* tells apart what shares a function */
+	int mode; /* distinguishes built-ins that share a function */
 };
 
 enum { JINJA_MAX_PARAMS = 4 };
@@ -119,7 +121,7 @@ const struct jinja_builtin *jinja_find_global(const struct jinja_str *name);
 const struct jinja_builtin *jinja_find_method(struct jinja_value object,
 					      const struct jinja_str *name);
 
-/* Check the arguments and call. */
+/* Checks the arguments and calls it. */
 struct jinja_value jinja_call_builtin(struct jinja_render *r, const struct jinja_builtin *builtin,
 				      struct jinja_value self, const struct jinja_args *args);
 
@@ -150,15 +152,15 @@ static inline struct jinja_str *jinja_str_arg(const struct jinja_call *c, unsign
 /* Errors and limits */
 #define jinja_fail(r, ...) jinja_throw(&(r)->run, TXDA_TEMPLATE_RUNTIME, __VA_ARGS__)
 _Noreturn void jinja_fail_limit(struct jinja_render *r, const char *what, uint64_t limit);
-/* Using an undefined value is an error, which says why it is undefined. */
+/* Using an undefined value is an error that states why it is undefined. */
 void jinja_need_defined(struct jinja_render *r, struct jinja_value v);
 void jinja_charge(struct jinja_render *r, uint64_t steps);
 void jinja_charge_bytes(struct jinja_render *r, size_t bytes);
-/* One level deeper; jinja_leave() on the way back, unless something was thrown. */
+/* Enters one level of nesting; jinja_leave() on the way back, unless an error was thrown. */
 void jinja_enter(struct jinja_render *r);
 void jinja_leave(struct jinja_render *r);
 
-/* Making values */
+/* Creating values */
 void *jinja_alloc(struct jinja_render *r, size_t n, size_t size); /* @n times @size bytes */
 struct jinja_value jinja_string(struct jinja_render *r, const char *data, size_t length);
 struct jinja_value jinja_literal(struct jinja_render *r, const char *text);
@@ -194,7 +196,7 @@ void jinja_write_char(struct jinja_render *r, uint32_t c);
 void jinja_write_str(struct jinja_render *r, struct jinja_value v);  /* Python's str() */
 void jinja_write_repr(struct jinja_render *r, struct jinja_value v); /* Python's repr() */
 void jinja_write_float(struct jinja_render *r, double f);
-/* Cut what was written since r->out.len was @mark off into a string. */
+/* Cuts off what was written since r->out.len was @mark and returns it as a string. */
 struct jinja_value jinja_captured(struct jinja_render *r, size_t mark);
 struct jinja_str *jinja_to_str(struct jinja_render *r, struct jinja_value v); /* str(v) */
 struct jinja_value jinja_escape(struct jinja_render *r,
@@ -221,9 +223,9 @@ struct jinja_value jinja_negate(struct jinja_render *r, struct jinja_value v);
 
 /* Integers beyond 64 bits: jinja_bigint.c. */
 
-/* Of decimal text, which is such a one. */
+/* From decimal text of such an integer. */
 struct jinja_value jinja_bigint(struct jinja_render *r, const char *text, size_t len);
-/* Operators of any two integers; what fits 64 bits is not a BIGINT. */
+/* Operators for any two integers; a result that fits into 64 bits is not a BIGINT. */
 struct jinja_value jinja_big_binary(struct jinja_render *r, uint8_t op, struct jinja_value a,
 				    struct jinja_value b);
 /* -1, 0, 1 */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Filters and methods of strings. Most filters take any value and work on its str(); those that
- * are methods as well share the function.
+ * Filters and methods of strings. Most filters take any value and work on its str(); filters that
+ * are also methods share the function.
  *
- * Strings marked by the filter `safe`: with escaping off they print like any other, but what is
- * added to one is escaped for HTML, as Python's Markup does; templates in the wild depend on it.
+ * Strings marked by the filter `safe`: with escaping off they print like others, but text added to
+ * one is escaped for HTML, as Python's Markup does; existing templates depend on it.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -161,7 +161,7 @@ static struct jinja_value justify(struct jinja_call *c)
 	if (width < 0 || missing < 0)
 		missing = 0;
 	left = c->builtin->mode & LEFT ? missing : 0;
-	if (c->builtin->mode == (LEFT | RIGHT)) /* the odd one goes left when the width is odd */
+	if (c->builtin->mode == (LEFT | RIGHT)) /* the odd one goes left if the width is odd */
 		left = missing / 2 + (missing & width & 1);
 	write_fill(c->r, code, left);
 	jinja_write(c->r, c->self.string->data, c->self.string->length);
@@ -258,7 +258,7 @@ static const char *last_match(const char *data, size_t length, const struct jinj
 	return NULL;
 }
 
-/* What last_match() and its memcmp at each position cost. */
+/* The cost of last_match() and its memcmp() at each position. */
 static void charge_backward(struct jinja_render *r, size_t length, const struct jinja_str *part)
 {
 	jinja_charge_bytes(r, length * (1 + part->length / 16));
@@ -371,7 +371,7 @@ static void split_at_backward(struct jinja_render *r, const struct jinja_str *s,
 	}
 }
 
-/* Words from the end, the rest in front. */
+/* Words from the end, the rest first. */
 static void split_space_backward(struct jinja_render *r, const struct jinja_str *s, int64_t limit,
 				 struct jinja_seq *parts)
 {
@@ -470,7 +470,7 @@ static struct jinja_value filter_join(struct jinja_call *c)
 	return jinja_captured(c->r, mark);
 }
 
-/* Kinds of characters that the is…() methods ask for. */
+/* Kinds of characters for the is…() methods. */
 
 static bool is_alpha(uint32_t c)
 {
@@ -517,8 +517,8 @@ static bool is_lower(uint32_t c)
 
 static const struct {
 	bool (*fits)(uint32_t c);
-	bool empty;	/* what the empty string is */
-	bool skip_rest; /* characters without case do not count */
+	bool empty;	/* result for the empty string */
+	bool skip_rest; /* ignore characters without case */
 } char_kinds[] = {
 	{is_alpha, false, false}, {is_alnum, false, false},	     {is_decimal, false, false},
 	{is_digit, false, false}, {is_numeric, false, false},	     {jinja_is_space, false, false},

@@ -89,8 +89,8 @@ bool jinja_is_line_end(uint32_t c)
 }
 
 /*
- * A capital sigma at the end of a word becomes the final form: before it, over marks, is a letter
- * with case, behind it is none.
+ * A capital sigma at the end of a word becomes the final form: ignoring marks, it is preceded by a
+ * cased letter and not followed by one.
  */
 static bool is_final_sigma(const struct jinja_str *s, size_t at)
 {
@@ -119,7 +119,10 @@ static unsigned int change_to_lower(const struct jinja_str *s, size_t at, uint32
 	return 2;
 }
 
-/* What has more than one character in upper case (ß, ligatures) has as many when case-folded. */
+/*
+ * Characters with several characters in upper case (ß, ligatures) also have several when
+ * case-folded.
+ */
 static unsigned int change_to_upper(uint32_t c, bool title, uint32_t out[3])
 {
 	utf8proc_int32_t folded[4];

@@ -102,7 +102,7 @@ void *jinja_arena_alloc(struct jinja_run *run, size_t size)
 	if (!chunk || chunk->size - chunk->used < size) {
 		struct jinja_chunk *fresh = add_chunk(run, size);
 
-		/* A large block should not hide the room left in the current chunk. */
+		/* A large block should not make the room left in the current chunk unusable. */
 		if (chunk && fresh->size == size && chunk->size - chunk->used > 1024) {
 			arena->chunks = chunk;
 			fresh->next = chunk->next;
@@ -229,7 +229,7 @@ bool jinja_hash(const struct jinja_arena *arena, struct jinja_value v, unsigned 
 	}
 }
 
-/* Both are known to be hashable, so they nest no deeper than jinja_hash() allows. */
+/* Both are known to be hashable, so they are nested no deeper than jinja_hash() allows. */
 static bool key_equal(struct jinja_value a, struct jinja_value b)
 {
 	int64_t x, y;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Values of the template interpreter, the memory they live in, and how errors leave.
+ * Values of the template interpreter, their memory, and error handling.
  *
  * Values are 16 bytes and copied freely; what they point to lives in an arena and is immutable once
  * built (namespaces, loops, cyclers and the position of a generator excepted, which are private to
  * one render). Strings may point into other strings, into the template or into the caller's cJSON
  * tree, so slicing and stripping copy nothing.
  *
- * Errors: whatever fails calls jinja_throw(), which fills in the error and jumps back to the entry
- * point (txda_template_parse() or txda_template_render()). So functions return their result and
- * never an error. The rule that makes this safe: between the entry point and the error nothing may
- * own memory or another resource outside of struct jinja_run.
+ * Errors: a failing function calls jinja_throw(), which fills in the error and jumps back to the
+ * entry point (txda_template_parse() or txda_template_render()). So functions return their result
+ * and never an error. This is safe because nothing between the entry point and the error owns
+ * memory or other resources outside of struct jinja_run.
  */
 #ifndef TXDA_TEXT_JINJA_VALUE_H
 #define TXDA_TEXT_JINJA_VALUE_H
@@ -27,12 +27,12 @@
 struct jinja_chunk;
 struct jinja_arena {
 	struct jinja_chunk *chunks;
-	size_t used; /* bytes taken from the system */
+	size_t used; /* bytes allocated from the system */
 	size_t limit;
-	uint64_t seed; /* of the hash tables, so that keys cannot be made to collide */
+	uint64_t seed; /* of the hash tables, so that colliding keys cannot be constructed */
 };
 
-/* One parse or one render: its memory and its way out. */
+/* One parse or render: its memory and where errors jump to. */
 struct jinja_run {
 	struct jinja_arena *arena;
 	struct txda_template_error *error;
@@ -42,7 +42,7 @@ struct jinja_run {
 
 __attribute__((format(printf, 3, 4))) _Noreturn void
 jinja_throw(struct jinja_run *run, enum txda_template_error_kind kind, const char *format, ...);
-/* The -errno that belongs to an error. */
+/* The -errno for an error. */
 int jinja_error_code(enum txda_template_error_kind kind);
 
 void jinja_arena_init(struct jinja_arena *arena, size_t limit);
@@ -72,12 +72,12 @@ enum jinja_kind {
 struct jinja_str {
 	const char *data; /* not terminated */
 	size_t length;	  /* bytes */
-	size_t chars;	  /* code points; JINJA_UNCOUNTED until someone asks */
+	size_t chars;	  /* code points; JINJA_UNCOUNTED until requested */
 };
 
 #define JINJA_UNCOUNTED SIZE_MAX
 
-/* "%.*s" of a string, cut to what an error message should hold. */
+/* "%.*s" arguments of a string, truncated for an error message. */
 #define JINJA_SHOW(s) (int)((s)->length < 80 ? (s)->length : 80), (s)->data
 
 struct jinja_value {
@@ -90,7 +90,7 @@ struct jinja_value {
 		struct jinja_str *string; /* STRING, BIGINT */
 		struct jinja_seq *seq;
 		struct jinja_dict *dict; /* DICT, NAMESPACE */
-		const char *undefined;	 /* what using it says; may be NULL */
+		const char *undefined;	 /* message for using it; may be NULL */
 		const struct jinja_bound *callable;
 		const struct jinja_macro *macro;
 		struct jinja_loop *loop;
@@ -116,7 +116,7 @@ struct jinja_seq {
 	struct jinja_value *items;
 	size_t n;
 	size_t capacity;
-	size_t position;  /* generators: items given out so far */
+	size_t position;  /* generators: items consumed so far */
 	int64_t range[3]; /* range: start, stop, step */
 };
 
@@ -181,13 +181,13 @@ static inline bool jinja_is_number(struct jinja_value v)
 	return v.kind >= JINJA_BOOL && v.kind <= JINJA_BIGINT;
 }
 
-/* Is it consumed by iterating? */
+/* Whether it is consumed by iterating. */
 static inline bool jinja_is_generator(struct jinja_value v)
 {
 	return v.kind == JINJA_SEQ && v.seq->flavor >= JINJA_GENERATOR;
 }
 
-/* Has it items by index? */
+/* Whether it has items by index. */
 static inline bool jinja_is_indexed(struct jinja_value v)
 {
 	return v.kind == JINJA_SEQ && v.seq->flavor < JINJA_KEYS;
@@ -204,7 +204,7 @@ static inline bool jinja_is_list(struct jinja_value v)
 	return v.kind == JINJA_SEQ && v.seq->flavor == JINJA_LIST;
 }
 
-/* int or bool, which Python lets stand for each other */
+/* int or bool, which are interchangeable in Python */
 static inline bool jinja_as_int(struct jinja_value v, int64_t *ret)
 {
 	if (v.kind == JINJA_BOOL)
@@ -276,14 +276,17 @@ enum jinja_case {
 	JINJA_CASE_LOWER,
 	JINJA_CASE_UPPER,
 	JINJA_CASE_SWAP,
-	JINJA_CASE_TITLE,      /* of each run of cased characters the first */
-	JINJA_CASE_CAPITALIZE, /* the first character alone */
-	JINJA_CASE_WORDS,      /* the filter `title`: words begin behind blanks and brackets */
+	JINJA_CASE_TITLE,      /* the first of each run of cased characters */
+	JINJA_CASE_CAPITALIZE, /* only the first character */
+	JINJA_CASE_WORDS,      /* the filter `title`: words begin after blanks and brackets */
 };
 
-/* Is the simple mapping of @c to upper or lower case another character? */
+/* Whether the simple mapping of @c to upper or lower case is another character. */
 bool jinja_changes(uint32_t c, enum jinja_case mode);
-/* What the character at @at of @s becomes; *@state is 0 at the start. Returns how many. */
+/*
+ * Converts the character at @at of @s; *@state is 0 at the start. Returns the number of resulting
+ * characters.
+ */
 unsigned int jinja_change_char(const struct jinja_str *s, size_t at, enum jinja_case mode,
 			       unsigned int *state, uint32_t out[3]);
 

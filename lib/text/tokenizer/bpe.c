@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <sys/random.h>
 
-/* Up to this many symbols, looking through all pairs for the best is faster than a heap. */
+/* Up to this many symbols, searching all pairs for the best one is faster than a heap. */
 #define SMALL 48
 
 #define SPACE_MARK     "\xE2\x96\x81" /* U+2581, SentencePiece's space */
 #define SPACE_MARK_LEN 3
 
-/* Of bpe_join_words(). */
+/* Limit of bpe_join_words(). */
 #define MAX_JOINS (16u << 20)
 
 static inline uint32_t merge_slot(const struct bpe *bpe, uint64_t pair)
@@ -75,7 +75,10 @@ void bpe_add_merge(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t merg
 	bpe->merged[bpe->n_merges++] = merged;
 }
 
-/* The pairs of words that together are a word; with @add they become merges. Returns how many. */
+/*
+ * Finds the pairs of words that together are a word; with @add they become merges. Returns their
+ * number.
+ */
 static uint32_t join_words(struct bpe *bpe, bool add)
 {
 	const struct string_table *table = bpe->words.table;
@@ -116,7 +119,7 @@ int bpe_join_words(struct bpe *bpe)
 	return 0;
 }
 
-/* Whether @word has a space mark behind anything but another one. */
+/* Whether @word has a space mark after anything but another space mark. */
 static bool space_mark_inside(const char *word, size_t len)
 {
 	for (size_t i = 1; i + SPACE_MARK_LEN <= len; i++) {
@@ -171,7 +174,7 @@ void bpe_scratch_free(struct bpe_scratch *scratch)
 	free(scratch->block);
 }
 
-/* Merges @n <= SMALL symbols in place; returns how many are left. */
+/* Merges @n <= SMALL symbols in place; returns how many remain. */
 static size_t merge_small(const struct bpe *bpe, uint32_t *symbols, size_t n)
 {
 	uint32_t ranks[SMALL]; /* of symbol i with symbol i + 1 */
@@ -250,7 +253,7 @@ static uint64_t heap_pop(struct heap *heap)
 	return top;
 }
 
-/* Symbols as a doubly linked list; `rank` is that of the pair that starts here. */
+/* Symbols as a doubly linked list; `rank` is that of the pair that starts at the node. */
 struct node {
 	uint32_t prev, next; /* UINT32_MAX: none */
 	uint32_t rank;
@@ -277,7 +280,8 @@ static void *scratch_block(struct bpe_scratch *scratch, size_t size)
 	return scratch->block;
 }
 
-/* The same as merge_small() in O(n log n). Returns how many symbols are left, or 0 without memory.
+/*
+ * The same as merge_small() in O(n log n). Returns how many symbols remain, or 0 if out of memory.
  */
 static size_t merge_large(const struct bpe *bpe, struct bpe_scratch *scratch, size_t n)
 {
@@ -286,7 +290,7 @@ static size_t merge_large(const struct bpe *bpe, struct bpe_scratch *scratch, si
 	struct node *nodes;
 	size_t left = 0;
 
-	/* Each merge takes one entry out and puts two in, at most n - 1 times. */
+	/* Each merge removes one entry and adds two, at most n - 1 times. */
 	heap.items = scratch_block(scratch, n * (3 * sizeof(*heap.items) + sizeof(*nodes)));
 	if (!heap.items)
 		return 0;
@@ -304,7 +308,7 @@ static size_t merge_large(const struct bpe *bpe, struct bpe_scratch *scratch, si
 		uint64_t top = heap_pop(&heap);
 		uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32), right;
 
-		/* The pair is not what it was when the entry was made. */
+		/* The pair has changed since the entry was added. */
 		if (nodes[at].rank != rank)
 			continue;
 		right = nodes[at].next;
@@ -337,7 +341,9 @@ static bool reserve_symbols(struct bpe_scratch *scratch, size_t n)
 	return true;
 }
 
-/* The symbols of a byte-level word. Bytes that the vocabulary lacks are unknown, or left out. */
+/*
+ * The symbols of a byte-level word. Bytes that are not in the vocabulary are unknown, or left out.
+ */
 static size_t byte_symbols(const struct bpe *bpe, const uint8_t *word, size_t len,
 			   uint32_t *symbols)
 {
@@ -360,7 +366,7 @@ static size_t byte_symbols(const struct bpe *bpe, const uint8_t *word, size_t le
 	return n;
 }
 
-/* Puts the bytes of a character as tokens; 0 when the vocabulary does not have all of them. */
+/* Adds the bytes of a character as tokens; 0 if the vocabulary does not have all of them. */
 static size_t fallback_symbols(const struct bpe *bpe, const uint8_t *bytes, unsigned len,
 			       uint32_t *symbols)
 {
@@ -373,8 +379,8 @@ static size_t fallback_symbols(const struct bpe *bpe, const uint8_t *bytes, unsi
 }
 
 /*
- * The symbols of a word of characters. An unknown one waits until a known one comes, as in the
- * reference library, which lets fallback bytes overtake it.
+ * The symbols of a word of characters. An unknown one is held back until a known one follows, as in
+ * the reference library, where fallback bytes may precede it.
  */
 static size_t char_symbols(const struct bpe *bpe, const uint8_t *word, size_t len,
 			   uint32_t *symbols)
@@ -419,7 +425,7 @@ static int encode_symbols(const struct bpe *bpe, struct bpe_scratch *scratch, co
 {
 	size_t n;
 
-	/* One more than bytes: a fallback that fails may write ahead. */
+	/* Room for more than the bytes: a failing fallback may write ahead. */
 	if (!reserve_symbols(scratch, len + 4))
 		return -ENOMEM;
 	n = bpe->byte_level ? byte_symbols(bpe, (const uint8_t *)word, len, scratch->symbols)
@@ -458,7 +464,7 @@ static int encode_word(const struct bpe *bpe, struct bpe_scratch *scratch, const
 	return ret;
 }
 
-/* The next place behind @at where a space mark follows something else, or @len. */
+/* The next position after @at where a space mark follows something else, or @len. */
 static size_t next_cut(const char *text, size_t at, size_t len)
 {
 	while (at + SPACE_MARK_LEN <= len && !memcmp(text + at, SPACE_MARK, SPACE_MARK_LEN))

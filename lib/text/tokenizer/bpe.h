@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Byte-pair encoding of one word: its symbols (bytes, or characters with byte fallback) are merged
- * pair by pair, the merge that stands first in the model's list first, until none applies. Internal
+ * pair by pair, always the merge that is earliest in the model's list, until none applies. Internal
  * to the tokeniser.
  *
- * Threads: a finished struct bpe is shared by all threads. `whole` is a cache in it: each entry is
- * written with the same value by whoever comes first, by relaxed atomics.
+ * Threads: a finished struct bpe is shared by all threads. `whole` is a cache in it: all threads
+ * write the same value to an entry, with relaxed atomics.
  */
 #ifndef TXDA_TEXT_BPE_H
 #define TXDA_TEXT_BPE_H
@@ -19,18 +19,20 @@
 #define BPE_RANK_LIMIT ((1u << 22) - 1)
 
 struct bpe {
-	/* Words are found by these: raw bytes in a byte-level model, else as the vocabulary has it.
+	/*
+	 * The index of words: raw bytes in a byte-level model, else as spelled in the vocabulary.
 	 */
 	struct string_index words;
-	uint32_t max_word; /* the longest of them, in bytes */
+	uint32_t max_word; /* length of the longest one in bytes */
 	bool byte_level;
 	bool byte_fallback;
 	bool fuse_unk;
-	bool ignore_merges; /* a word that is in the vocabulary is that token, whatever merges say
-			     */
+	bool ignore_merges; /*
+	bool ignore_merges;  * a word that is in the vocabulary is that token, regardless of merges
+	bool ignore_merges;  */
 	/*
 	 * No merge joins anything with a following U+2581 but another U+2581, so a text may be cut
-	 * in front of it and the pieces encoded alone. Found by bpe_finish(); makes SentencePiece
+	 * before it and the pieces encoded separately. Found by bpe_finish(); makes SentencePiece
 	 * models, which have no pre-tokeniser, fast.
 	 */
 	bool cut_at_space_mark;
@@ -47,11 +49,13 @@ struct bpe {
 	_Atomic uint8_t *whole; /* [id]: enum bpe_whole */
 };
 
-/* Whether the word that spells a token is encoded as just that token; not kept where ids have several
- * words. */
+/*
+ * Whether the word that spells a token is encoded as just that token; not cached if ids have
+ * several words.
+ */
 enum bpe_whole { BPE_WHOLE_UNKNOWN, BPE_WHOLE_YES, BPE_WHOLE_NO };
 
-/* Room to work in, for one thread; zero-initialised is empty. */
+/* Scratch memory for one thread; zero-initialised is empty. */
 struct bpe_scratch {
 	uint32_t *symbols;
 	size_t n_symbols;
@@ -61,15 +65,15 @@ struct bpe_scratch {
 
 /* Makes room for @n_merges; call once, with words, unk and flags set. Returns 0 or -ENOMEM. */
 int bpe_init(struct bpe *bpe, uint32_t n_merges);
-/* Adds the next merge in order of rank; of equal pairs the last counts. */
+/* Adds the next merge in order of rank; of equal pairs the last one counts. */
 void bpe_add_merge(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t merged);
 /*
- * The other kind of model: each two tokens whose bytes together are a word become that, and the
- * lowest id goes first, of equal ones the leftmost. Instead of bpe_init(); 0, -ENOMEM, or -E2BIG
- * (too many).
+ * For models without merges: any two tokens whose bytes together are a word are merged into it, the
+ * lowest id first, of equal ones the leftmost. Instead of bpe_init(); 0, -ENOMEM, or -E2BIG (too
+ * many).
  */
 int bpe_join_words(struct bpe *bpe);
-/* After the last merge. Returns 0 or -ENOMEM. */
+/* Call after the last merge. Returns 0 or -ENOMEM. */
 int bpe_finish(struct bpe *bpe);
 void bpe_free(struct bpe *bpe);
 

@@ -69,7 +69,7 @@ int string_index_init(struct string_index *index, const struct string_table *tab
 	while (n_slots < 2 * max_entries)
 		n_slots *= 2;
 	*index = (struct string_index){.table = table, .mask = (uint32_t)(n_slots - 1)};
-	/* Without random numbers the addresses of this process have to do. */
+	/* If there are no random numbers, this process's addresses have to do. */
 	if (getrandom(&index->seed, sizeof(index->seed), GRND_NONBLOCK) != sizeof(index->seed))
 		index->seed = (uintptr_t)index;
 	index->slots = malloc(n_slots * sizeof(*index->slots));

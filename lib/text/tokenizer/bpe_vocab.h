@@ -2,8 +2,8 @@
 /*
  * The strings of a vocabulary and a hash index over them. Internal to the tokeniser.
  *
- * Hashing is keyed with a random seed per index, so that no file can be made whose strings all
- * collide.
+ * Hashing is keyed with a random seed per index, so that no file can be constructed whose strings
+ * all collide.
  */
 #ifndef TXDA_TEXT_BPE_VOCAB_H
 #define TXDA_TEXT_BPE_VOCAB_H
@@ -14,8 +14,9 @@
 #define BPE_ID_LIMIT (1u << 21)
 
 /*
- * One string an id: at text.data + off[id], NUL-terminated. Holes have off UINT32_MAX. A vocabulary
- * may give an id to several strings: further ones are entries behind the ids, of the id alias_of.
+ * One string per id: at text.data + off[id], NUL-terminated. Unused ids have off UINT32_MAX. A
+ * vocabulary may have several strings for an id: further ones are entries after the ids, with their
+ * id in alias_of.
  */
 struct string_table {
 	struct text_buf text;
@@ -59,7 +60,7 @@ struct string_index {
 int string_index_init(struct string_index *index, const struct string_table *table,
 		      size_t max_entries);
 void string_index_free(struct string_index *index);
-/* Adds @entry under its string in the table. False when that string is there already. */
+/* Adds @entry under its string in the table. False if that string is already present. */
 bool string_index_add(struct string_index *index, uint32_t entry);
 
 static inline uint64_t string_hash_mix(uint64_t a, uint64_t b)
@@ -97,7 +98,7 @@ static inline uint64_t string_hash(const void *bytes, size_t len, uint64_t seed)
 	return string_hash_mix(k1 ^ len, string_hash_mix(a ^ k0, b ^ seed));
 }
 
-/* The slot of the string; that of none is empty. */
+/* The slot of the string; an empty slot if it is not present. */
 static inline struct string_slot *string_index_slot(const struct string_index *index,
 						    const void *bytes, size_t len)
 {

@@ -9,14 +9,14 @@ struct txda_detok {
 	const struct txda_tokenizer *tok;
 	bool skip_special;
 	bool begun;	     /* a token has been taken */
-	unsigned strip_left; /* so many characters at the start may still be dropped */
-	uint8_t waiting[4];  /* the start of a character */
+	unsigned strip_left; /* number of characters at the start that may still be dropped */
+	uint8_t waiting[4];  /* the start of an incomplete character */
 	unsigned n_waiting;
-	struct text_buf work; /* bytes that are not characters yet */
+	struct text_buf work; /* bytes that are not complete characters yet */
 	struct text_buf out;
 };
 
-/* Gives out @len bytes of whole characters, without what Strip takes from the start of the text. */
+/* Emits @len bytes of whole characters, without what Strip takes from the start of the text. */
 static bool give(struct txda_detok *d, const char *text, size_t len)
 {
 	const char *strip = d->tok->decoder.strip;
@@ -34,7 +34,9 @@ static bool give(struct txda_detok *d, const char *text, size_t len)
 	return text_buf_add(&d->out, text, len);
 }
 
-/* The character that waits cannot be finished: U+FFFD, in byte-fallback models one for each byte.
+/*
+ * The incomplete character cannot be completed: emits U+FFFD, in byte-fallback models one for each
+ * byte.
  */
 static bool give_up_waiting(struct txda_detok *d)
 {
@@ -47,7 +49,7 @@ static bool give_up_waiting(struct txda_detok *d)
 	return true;
 }
 
-/* Takes bytes that need not end where a character ends. */
+/* Takes bytes that need not end at a character boundary. */
 static bool take_bytes(struct txda_detok *d, const char *bytes, size_t len)
 {
 	const uint8_t *s;
@@ -83,7 +85,7 @@ static bool take_bytes(struct txda_detok *d, const char *bytes, size_t len)
 	return give(d, d->work.data + done, at - done);
 }
 
-/* The first token under a Metaspace decoder: its marks are nothing, not spaces. */
+/* The first token with a Metaspace decoder: its marks are dropped instead of becoming spaces. */
 static bool take_first(struct txda_detok *d, uint32_t id)
 {
 	const char *drop = d->tok->decoder.first_drop;
@@ -193,7 +195,9 @@ int txda_detok_flush(struct txda_detok *detok, const char **ret_text, size_t *re
 	return 0;
 }
 
-/* Ends a run of byte tokens: it is text as a whole, or each byte of it is replaced. */
+/*
+ * Ends a run of byte tokens: it is decoded if it is valid as a whole, else each byte is replaced.
+ */
 static bool end_run(struct txda_detok *d, struct text_buf *run)
 {
 	bool ok = true;
@@ -208,8 +212,9 @@ static bool end_run(struct txda_detok *d, struct text_buf *run)
 }
 
 /*
- * All ids at once. Where runs of byte tokens are not text this differs from a stream, which cannot
- * know in time what comes later in the run: here the result is that of the reference library.
+ * Decodes all ids at once. For runs of byte tokens that are not valid text the result differs from
+ * that of a stream, which cannot know the rest of the run in time: here it is that of the reference
+ * library.
  */
 int txda_tokenizer_decode(const struct txda_tokenizer *tok, const uint32_t *ids, size_t n,
 			  bool skip_special, char **ret_text, size_t *ret_len)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Incremental detokenising: ids go in one by one as they are generated, and the text that is
- * certain comes out at once.
+ * Incremental detokenising: takes ids one by one as they are generated, and returns text as soon as
+ * it is certain.
  *
- * What comes out is never taken back and never holds half a character: bytes that may still become
- * one wait for the next id. Bytes that cannot any more become U+FFFD. All that was given out, flush
- * included, is what txda_tokenizer_decode() says of the same ids, except that in models with byte
- * fallback a run of byte tokens that is not all text keeps its whole characters here, while there
- * each byte of it is U+FFFD.
+ * Returned text is never revised and never contains half a character: bytes that may still become
+ * one wait for the next id. Bytes that cannot become one are replaced by U+FFFD. The complete text,
+ * including that of flush, equals the result of txda_tokenizer_decode() for the same ids, except
+ * that in models with byte fallback a run of byte tokens that is not entirely valid keeps its valid
+ * characters here, while there each of its bytes becomes U+FFFD.
  *
- * Threads: one detokeniser belongs to one thread at a time; the tokeniser behind it is shared and
- * must outlive it.
+ * Threads: one detokeniser is used by one thread at a time; the tokeniser is shared and must
+ * outlive it.
  */
 #ifndef TXDA_TEXT_DETOK_H
 #define TXDA_TEXT_DETOK_H
@@ -20,17 +20,17 @@
 struct txda_detok;
 
 /*
- * Makes a detokeniser. @skip_special leaves out tokens that are marked special. @prompt (of
- * @n_prompt ids, may be NULL) is what came before: its text is not given out, but what follows is
- * decoded as its continuation (a leading space stays; a character begun there is finished and given
- * out whole). Returns 0 or -ENOMEM.
+ * Creates a detokeniser. @skip_special leaves out tokens that are marked special. @prompt (of
+ * @n_prompt ids, may be NULL) precedes the ids: its text is not returned, but what follows is
+ * decoded as its continuation (a leading space is kept; a character begun there is completed and
+ * returned as a whole). Returns 0 or -ENOMEM.
  */
 int txda_detok_new(const struct txda_tokenizer *tok, bool skip_special, const uint32_t *prompt,
 		   size_t n_prompt, struct txda_detok **ret_detok);
 
 /*
- * Makes another one that goes on as @detok would, which may be used by other threads at the same
- * time as long as none feeds it: one for each of several answers to a prompt. Returns 0 or -ENOMEM.
+ * Creates a copy that continues as @detok would, for each of several answers to a prompt. Other
+ * threads may copy @detok at the same time, as long as none feeds it. Returns 0 or -ENOMEM.
  */
 int txda_detok_copy(const struct txda_detok *detok, struct txda_detok **ret_detok);
 
@@ -38,14 +38,14 @@ void txda_detok_free(struct txda_detok *detok);
 
 /*
  * Takes one more id. *ret_text (*ret_len bytes, often 0; NUL-terminated) is the new text: owned by
- * the detokeniser and valid until the next call. Unknown ids give nothing. Returns 0 or -ENOMEM
- * (then only free it).
+ * the detokeniser and valid until the next call. Unknown ids yield nothing. Returns 0 or -ENOMEM;
+ * then the detokeniser can only be freed.
  */
 int txda_detok_feed(struct txda_detok *detok, uint32_t id, const char **ret_text, size_t *ret_len);
 
 /*
- * The end of generation: gives out U+FFFD for a character that was begun and not finished. Returns
- * 0 or -ENOMEM. After it the detokeniser goes on as if nothing was waiting.
+ * The end of generation: returns U+FFFD for an incomplete character. Returns 0 or -ENOMEM.
+ * Afterwards the detokeniser continues as if no character had been begun.
  */
 int txda_detok_flush(struct txda_detok *detok, const char **ret_text, size_t *ret_len);
 

@@ -12,7 +12,7 @@ struct cut {
 	size_t len;
 	bool first;
 
-	/* What the behaviours that merge hold back. */
+	/* State of the behaviours that merge parts. */
 	bool pending;
 	bool previous_match;
 	size_t start, end;
@@ -21,7 +21,7 @@ struct cut {
 static int run_step(struct pretok_run *run, unsigned index, const char *text, size_t len,
 		    bool first);
 
-/* Hands [start, end) to the next step. */
+/* Passes [start, end) to the next step. */
 static inline int emit_piece(struct cut *cut, size_t start, size_t end)
 {
 	struct pretok_run *run = cut->run;
@@ -42,7 +42,7 @@ static int flush(struct cut *cut)
 	return emit_piece(cut, cut->start, cut->end);
 }
 
-/* The next part in order, a match or the gap before one, for the behaviours that merge. */
+/* Handles the next part, a match or the gap before one, for the behaviours that merge. */
 static int merge_part(struct cut *cut, size_t start, size_t end, bool is_match)
 {
 	bool join;
@@ -153,7 +153,7 @@ static int split(struct cut *cut)
 			ret = 0;
 		}
 		if (start == end) {
-			/* An empty match separates, but not right behind another match. */
+			/* An empty match separates, but not directly after another match. */
 			if (start > done) {
 				ret = part(cut, done, start, false);
 				if (!ret)

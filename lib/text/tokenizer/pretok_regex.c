@@ -7,19 +7,19 @@
 #include <pcre2.h>
 #include <stdio.h>
 
-/* A model's expression is a line of text; longer ones are not compiled. */
+/* A model's expression is one line of text; longer ones are refused. */
 #define PATTERN_MAX 65536
 
-/* Steps of one search before it is given up. Splitting expressions need a few for each byte. */
+/* Maximum steps of one search. Splitting expressions need a few for each byte. */
 #define MATCH_LIMIT 50000000u
 
-/* Without the JIT, what a search may remember of ways to go back, in KiB; (?:a|b)+c on 8 MB wants 1.3 GB. */
+/* Without the JIT, memory for backtracking in KiB; (?:a|b)+c on 8 MB would need 1.3 GB. */
 #define HEAP_LIMIT 32768
 
 #define JIT_STACK_START 32768
 #define JIT_STACK_MAX	(8u << 20)
 
-/* Unicode's White_Space property, and what is not. */
+/* Unicode's White_Space property, and its complement. */
 #define SPACE_SET                                                                                  \
 	"\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}"                           \
 	"\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
@@ -70,7 +70,7 @@ static const char categories[][3] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "
 				     "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"};
 #define N_CATEGORIES (sizeof(categories) / sizeof(categories[0]))
 
-/* The categories that "\p{Lu}" or "\p{L}" at @here stands for, as bits; 0: it is something else. */
+/* The categories that "\p{Lu}" or "\p{L}" at @here stands for, as bits; 0: something else. */
 static uint32_t categories_at(const char *here)
 {
 	uint32_t bits = 0;
@@ -102,8 +102,10 @@ static bool is_script(const char *name, size_t len)
 	return code != NULL;
 }
 
-/* \p{..}, \P{..}, \x{..} as they stand, but for scripts: to PCRE2 \p{Han} is also what other scripts
- * share with it. */
+/*
+ * \p{..}, \P{..}, \x{..} unchanged, except for scripts: in PCRE2 \p{Han} includes characters that
+ * are shared with other scripts.
+ */
 static int rewrite_braced(struct rewriter *rw)
 {
 	const char *here = rw->in + rw->at;
@@ -163,8 +165,10 @@ static int rewrite_escape(struct rewriter *rw, bool in_class)
 	return refuse(rw, start, "this escape is not supported");
 }
 
-/* What stands between brackets, up to the one that closes them, or && where @ret_categories is given:
- * those that stand before it, 0 if anything else does. */
+/*
+ * The contents of brackets, up to the closing one, or up to && if @ret_categories is given: the
+ * categories before it, 0 if there is anything else.
+ */
 static int rewrite_members(struct rewriter *rw, size_t start, uint32_t *ret_categories)
 {
 	bool others = false;
@@ -247,7 +251,7 @@ static int rewrite_group(struct rewriter *rw)
 	return refuse(rw, rw->at, "this group is not supported");
 }
 
-/* {n}, {n,}, {n,m}. What else a brace may mean, the two engines disagree about. */
+/* {n}, {n,}, {n,m}. The two engines disagree about other uses of braces. */
 static int rewrite_braces(struct rewriter *rw)
 {
 	const char *here = rw->in + rw->at;
@@ -303,7 +307,7 @@ static int compile(struct pretok_regex *regex, const struct text_buf *pattern, c
 			snprintf(err, errlen, "%s", (const char *)why);
 		return -EINVAL;
 	}
-	/* Where there is no JIT, pcre2_match() interprets. */
+	/* If there is no JIT, pcre2_match() interprets. */
 	pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE);
 	return 0;
 }
@@ -360,7 +364,10 @@ static bool prepare(struct pretok_match *match)
 	return match->data && match->context;
 }
 
-/* The JIT's own 32 KiB were too few: a stack that grows. False when there is one already. */
+/*
+ * The JIT's own 32 KiB were not enough: allocates a stack that grows. False if there already is
+ * one.
+ */
 static bool grow_stack(struct pretok_match *match)
 {
 	if (match->stack)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The expressions of tokenizer.json. They are written for Oniguruma (Ruby's syntax) and run on
- * PCRE2 here, so what the two read differently is rewritten or refused when the model is loaded: \s
- * and \w (PCRE2's \s takes U+180E), \h, \v, names of scripts, quantifiers such as
- * {1,3}+, set operations inside brackets, ^ and $. Internal to the tokeniser.
+ * The regular expressions of tokenizer.json. They are written for Oniguruma (Ruby's syntax) and run
+ * on PCRE2 here, so constructs that the two interpret differently are rewritten or refused when the
+ * model is loaded: \s and \w (PCRE2's \s takes U+180E), \h, \v, names of scripts, quantifiers such
+ * as {1,3}+, set operations inside brackets, ^ and $. Internal to the tokeniser.
  *
- * Threads: an expression is shared; each thread brings its own pretok_match.
+ * Threads: an expression is shared; each thread has its own pretok_match.
  */
 #ifndef TXDA_TEXT_PRETOK_REGEX_H
 #define TXDA_TEXT_PRETOK_REGEX_H
@@ -15,7 +15,7 @@
 
 struct pretok_regex;
 
-/* Room for one thread's matching. Zero-initialised is ready. */
+/* Scratch memory for one thread. Zero-initialised is ready. */
 struct pretok_match {
 	void *data;
 	void *context;
@@ -28,7 +28,7 @@ int pretok_regex_new(const char *pattern, struct pretok_regex **ret_regex, char 
 void pretok_regex_free(struct pretok_regex *regex);
 
 /*
- * Finds the first match at or behind @from in the @len bytes (valid UTF-8) at @text. Returns 1 and
+ * Finds the first match at or after @from in the @len bytes (valid UTF-8) at @text. Returns 1 and
  * its ends, 0 for no match, -ENOMEM, or -EOVERFLOW when the search takes too many steps.
  */
 int pretok_regex_find(const struct pretok_regex *regex, struct pretok_match *match,

@@ -33,8 +33,8 @@ struct piece {
 };
 
 struct merge {
-	uint32_t piece;	     /* what it makes, by index */
-	uint32_t left_bytes; /* where it is cut */
+	uint32_t piece;	     /* index of the resulting piece */
+	uint32_t left_bytes; /* length of its left part */
 };
 
 struct model {
@@ -76,7 +76,7 @@ static bool read_varint(struct reader *r, uint64_t *ret)
 	return false;
 }
 
-/* One field: its number, and its value as a number or as bytes. False at a lie. */
+/* Reads one field: its number, and its value as a number or as bytes. False if it is malformed. */
 static bool read_field(struct reader *r, uint32_t *ret_number, uint64_t *ret_value,
 		       struct reader *ret_bytes)
 {
@@ -209,7 +209,7 @@ static int read_model(struct model *m, const uint8_t *data, size_t size)
 
 /* ---- merges ---- */
 
-/* A piece that text is made of; control pieces and bytes are not. */
+/* Whether it is a piece of ordinary text; control pieces and bytes are not. */
 static bool is_piece(const struct model *m, const uint8_t *text, uint32_t bytes)
 {
 	struct piece key = {.text = text, .bytes = bytes}, *want = &key;
@@ -222,7 +222,7 @@ struct order {
 	const struct model *m;
 };
 
-/* Best score first; among equals the order of ids, then the longer left part. */
+/* Best score first; equal ones by id, then the longer left part. */
 static int by_rank(const void *a, const void *b, void *arg)
 {
 	const struct model *m = ((const struct order *)arg)->m;
@@ -236,7 +236,9 @@ static int by_rank(const void *a, const void *b, void *arg)
 	return x->left_bytes > y->left_bytes ? -1 : x->left_bytes < y->left_bytes;
 }
 
-/* Every cut of every piece into two others: what SentencePiece joins, with the piece's score. */
+/*
+ * Every split of every piece into two others: the merges of SentencePiece, with the piece's score.
+ */
 static int find_merges(const struct model *m, struct merge **ret, uint32_t *ret_n)
 {
 	struct merge *merges = NULL, *grown;
@@ -439,7 +441,7 @@ int sentencepiece_convert(const uint8_t *data, size_t size, const cJSON *config,
 	uint32_t n = 0, i;
 	int ret = read_model(&m, data, size);
 
-	/* Bytes are there when the pieces are, whatever older files say. */
+	/* Byte fallback is on if all byte pieces exist, whatever older files state. */
 	for (i = 0; i < m.n; i++)
 		m.byte_fallback |= m.pieces[i].type == PIECE_BYTE;
 	if (!ret)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tokenizer.model (SentencePiece's protocol buffer) for checkpoints that ship no tokenizer.json:
- * the same tokeniser in the words of a tokenizer.json, for the loader of those. BPE models with or
- * without byte fallback are known; others give an error that names the type.
+ * Converts tokenizer.model (SentencePiece's protocol buffer) of checkpoints without tokenizer.json
+ * to the equivalent tokenizer.json. BPE models with or without byte fallback are supported; others
+ * give an error that names the type.
  *
- * The file is hostile input: lengths, types, UTF-8 and duplicate pieces are checked here, the rest
- * by the loader.
+ * The file is untrusted: lengths, types, UTF-8 and duplicate pieces are checked here, the rest by
+ * the loader of tokenizer.json.
  */
 #ifndef TXDA_TEXT_SENTENCEPIECE_H
 #define TXDA_TEXT_SENTENCEPIECE_H
@@ -14,11 +14,13 @@
 #include <stdint.h>
 #include <cjson/cJSON.h>
 
-/* @config: tokenizer_config.json (add_bos_token, add_eos_token) or NULL. 0, or -errno with words in
- * @err. */
+/*
+ * @config: tokenizer_config.json (add_bos_token, add_eos_token) or NULL. 0, or -errno with the
+ * message in @err.
+ */
 int sentencepiece_convert(const uint8_t *data, size_t size, const cJSON *config, cJSON **ret_json,
 			  char *err, size_t errlen);
-/* From the file @path; -ENOENT when there is none. */
+/* Reads the file @path; -ENOENT if there is none. */
 int sentencepiece_load(const char *path, const cJSON *config, cJSON **ret_json, char *err,
 		       size_t errlen);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Unicode properties that the tokeniser's parts ask for. Pure. */
+/* Unicode properties that the tokeniser needs. Pure. */
 #ifndef TXDA_TEXT_UNICODE_H
 #define TXDA_TEXT_UNICODE_H
 
@@ -28,7 +28,7 @@ static inline bool unicode_is_numeric(uint32_t cp)
 	       category == UTF8PROC_CATEGORY_NO;
 }
 
-/* What ASCII calls punctuation, its symbols among it, and the categories P. */
+/* ASCII punctuation and symbols, and the categories P. */
 static inline bool unicode_is_punctuation(uint32_t cp)
 {
 	utf8proc_category_t category;

@@ -17,7 +17,7 @@
 #define RESERVED	256
 #define MAX_RANKS	(BPE_ID_LIMIT - RESERVED)
 
-/* As its code has it, which comes with the checkpoint and is not run. */
+/* Part of the class's code, which comes with the checkpoint and is not run. */
 #define NOT_HAN "&&[^\\p{Han}]]"
 #define UPPER	"[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}" NOT_HAN
 #define LOWER	"[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}" NOT_HAN
@@ -32,7 +32,7 @@ static const struct {
 };
 
 struct token {
-	uint32_t at, len; /* in struct ranks.bytes; len 0: the rank is not there */
+	uint32_t at, len; /* in struct ranks.bytes; len 0: the rank does not exist */
 };
 
 struct ranks {
@@ -71,7 +71,7 @@ static int sextet(char c)
 	return at ? (int)(at - digits) : -1;
 }
 
-/* Adds to @out what the @len bytes of base64 stand for. False: they are none. */
+/* Decodes @len bytes of base64 and appends them to @out. False: not base64. */
 static bool add_base64(const char *text, size_t len, struct text_buf *out)
 {
 	size_t padding = 0;
@@ -93,7 +93,7 @@ static bool add_base64(const char *text, size_t len, struct text_buf *out)
 				return false;
 			bits = bits << 6 | (uint32_t)value;
 		}
-		/* The bits that no byte takes are zero, so that each token has one spelling. */
+		/* Unused bits must be zero, so that each token has only one spelling. */
 		if (bits & ((1u << 8 * (4 - left)) - 1))
 			return false;
 		for (size_t k = 0; k + 1 < left; k++)
@@ -184,7 +184,7 @@ static int by_bytes(const void *a, const void *b, void *arg)
 	return order ? order : (x->len > y->len) - (x->len < y->len);
 }
 
-/* No gaps, no token twice, and all bytes. */
+/* Checks that there are no gaps, no duplicate tokens, and all single bytes. */
 static int check(struct ranks *r)
 {
 	uint32_t *sorted = malloc((r->n ? r->n : 1) * sizeof(*sorted)), bytes = 0;
@@ -212,7 +212,7 @@ static int check(struct ranks *r)
 
 /* ---- in the words of tokenizer.json ---------------------------------------------------------- */
 
-/* As GPT-2 writes bytes (tokenizer_unspell()); room for two bytes each and the end. */
+/* Spells bytes as GPT-2 does (tokenizer_unspell()); room for two bytes each and the NUL. */
 static void spell(const uint8_t *bytes, size_t len, char *out)
 {
 	for (size_t i = 0; i < len; i++) {
@@ -244,7 +244,7 @@ static bool add_vocab(const struct ranks *r, cJSON *model)
 	return ok;
 }
 
-/* The special tokens that have no name; the loader of tokenizer_config.json takes the others. */
+/* Adds the special tokens without a name; the loader of tokenizer_config.json adds the others. */
 static bool add_reserved(const struct ranks *r, const cJSON *named, cJSON *root)
 {
 	cJSON *added = cJSON_AddArrayToObject(root, "added_tokens");
@@ -267,7 +267,7 @@ static bool add_reserved(const struct ranks *r, const cJSON *named, cJSON *root)
 	return ok;
 }
 
-/* All but what the file says. */
+/* Everything that does not come from the file. */
 static const char frame[] =
 	"{\"model\":{\"type\":\"BPE\",\"ignore_merges\":true},\"decoder\":{\"type\":\"ByteLevel\"},"
 	"\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","

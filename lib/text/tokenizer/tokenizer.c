@@ -7,10 +7,10 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* The largest tokenizer.json or tokenizer_config.json; the largest known have 34 MB. */
+/* Maximum size of tokenizer.json or tokenizer_config.json; the largest known have 34 MB. */
 #define FILE_MAX_BYTES (256u << 20)
 
-/* @ranked: there are no merges, for ids are ranks. */
+/* @ranked: there are no merges, since ids are ranks. */
 static int load_trees(struct txda_tokenizer *tok, const cJSON *json, const cJSON *config,
 		      bool ranked, struct json_errors *errors)
 {
@@ -40,7 +40,7 @@ static int load_trees(struct txda_tokenizer *tok, const cJSON *json, const cJSON
 	return ret;
 }
 
-/* Makes a tokeniser of the trees. @where goes in front of messages ("" or a path and ": "). */
+/* Creates a tokeniser from the trees. @where precedes messages ("" or a path and ": "). */
 static int make(const cJSON *json, const cJSON *config, bool ranked, const char *where,
 		struct txda_tokenizer **ret_tok, char *err, size_t errlen)
 {
@@ -106,11 +106,11 @@ int txda_tokenizer_load(const char *dir, struct txda_tokenizer **ret_tok, char *
 		return -ENOMEM;
 	snprintf(path, size, "%s/tokenizer_config.json", dir);
 	ret = txda_json_load(path, FILE_MAX_BYTES, &config, err, errlen);
-	/* Not every model has one. */
+	/* Not every model has this file. */
 	ret = ret ? ret : -ENOENT;
 	for (i = 0; ret == -ENOENT && i < sizeof(files) / sizeof(files[0]); i++) {
 		snprintf(path, size, "%s/%s", dir, files[i].name);
-		/* Where there is none, the error is of the one that is usual. */
+		/* If there is none, the error refers to the usual one. */
 		ret = files[i].load(path, config, &json, why, sizeof(why));
 		if (err && errlen && (!i || ret != -ENOENT))
 			snprintf(err, errlen, "%s", why);

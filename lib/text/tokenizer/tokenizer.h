@@ -2,7 +2,7 @@
 /*
  * The tokeniser: text to token ids and back, as a Hugging Face model directory describes it.
  *
- * txda_tokenizer_load() reads `tokenizer.json` (or, where there is none, `tokenizer.model`,
+ * txda_tokenizer_load() reads `tokenizer.json` (or, if there is none, `tokenizer.model`,
  * sentencepiece.h, or `tiktoken.model`, tiktoken.h) and `tokenizer_config.json` (optional) and
  * understands:
  *
@@ -16,13 +16,13 @@
  *   added_tokens    single_word, lstrip, rstrip, normalized, special
  *
  * Anything else is refused when the directory is loaded, with the JSON key and its value in the
- * message: a model is never served with other tokens than it was trained on.
+ * message: a model is never served with tokens other than those it was trained on.
  *
- * Threads: a loaded tokeniser does not change; any number of threads may use it at once. Only
- * txda_tokenizer_free() must come after all other calls.
+ * Threads: a loaded tokeniser does not change; any number of threads may use it at once.
+ * txda_tokenizer_free() must be called after all other calls have returned.
  *
- * Time: encoding is near-linear in the text whatever the text is (one word of a megabyte included),
- * as long as the model's own expressions are.
+ * Time: encoding is near-linear in the length of any text (including one word of a megabyte), as
+ * long as the model's own expressions are.
  */
 #ifndef TXDA_TEXT_TOKENIZER_H
 #define TXDA_TEXT_TOKENIZER_H
@@ -38,10 +38,10 @@ struct txda_tokenizer;
 
 /* Flags of txda_tokenizer_encode(). */
 enum {
-	/* Run the post-processor: put the model's <s> and the like around the text. */
+	/* Run the post-processor: put the model's <s> and other special tokens around the text. */
 	TXDA_ENCODE_ADD_SPECIAL = 1u << 0,
 	/*
-	 * Added tokens marked special are ordinary text: for text from people who must not be able
+	 * Added tokens marked special are ordinary text: for untrusted text, which must not be able
 	 * to forge the end of a turn. Added tokens that are not marked so are still recognised.
 	 */
 	TXDA_ENCODE_NO_SPECIAL_PARSE = 1u << 1,
@@ -50,7 +50,7 @@ enum {
 /*
  * Loads the tokeniser of the model directory @dir. Returns 0 and the tokeniser, which the caller
  * frees with txda_tokenizer_free(); or -ENOENT and the other errors of open(2), -EINVAL (not
- * understood or wrong), -EFBIG, -ENOMEM, with the cause in @err (of @errlen bytes; may be NULL).
+ * supported or invalid), -EFBIG, -ENOMEM, with the cause in @err (of @errlen bytes; may be NULL).
  */
 int txda_tokenizer_load(const char *dir, struct txda_tokenizer **ret_tok, char *err, size_t errlen);
 
@@ -80,22 +80,22 @@ int txda_tokenizer_encode(const struct txda_tokenizer *tok, const char *text, si
 			  unsigned flags, uint32_t **ret_ids, size_t *ret_n);
 
 /*
- * Decodes @n ids to UTF-8; bytes that form no character become U+FFFD, unknown ids nothing.
+ * Decodes @n ids to UTF-8; bytes that form no character become U+FFFD, unknown ids are ignored.
  * With @skip_special, tokens marked special are left out. *ret_text is freed with free(); a NUL
  * follows its *ret_len bytes (which may hold NULs themselves). Returns 0 or -ENOMEM.
  *
- * For text that is given out while it is generated, use detok.h.
+ * For text that is sent while it is generated, use detok.h.
  */
 int txda_tokenizer_decode(const struct txda_tokenizer *tok, const uint32_t *ids, size_t n,
 			  bool skip_special, char **ret_text, size_t *ret_len);
 
 /*
- * Adds to @out what turns tokens into text, for another process: 0, -ENOMEM. The form is that of
- * this build.
+ * Serialises the tables for decoding tokens to @out, for another process, in a format of this
+ * build: 0, -ENOMEM.
  *
- * txda_tokenizer_import() makes a tokeniser of it that has all but txda_tokenizer_encode(), which is
- * -ENOTSUP. Whoever wrote the bytes need not be trusted: all is checked. 0, -EINVAL, -ENOMEM,
- * -EFBIG.
+ * txda_tokenizer_import() creates a tokeniser from them that supports everything except
+ * txda_tokenizer_encode(), which returns -ENOTSUP. The bytes are untrusted and checked completely.
+ * 0, -EINVAL, -ENOMEM, -EFBIG.
  */
 struct text_buf;
 int txda_tokenizer_export(const struct txda_tokenizer *tok, struct text_buf *out);
@@ -116,7 +116,7 @@ bool txda_tokenizer_is_special(const struct txda_tokenizer *tok, uint32_t id);
  */
 const char *txda_tokenizer_piece(const struct txda_tokenizer *tok, uint32_t id, size_t *ret_len);
 
-/* The id of the token that is spelled so, or TXDA_TOKEN_NONE. */
+/* The id of the token with that spelling, or TXDA_TOKEN_NONE. */
 uint32_t txda_tokenizer_piece_id(const struct txda_tokenizer *tok, const char *piece, size_t len);
 
 /*

@@ -155,7 +155,7 @@ bool added_set_next(const struct added_set *set, const char *text, size_t len, b
 			at++;
 			continue;
 		}
-		/* A match that does not count still takes its place. */
+		/* A match that does not qualify still occupies its text. */
 		start = at;
 		at = end;
 		if (no_special && token->special)
@@ -164,7 +164,7 @@ bool added_set_next(const struct added_set *set, const char *text, size_t len, b
 			continue;
 		if (token->lstrip)
 			start = strip_left(s, start, walk->done);
-		/* White space that the last token took is not taken again. */
+		/* White space consumed by the last token is not consumed again. */
 		if (end < walk->done)
 			end = walk->done;
 		if (token->rstrip)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The decoder of tokenizer.json. Nearly all of it acts on one token at a time, so it runs here,
- * once for each token: tok->bytes is what each stands for. What depends on the tokens around it is
- * left to struct decoder.
+ * The decoder of tokenizer.json. Nearly all of it acts on single tokens, so it runs once per token
+ * when the model is loaded: tok->bytes has the result. The parts that depend on neighbouring tokens
+ * are in struct decoder.
  */
 #include "tokenizer_internal.h"
 #include "utf8.h"
@@ -33,10 +33,10 @@ struct loader {
 	struct txda_tokenizer *tok;
 	struct step steps[MAX_STEPS];
 	unsigned n_steps;
-	bool fused; /* from here on the text is one string */
+	bool fused; /* from here on the text is a single string */
 };
 
-/* The one character under @key. */
+/* The single character under @key. */
 static const char *load_char(const struct json_at *at, const char *key)
 {
 	const char *text = json_get_string(at, key);
@@ -56,7 +56,7 @@ static void load_strip(struct loader *ld, struct step *step, const struct json_a
 	if (!ld->fused)
 		return;
 	step->kind = STEP_FUSE;
-	/* At the end of the whole text: a stream could give out nothing before it. */
+	/* At the end of the whole text: a stream could output nothing before it. */
 	if (step->stop)
 		json_unsupported(at, "stop", json_get(at->json, "stop"));
 	if (decoder->strip_start)
@@ -211,7 +211,7 @@ static int run_steps(const struct loader *ld, uint32_t id, struct text_buf *text
 			if (!text_buf_reserve(room, text->len))
 				return -ENOMEM;
 			len = tokenizer_unspell(text->data, text->len, room->data);
-			/* A token that spells no bytes stands for itself. */
+			/* A token that does not spell bytes stands for its own text. */
 			if (len != SIZE_MAX) {
 				memcpy(text->data, room->data, len);
 				text->len = len;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Text to ids: added tokens out of the text as it came, the rest normalised, added tokens out of
- * that, the rest cut into words, the words merged. Each stage hands its pieces straight to the
- * next.
+ * Text to ids: extracts added tokens from the original text, normalises the rest, extracts added
+ * tokens from that, splits the rest into words and encodes the words. Each stage passes its pieces
+ * directly to the next.
  */
 #include "tokenizer_internal.h"
 #include "utf8.h"
@@ -27,7 +27,7 @@ static int emit_word(void *arg, const char *word, size_t len)
 	return bpe_encode(&enc->tok->bpe, &enc->bpe, word, len, &enc->ids);
 }
 
-/* A piece of the input without added tokens of the first kind. @first: it starts the input. */
+/* A piece of the input between added tokens of the first kind. @first: it starts the input. */
 static int encode_piece(struct encoder *enc, const char *text, size_t len, bool first)
 {
 	const struct txda_tokenizer *tok = enc->tok;
@@ -96,7 +96,7 @@ int txda_tokenizer_encode(const struct txda_tokenizer *tok, const char *text, si
 		return -E2BIG;
 	if (utf8_valid_prefix((const uint8_t *)text, len) != len)
 		return -EILSEQ;
-	/* About four bytes a token; never an empty block, which could be NULL. */
+	/* About four bytes per token; never an empty block, which could be NULL. */
 	if (!id_vec_grow(&enc.ids, len / 4 + 16))
 		ret = -ENOMEM;
 	if (!ret && add_special)

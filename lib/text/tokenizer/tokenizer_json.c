@@ -7,7 +7,7 @@
 #include <string.h>
 #include <stdlib.h>
 
-#define MAX_NESTING 8 /* sequences in sequences */
+#define MAX_NESTING 8 /* nested sequences */
 
 int json_fail(struct json_errors *errors, const char *format, ...)
 {
@@ -61,7 +61,7 @@ bool json_get_bool(const struct json_at *at, const char *key, bool fallback)
 	return value ? cJSON_IsTrue(value) : fallback;
 }
 
-/* The member @key, which must be there. */
+/* The required member @key. */
 static const cJSON *need(const struct json_at *at, const char *key)
 {
 	const cJSON *value = json_get(at->json, key);
@@ -114,7 +114,7 @@ const char *json_get_pattern(const struct json_at *at, bool *ret_is_regex)
 	const cJSON *pattern = json_get(at->json, "pattern");
 	const cJSON *string = json_get(pattern, "String"), *either;
 
-	/* An old form: the pattern itself. */
+	/* An older form: the pattern itself. */
 	if (cJSON_IsString(pattern))
 		string = pattern;
 	either = string ? string : json_get(pattern, "Regex");

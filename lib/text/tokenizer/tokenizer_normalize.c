@@ -103,7 +103,7 @@ static int order_canonically(struct normalize_run *run, size_t n)
 	return 0;
 }
 
-/* Brings @len bytes that stand between inert characters into the form and adds them to @out. */
+/* Normalises @len bytes between inert characters and appends them to @out. */
 static int normalize_region(const struct normalize_step *step, struct normalize_run *run,
 			    const char *text, size_t len, struct text_buf *out)
 {
@@ -209,7 +209,7 @@ static int replace_step(const struct normalize_step *step, struct normalize_run 
 		if (!found)
 			break;
 		if (start == end && start && start == done) {
-			/* An empty match right behind another is none. */
+			/* An empty match directly after another one does not count. */
 			if (start == len)
 				break;
 			from = start + utf8_lead_len((uint8_t)text[start]);
@@ -234,7 +234,7 @@ static int lowercase_step(const char *text, size_t len, struct text_buf *out)
 
 		if (!text_buf_reserve(out, 4))
 			return -ENOMEM;
-		/* The one capital whose small form has two characters. */
+		/* The only capital letter whose lower case has two characters. */
 		if (cp == 0x130) {
 			if (!text_buf_add(out, "i\xCC\x87", 3))
 				return -ENOMEM;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The normalizer of tokenizer.json: a list of rewritings of a piece of text. Internal to the
+ * The normalizer of tokenizer.json: a list of rewriting steps for a piece of text. Internal to the
  * tokeniser.
  *
- * Unicode forms are made region by region: only characters that may change, with the one in front
- * of them, are taken apart. Ordering of combining marks is linear, so that a megabyte of them costs
- * no more than prose.
+ * Unicode forms are computed region by region: only characters that may change, and the one before
+ * them, are decomposed. Sorting of combining marks is linear, so that a megabyte of them costs no
+ * more than prose.
  *
- * Threads: a loaded struct normalizer is shared; each thread brings its own normalize_run.
+ * Threads: a loaded struct normalizer is shared; each thread has its own normalize_run.
  */
 #ifndef TXDA_TEXT_TOKENIZER_NORMALIZE_H
 #define TXDA_TEXT_TOKENIZER_NORMALIZE_H
@@ -40,7 +40,7 @@ struct normalizer {
 	unsigned n_steps;
 };
 
-/* Room to work in, for one thread; zero-initialised is ready. */
+/* Scratch memory for one thread; zero-initialised is ready. */
 struct normalize_run {
 	struct text_buf bufs[2];
 	struct pretok_match match;
@@ -53,16 +53,16 @@ int normalizer_load(struct normalizer *normalizer, const cJSON *json, struct jso
 void normalizer_free(struct normalizer *normalizer);
 
 /*
- * Normalises @len bytes of valid UTF-8. *ret_text is @text itself where nothing changes, else
- * memory of @run that the next call reuses. Returns 0, -ENOMEM or -EOVERFLOW.
+ * Normalises @len bytes of valid UTF-8. *ret_text is @text itself if nothing changes, else memory
+ * of @run that the next call reuses. Returns 0, -ENOMEM or -EOVERFLOW.
  */
 int normalize(const struct normalizer *normalizer, struct normalize_run *run, const char *text,
 	      size_t len, const char **ret_text, size_t *ret_len);
 void normalize_run_free(struct normalize_run *run);
 
 /*
- * Whether @cp stays what and where it is in NFC whatever precedes it: a cheap test that knows the
- * common scripts and says no to the rest.
+ * Whether @cp is unchanged by NFC, whatever precedes it: a cheap test that covers the common
+ * scripts and returns false for others.
  */
 bool normalize_nfc_inert(uint32_t cp);
 

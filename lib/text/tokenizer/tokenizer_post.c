@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The post-processor: for one text all of its kinds come to "these ids in front, those behind".
+ * The post-processor: for a single text all of its kinds reduce to a list of ids before it and one
+ * after it.
  */
 #include "tokenizer_internal.h"
 
@@ -15,7 +16,7 @@ static void list_add(const struct json_at *at, struct id_list *list, uint32_t id
 		list->ids[list->n++] = id;
 }
 
-/* Puts a processor's ids around what the ones before it have put. */
+/* Adds a processor's ids around those of the previous processors. */
 static void wrap(struct txda_tokenizer *tok, const struct json_at *at, struct id_list *prefix,
 		 const struct id_list *suffix)
 {
@@ -99,7 +100,7 @@ static void load_step(void *arg, const struct json_at *at, const char *type)
 		load_named_id(tok, at, "cls", &prefix);
 		load_named_id(tok, at, "sep", &suffix);
 		wrap(tok, at, &prefix, &suffix);
-	} else if (strcmp(type, "ByteLevel")) { /* that one only moves offsets */
+	} else if (strcmp(type, "ByteLevel")) { /* this one only changes offsets */
 		json_unsupported(at, "type", json_get(at->json, "type"));
 	}
 }
@@ -117,8 +118,8 @@ static uint32_t config_token(const struct txda_tokenizer *tok, const cJSON *conf
 }
 
 /*
- * add_bos_token and add_eos_token. The Llama classes make their template from these two, whatever
- * tokenizer.json says; for the others they count where tokenizer.json puts nothing.
+ * add_bos_token and add_eos_token. The Llama classes derive their template from these two,
+ * regardless of tokenizer.json; for others they apply if tokenizer.json adds nothing.
  */
 static void apply_config(struct txda_tokenizer *tok, const struct json_at *at)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* What turns tokens into text as bytes without pointers: made by one process, checked by another. */
+/*
+ * Serialised tables for decoding tokens: bytes without pointers, written by one process and checked
+ * by another.
+ */
 #include "tokenizer_internal.h"
 #include "utf8.h"
 
@@ -7,10 +10,12 @@
 #include <stdio.h>
 
 #define TABLES_MAX ((size_t)128 << 20)
-#define HOLE	   UINT32_MAX /* the length of what an id has not */
+#define HOLE	   UINT32_MAX /* length of an absent string */
 
-/* Then for each id the lengths of its piece and of its bytes, and its flags; then all pieces, and
- * all bytes. */
+/*
+ * Followed by the lengths of each id's piece and bytes, and its flags; then by all pieces, and all
+ * bytes.
+ */
 struct tables_head {
 	uint32_t n;
 	uint32_t eos;
@@ -65,7 +70,7 @@ int txda_tokenizer_export(const struct txda_tokenizer *tok, struct text_buf *out
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Nothing, or one character and the end. */
+/* Empty, or one character and the NUL. */
 static bool is_character(const char text[8])
 {
 	size_t len = strnlen(text, 8);
@@ -95,7 +100,7 @@ static bool read_decoder(const struct tables_head *head, struct decoder *decoder
 	return true;
 }
 
-/* The texts of one id; text that is given out as it is must be text. */
+/* Reads the texts of one id; text that is output unchanged must be valid UTF-8. */
 static int read_id(struct txda_tokenizer *tok, uint32_t id, const struct tables_id *one,
 		   const char *piece, const char *bytes)
 {

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* The longest spelling in a vocabulary. */
+/* Maximum length of a spelling in a vocabulary. */
 #define PIECE_MAX 65536
 
 size_t tokenizer_unspell(const char *piece, size_t len, char *out)
@@ -82,8 +82,8 @@ static int set_piece(struct txda_tokenizer *tok, uint32_t entry, const char *tex
 }
 
 /*
- * As the reference library reads a map: of equal tokens the last counts, and several tokens may have
- * one id, which then is spelled as the last of them.
+ * As in the reference library: of equal tokens the last counts, and several tokens may have the
+ * same id, whose spelling is that of the last one.
  */
 static int load_pieces(struct txda_tokenizer *tok, const cJSON *vocab, struct json_errors *errors)
 {
@@ -124,7 +124,7 @@ static int load_added_token(struct txda_tokenizer *tok, const struct json_at *at
 			  at->path, strlen(content), ADDED_TOKEN_MAX);
 	if (at->errors->code || !*content)
 		return at->errors->code;
-	/* What the vocabulary has already keeps the id that it has there. */
+	/* A token that is already in the vocabulary keeps its id there. */
 	known = string_index_find(&tok->piece_index, content, strlen(content));
 	if (known != TXDA_TOKEN_NONE)
 		id = known;
@@ -160,7 +160,7 @@ static int load_added(struct txda_tokenizer *tok, const cJSON *added, const cJSO
 		if (ret)
 			return ret;
 	}
-	/* tokenizer_config.json may know tokens that tokenizer.json does not. */
+	/* tokenizer_config.json may have tokens that tokenizer.json lacks. */
 	cJSON_ArrayForEach(item, config_added) {
 		char *end;
 		unsigned long id = strtoul(item->string ? item->string : "", &end, 10);
@@ -176,7 +176,10 @@ static int load_added(struct txda_tokenizer *tok, const cJSON *added, const cJSO
 	return 0;
 }
 
-/* In a byte-level model words are found by their bytes; tokens that spell no bytes never are. */
+/*
+ * In a byte-level model words are looked up by their bytes; tokens that spell no bytes are never
+ * found.
+ */
 static int index_words(struct txda_tokenizer *tok, uint32_t n_vocab)
 {
 	const struct string_table *pieces = &tok->pieces;
@@ -256,7 +259,7 @@ int tokenizer_load_vocab(struct txda_tokenizer *tok, const cJSON *model, const c
 	uint32_t n_ids, n_vocab = count_children(vocab), n_added;
 	int ret;
 
-	/* Old files leave the type out; merges say what it is. */
+	/* Old files omit the type; the presence of merges implies it. */
 	if (!cJSON_IsObject(model) ||
 	    (type && !(cJSON_IsString(type) && !strcmp(type->valuestring, "BPE"))))
 		return json_unsupported(&at, "type", type);
@@ -363,7 +366,7 @@ int tokenizer_load_merges(struct txda_tokenizer *tok, const cJSON *model,
 	cJSON_ArrayForEach(merge, merges) {
 		if (ret)
 			break;
-		/* Files made from merges.txt may still have its first line. */
+		/* Files converted from merges.txt may still contain its first line. */
 		if (!index && cJSON_IsString(merge) &&
 		    !strncmp(merge->valuestring, "#version", 8)) {
 			index++;
