@@ -67,7 +67,7 @@ static int remove_tree(int parent, const char *name, unsigned depth)
 	return r;
 }
 
-/* 1: there, 0: not there, or -errno when it must not be replaced. */
+/* 1: exists, 0: does not, or -errno if it must not be replaced. */
 static int check_target(const struct case_output *out, struct tool_error *error)
 {
 	struct dirent *entry;
@@ -118,8 +118,10 @@ static int take_lock(struct case_output *out, volatile sig_atomic_t *interrupted
 			if (interrupted && *interrupted)
 				return tool_fail(error, -EINTR, "interrupted");
 		}
-		/* The one before us removed its lock file at the end: is this still the file of
-		 * that name? */
+		/*
+		 * The previous holder removed its lock file at the end: check that the file still
+		 * has that name.
+		 */
 		if (!fstat(out->lock_fd, &here) &&
 		    !fstatat(out->parent_fd, out->lock, &there, AT_SYMLINK_NOFOLLOW) &&
 		    here.st_ino == there.st_ino && here.st_dev == there.st_dev) {
@@ -247,7 +249,7 @@ int case_write(struct case_output *out, const char *name, const void *data, size
 	return case_close(out, fd, name, error);
 }
 
-/* 1: the same content, 0: not, or -errno. */
+/* 1: the same contents, 0: different, or -errno. */
 static int compare_files(int a, int b)
 {
 	enum { PART = 1 << 16 };
@@ -303,7 +305,7 @@ static int sync_dir(int parent, const char *name)
 	return r;
 }
 
-/* Puts the new directory in place of the old one, which then has the temporary name. */
+/* Exchanges the new directory and the old one, which then has the temporary name. */
 static int replace(struct case_output *out)
 {
 	char old[MAX_NAME + 32];
@@ -313,7 +315,7 @@ static int replace(struct case_output *out)
 		return 0;
 	if (errno != EINVAL && errno != ENOSYS)
 		return -errno;
-	/* A file system that cannot exchange. */
+	/* The file system does not support RENAME_EXCHANGE. */
 	snprintf(old, sizeof(old), ".%s.txda-old", out->name);
 	r = remove_tree(out->parent_fd, old, 0);
 	if (r)
@@ -360,7 +362,7 @@ void case_end(struct case_output *out)
 	if (out->dir_fd >= 0)
 		close(out->dir_fd);
 	if (out->locked) {
-		/* What was not committed, or what was replaced. */
+		/* Removes what was not committed, or what was replaced. */
 		remove_tree(out->parent_fd, out->temp, 0);
 		unlinkat(out->parent_fd, out->lock, 0);
 	}

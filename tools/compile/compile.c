@@ -138,7 +138,10 @@ static int write_chip(struct compile *c, uint32_t rank)
 	return case_link(c->out, name, shared, c->error);
 }
 
-/* What the host makes of tokens when the program takes embeddings: a row of it each. */
+/*
+ * Writes the table by which the host converts tokens to embeddings, for programs with embeddings as
+ * input: one row per token.
+ */
 static int write_table(struct compile *c)
 {
 	const struct model *m = c->job->model;
@@ -155,7 +158,7 @@ static int write_table(struct compile *c)
 	r = graph_embed_scale(&m->config, &m->source, &scale, c->error);
 	if (r)
 		return r;
-	/* What is scaled is no longer a bf16 value. */
+	/* Scaled values are not bf16 values any more. */
 	narrow = table.dtype == TXDA_BF16 && scale == 1;
 	values = malloc(row);
 	if (!values)
@@ -169,7 +172,10 @@ static int write_table(struct compile *c)
 		source_read(&table, i, 0, hidden, values);
 		for (uint32_t k = 0; !narrow && k < hidden; k++)
 			values[k] *= scale;
-		/* In place: an element's half is written behind all that is still to be read. */
+		/*
+		 * In place: the converted element is written before all elements that are still to
+		 * be read.
+		 */
 		for (uint32_t k = 0; narrow && k < hidden; k++) {
 			uint16_t half = float_to_bf16(values[k]);
 
@@ -232,7 +238,10 @@ int compile_run(const struct compile_job *job, struct compile_result *ret, struc
 
 	c.progress.style = job->progress;
 	c.progress.interrupted = job->interrupted;
-	/* All programs first: whatever is wrong with a model shows before anything is written. */
+	/*
+	 * All programs are built first, so that errors of the model are found before anything is
+	 * written.
+	 */
 	for (i = 0; i < job->options.tp && !r; i++)
 		r = graph_build(&job->model->config, &job->model->source, c.options, i, &c.chip[i],
 				error);

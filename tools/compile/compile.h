@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * From a model to a case dir: the whole compile. One at a time per process.
- */
+/* Compiles a model to a case dir. One at a time per process. */
 #ifndef TXDA_COMPILE_COMPILE_H
 #define TXDA_COMPILE_COMPILE_H
 
@@ -16,7 +14,7 @@
 struct compile_job {
 	const struct model *model;
 	const char *case_path;
-	const char *share; /* a case dir that has the same weights, which are linked; or NULL */
+	const char *share; /* a case dir with the same weights, which are linked; or NULL */
 	struct compile_options options; /* resolved */
 	bool force;			/* replace an existing case dir */
 	bool quiet;			/* no notes */
@@ -33,7 +31,7 @@ struct compile_result {
 int compile_run(const struct compile_job *job, struct compile_result *ret,
 		struct tool_error *error);
 
-/* Prints a program in words: a case dir's, rank by rank, or a kcore.bin. */
+/* Prints a program as text: a case dir's, rank by rank, or a kcore.bin. */
 int compile_dump(const char *path, struct tool_error *error);
 
 #endif /* TXDA_COMPILE_COMPILE_H */

@@ -174,7 +174,7 @@ static int check_heads(struct model_config *c, struct tool_error *error)
 	return 0;
 }
 
-/* Families with GELU have a key of their own for it, and another one that plays no part. */
+/* Families with GELU have their own key for it, and ignore the usual one. */
 static int parse_activation(const cJSON *json, const struct family_defaults *d,
 			    struct model_config *c, struct tool_error *error)
 {
@@ -233,7 +233,7 @@ static int parse_placement(const cJSON *json, struct model_config *c, struct too
 	return r ? tool_fail_within(error, r, "tensor_parallel") : 0;
 }
 
-/* Rotations by kind of layer, which most families do not have. */
+/* Separate rotations by kind of layer, which most families do not have. */
 static int check_ropes(const cJSON *json, const struct model_config *c, struct tool_error *error)
 {
 	const cJSON *ropes = find(json, "rope_parameters");
@@ -247,7 +247,7 @@ static int check_ropes(const cJSON *json, const struct model_config *c, struct t
 	return 0;
 }
 
-/* The object with the text's keys: text_config, or in older configurations the whole. */
+/* The object with the text model's keys: text_config, or in older configurations the root. */
 static const cJSON *find_text(const cJSON *json)
 {
 	const cJSON *text = cJSON_GetObjectItemCaseSensitive(json, "text_config");
@@ -320,7 +320,7 @@ int config_parse(const char *text, size_t bytes, struct model_config *ret, struc
 		r = check_ropes(text_json, &c, error);
 	if (!r)
 		r = check_heads(&c, error);
-	/* What a nested configuration says at its top counts. */
+	/* Top-level keys of a nested configuration take precedence. */
 	if (!r && text_json != json)
 		r = config_bool(json, "tie_word_embeddings", c.tie_word_embeddings,
 				&c.tie_word_embeddings, error);

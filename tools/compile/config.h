@@ -19,19 +19,19 @@
 #include "vision.h"
 
 #define CONFIG_MAX_LAYERS 1024
-/* And the one behind them that predicts a token more. */
+/* Including the layer after them that predicts a further token. */
 #define CONFIG_ALL_LAYERS (CONFIG_MAX_LAYERS + 1)
 #define CONFIG_MAX_BYTES  (16u << 20)
 
-/* Mixture of experts: layers whose MLP is several, of which a token sees a few. */
+/* Mixture of experts: layers with several MLPs, of which each token uses a few. */
 struct moe_config {
 	uint32_t n_experts; /* 0: none */
 	uint32_t top_k;
 	uint32_t inner;	       /* of an expert */
-	uint32_t shared_inner; /* of the expert that all tokens see; 0: none */
-	bool router_bias;      /* of the router's product */
-	bool bias;	       /* of an expert's products */
-	bool shared_gate;      /* its result is times a sigmoid */
+	uint32_t shared_inner; /* of the expert that all tokens use; 0: none */
+	bool router_bias;      /* bias of the router's product */
+	bool bias;	       /* biases of an expert's products */
+	bool shared_gate;      /* its result is multiplied by a sigmoid */
 	bool sigmoid, normalise, correction_bias, top2; /* ROUTE in txda_isa.h */
 	uint32_t n_groups, top_groups;
 	double scale;
@@ -41,15 +41,15 @@ struct moe_config {
 /* Multi-head latent attention. */
 struct mla_config {
 	uint32_t latent; /* 0: none */
-	uint32_t q_lora; /* 0: queries come from the stream */
+	uint32_t q_lora; /* 0: queries are computed from the stream directly */
 	uint32_t nope, rope,
-		v;     /* of a head: elements of a key that stay and that rotate, of a value */
-	double mscale; /* scores are times its square */
-	/* The indexer: a query sees index_keys keys at most; 0: none. */
+		v;     /* per head: elements of a key without and with rotation, of a value */
+	double mscale; /* scores are multiplied by its square */
+	/* The indexer: a query attends to index_keys keys at most; 0: none. */
 	uint32_t index_keys, index_heads, index_dim;
 };
 
-/* Layers with a state in place of keys: gated delta nets. */
+/* Layers with a state instead of keys: gated delta nets. */
 struct delta_config {
 	uint32_t n_k_heads, n_v_heads; /* 0: none */
 	uint32_t k_dim, v_dim;	       /* of a head */
@@ -81,14 +81,14 @@ struct model_config {
 	/* Properties of the family's graph (family.h). */
 	bool qkv_bias, o_bias, mlp_bias;
 	bool qk_norm;	     /* RMSNORM over each head of q and k */
-	bool attention_gate; /* queries come with a gate of the result */
+	bool attention_gate; /* queries include a gate for the result */
 	bool rope_interleaved;
 	bool two_ropes;
 	bool gelu;			 /* gates by GELU rather than SiLU */
 	double swiglu_limit;		 /* gates by SWIGLU_CLAMPED, with this limit; 0: not */
 	bool norm_plus_one;		 /* norms multiply by 1 + weight */
-	bool embed_by_root;		 /* embeddings are times the root of hidden_size */
-	double query_scalar;		 /* scores are over its root; 0: head_dim */
+	bool embed_by_root;		 /* embeddings are multiplied by the root of hidden_size */
+	double query_scalar;		 /* scores are divided by its root; 0: head_dim */
 	double attention_cap, logit_cap; /* soft caps; 0: none */
 	uint32_t rope_dim;		 /* elements of a head that rotate; set last */
 	double rope_partial;		 /* their default share; 0: all */
@@ -97,22 +97,23 @@ struct model_config {
 	struct delta_config delta;
 	struct vision_config vision;
 	struct mrope_config mrope;
-	uint32_t n_mtp; /* layers behind the last that predict further tokens */
+	uint32_t n_mtp; /* layers after the last one that predict further tokens */
 
-	char param_dir[1024];	/* where the safetensors are, relative to the model; "" : with it */
+	char param_dir[1024];	/* of the safetensors, relative to the model; "": its own */
 	uint32_t parallel_size; /* tensor_parallel of the config; 0: not given */
 };
 
 /*
- * Reads the keys that all families share, then asks the family of "model_type" (family.h) for its
- * own.
- * @text need not be NUL-terminated.
+ * Reads the keys that all families share, then lets the family of "model_type" (family.h) read its
+ * own. @text need not be NUL-terminated.
  */
 int config_parse(const char *text, size_t bytes, struct model_config *ret,
 		 struct tool_error *error);
 
-/* For the families: a key of @json with limits; an absent key or null gives @fallback, if that is
- * not CONFIG_REQUIRED. */
+/*
+ * For the families: a key of @json with limits; if it is absent or null the result is @fallback,
+ * unless that is CONFIG_REQUIRED.
+ */
 #define CONFIG_REQUIRED UINT32_MAX
 int config_u32(const cJSON *json, const char *key, uint32_t min, uint32_t max, uint32_t fallback,
 	       uint32_t *ret, struct tool_error *error);
@@ -121,11 +122,11 @@ int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret,
 int config_double(const cJSON *json, const char *key, double min, double max,
 		  const double *fallback, double *ret, struct tool_error *error);
 
-/* Whether the key is there with a value other than null. */
+/* Whether the key is present and not null. */
 bool config_has(const cJSON *json, const char *key);
-/* Whether the key is there with the value null, which some families tell from its absence. */
+/* Whether the key is present and null, which some families distinguish from its absence. */
 bool config_is_null(const cJSON *json, const char *key);
-/* Of two spellings of a key the one that is there; the first when none is. */
+/* Of two spellings of a key the one that is present; the first if neither is. */
 const char *config_key(const cJSON *json, const char *a, const char *b);
 /* A list of layer numbers: sets those in @ret. An absent key changes nothing. */
 int config_layers(const cJSON *json, const char *key, uint32_t n_layers, bool value, bool *ret,

@@ -21,7 +21,7 @@
 #include "owned.h"
 #include "safetensors.h"
 
-/* Files of a checkpoint that are links: all shards and what lies beside them. */
+/* Files of a checkpoint that are links: all shards and other files beside them. */
 #define MAX_READABLE (SAFETENSORS_MAX_FILES + 64)
 #define MAX_WRITABLE 2
 #define MAX_LISTABLE 1
@@ -46,7 +46,10 @@ static void add(char **list, unsigned *n, unsigned max, const char *path)
 		list[(*n)++] = real;
 }
 
-/* Files of a directory, or with @links what its links lead to, that may be read on behalf of @owner. */
+/*
+ * Adds the files of a directory, or with @links the targets of its links, that may be read on
+ * behalf of @owner.
+ */
 static void add_files(struct places *p, const char *dir, uid_t owner, bool links)
 {
 	DIR *d = opendir(dir);
@@ -68,7 +71,7 @@ static void add_files(struct places *p, const char *dir, uid_t owner, bool links
 		closedir(d);
 }
 
-/* In a process of its own: writes what config.json says that param_dir is. */
+/* In a separate process: writes the value of param_dir in config.json. */
 static void write_param_dir(const struct places *p, const char *config_path, int fd)
 {
 	const struct confinement c = {.readable = (const char *const *)p->readable, .calls = calls};
@@ -82,7 +85,10 @@ static void write_param_dir(const struct places *p, const char *config_path, int
 	_exit(dir && write(fd, dir, strlen(dir)) < 0);
 }
 
-/* What config.json is has to be known before the confinement, which cannot grow; to read it takes one. */
+/*
+ * The contents of config.json must be known before the confinement, which cannot be extended later;
+ * reading it requires confinement, too.
+ */
 static void read_param_dir(const struct places *p, const char *config_path, char *ret, size_t len)
 {
 	size_t used = 0;
@@ -107,8 +113,10 @@ static void read_param_dir(const struct places *p, const char *config_path, char
 	ret[used < len ? used : 0] = '\0';
 }
 
-/* Where config.json says that the weights are, if that is the model's owner's: files of that very
- * directory, which may be one of the system's. */
+/*
+ * Adds the directory of weights named by config.json if it belongs to the model's owner: only files
+ * directly in it, since it may be a system directory.
+ */
 static void add_param_dir(struct places *p, const char *model, uid_t owner)
 {
 	char path[PATH_MAX], dir[PATH_MAX], why[400];
@@ -128,7 +136,7 @@ static void add_param_dir(struct places *p, const char *model, uid_t owner)
 	add_files(p, path, owner, false);
 }
 
-/* Of a GGUF model, those that belong to whoever the one that is named belongs to. */
+/* Adds the parts of a GGUF model that belong to the owner of the named part. */
 static void add_parts(struct places *p, const char *path, uid_t owner)
 {
 	unsigned n = gguf_name_parts(path);
@@ -159,7 +167,7 @@ static void add_model(struct places *p, const char *path)
 	add_param_dir(p, path, own.st_uid);
 }
 
-/* A case dir appears beside others of its directory, under a name of its own until it is whole. */
+/* A case dir is created in the parent directory, under a temporary name until it is complete. */
 static void add_output(struct places *p, const char *output)
 {
 	char *path = strdup(output);
@@ -169,7 +177,7 @@ static void add_output(struct places *p, const char *output)
 	free(path);
 }
 
-/* When memory runs out, the compiler is killed before the daemon. */
+/* If memory runs out, the compiler is killed rather than the daemon. */
 static void raise_oom_score(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -177,11 +185,11 @@ static void raise_oom_score(void)
 	if (fd < 0)
 		return;
 	if (write(fd, "500", 3) < 0)
-		errno = 0; /* then it has the default score */
+		errno = 0; /* then it keeps the default score */
 	close(fd);
 }
 
-/* As many shards stay open as a checkpoint has. */
+/* All shards of a checkpoint stay open. */
 static void allow_descriptors(void)
 {
 	struct rlimit limit;
@@ -204,7 +212,7 @@ int compile_confine(const struct compile_paths *paths, struct tool_error *error)
 	char err[400];
 	int r;
 
-	/* Of the cache's key. */
+	/* For the cache key. */
 	add(p.readable, &p.n_readable, MAX_READABLE, "/proc/self/exe");
 	if (paths->model)
 		add_model(&p, paths->model);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* compile_dump(): a program in words. The file is checked whole first and its names are printed
- * without control characters. */
+/*
+ * compile_dump(): prints a program as text. The file is checked completely first, and its names are
+ * printed without control characters.
+ */
 #include "compile.h"
 
 #include <errno.h>

@@ -33,7 +33,7 @@ char *family_list(char *buf, size_t len)
 	size_t i, at = 0;
 
 	for (i = 0; i < sizeof(families) / sizeof(families[0]) && at < len; i++) {
-		/* Those that see come at the end. */
+		/* Vision models are listed at the end. */
 		if (!vision_family_find(families[i]->model_type))
 			at += (size_t)snprintf(buf + at, len - at, "%s%s", i ? ", " : "",
 					       families[i]->model_type);
@@ -65,7 +65,7 @@ static int parse_layer_types(const cJSON *json, struct model_config *c, struct t
 	return 0;
 }
 
-/* Layers that slide need a window; @keys: what would have given it. */
+/* Layers with a sliding window need its size; @keys: the keys that could have given it. */
 static int check_window(const struct model_config *c, const char *keys, struct tool_error *error)
 {
 	uint32_t i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Model families. A family is one small file: it reads what is particular to it from config.json
- * into struct model_config and names its tensors; the graph is put together from shared blocks
- * (graph.h) by what the config then says. To add one, write family_NAME.c and name it in family.c.
+ * Model families. A family is one small file: it reads its own keys of config.json into struct
+ * model_config and names its tensors; the graph is composed of shared blocks (graph.h) according to
+ * the config. To add a family, write family_NAME.c and list it in family.c.
  */
 #ifndef TXDA_COMPILE_FAMILY_H
 #define TXDA_COMPILE_FAMILY_H
@@ -18,44 +18,46 @@ struct family_names {
 	const char *input_norm, *post_attention_norm;
 	const char *q, *k, *v, *o;
 	const char *q_norm, *k_norm;
-	const char *sinks; /* of each head, a share of the softmax that goes nowhere */
+	const char *sinks; /* per head: attention sinks, an additional logit of the softmax */
 	const char *gate, *up, *down;
-	const char *gate_up;		       /* in one matrix, gates first; NULL: apart */
-	const char *post_attention, *post_mlp; /* norms of what is added to the stream; or NULL */
+	const char *gate_up;		       /* in one matrix, gates first; NULL: separate */
+	const char *post_attention, *post_mlp; /* norms of results before they are added; or NULL */
 	const char *before_mlp; /* the norm there, if it is not post_attention_norm */
 	const char *q_a, *q_a_norm, *q_b, *kv_a, *kv_a_norm, *kv_b; /* latent attention */
-	/* Gated delta nets: queries, keys, values and gates of the result in one matrix, key head by
-	 * key head, and the two gates of each head likewise; or apart. */
+	/*
+	 * Gated delta nets: queries, keys, values and gates of the result in one matrix, key head
+	 * by key head, and the two gates of each head likewise; or in separate matrices.
+	 */
 	const char *delta_qkvz, *delta_ba;
 	const char *delta_qkv, *delta_z, *delta_b, *delta_a;
 	const char *delta_conv, *delta_a_log, *delta_dt, *delta_norm, *delta_out;
 	/* Of an indexer; the norm has a bias. */
 	const char *index_q, *index_k, *index_k_norm, *index_weights;
-	/* The layer behind the last one that predicts a token more. */
+	/* The layer after the last one, which predicts a further token. */
 	const char *mtp_embed_norm, *mtp_hidden_norm, *mtp_join, *mtp_norm;
-	const char *mtp_embed, *mtp_head; /* where it has its own */
+	const char *mtp_embed, *mtp_head; /* if it has its own */
 	/* Experts; a second %u is the expert. */
 	const char *router, *router_bias;
 	const char *expert_gate, *expert_up, *expert_down;
-	/* The same of all experts in one tensor, if the checkpoint has that. */
+	/* The same with all experts in one tensor, if the checkpoint has that. */
 	const char *experts_gate_up, *experts_down;
-	bool experts_in_first;	  /* each is [in, out], where its shape does not tell */
+	bool experts_in_first;	  /* each is [in, out], if its shape is ambiguous */
 	bool experts_interleaved; /* a gate, an up, … */
 	const char *shared_gate, *shared_up, *shared_down, *shared_expert_gate;
 };
 
 /*
- * What a key means that config.json does not have: as the configuration class of the reference
- * implementation says it. 0: what all families do.
+ * Defaults for keys that are absent from config.json, as in the configuration class of the
+ * reference implementation. 0: as for all families.
  */
 struct family_defaults {
-	uint32_t kv_heads; /* 0, or no divisor of the heads: as many as heads */
+	uint32_t kv_heads; /* 0, or not a divisor of the heads: as many as heads */
 	uint32_t head_dim; /* 0: hidden_size / num_attention_heads */
 	uint32_t max_position;
-	uint32_t sliding_window; /* where use_sliding_window is true */
+	uint32_t sliding_window; /* used if use_sliding_window is true */
 	double rms_norm_eps;
 	bool tied; /* tie_word_embeddings */
-	bool gelu; /* the activation is GELU, of the key hidden_activation */
+	bool gelu; /* the activation is GELU, in the key hidden_activation */
 	/* Experts. */
 	uint32_t top_k, dense_layers, shared_experts;
 	uint32_t n_groups, top_groups; /* only if they divide the experts */
@@ -77,7 +79,7 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
 	family_qwen3_5_moe, family_qwen2_vl, family_qwen3_vl, family_qwen3_vl_moe,
 	family_qwen3_5_vl, family_qwen3_5_vl_moe, family_glm4v, family_glm4v_moe;
 
-/* What most families call their tensors, and what families add to that. */
+/* Tensor names of most families, and additions of some. */
 #define FAMILY_NAMES_LLAMA                                                                         \
 	.embed = "model.embed_tokens", .final_norm = "model.norm", .head = "lm_head",              \
 	.input_norm = "model.layers.%u.input_layernorm",                                           \
@@ -98,7 +100,7 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
 	.shared_gate = "model.layers.%u.mlp." name ".gate_proj",                                   \
 	.shared_up = "model.layers.%u.mlp." name ".up_proj",                                       \
 	.shared_down = "model.layers.%u.mlp." name ".down_proj"
-/* The layer behind the last one, as DeepSeek and GLM have it. */
+/* The layer after the last one, as in DeepSeek and GLM. */
 #define FAMILY_NAMES_MTP                                                                           \
 	.mtp_embed_norm = "model.layers.%u.enorm", .mtp_hidden_norm = "model.layers.%u.hnorm",     \
 	.mtp_join = "model.layers.%u.eh_proj", .mtp_norm = "model.layers.%u.shared_head.norm",     \
@@ -132,7 +134,7 @@ int family_parse_sparse(const cJSON *json, struct model_config *c, struct tool_e
 /* DeepSeek and its kin: first_k_dense_replace, moe_layer_freq, n_shared_experts, groups, scale. */
 int family_parse_deepseek_experts(const cJSON *json, struct model_config *c,
 				  struct tool_error *error);
-/* num_nextn_predict_layers, which are as the last ones. */
+/* num_nextn_predict_layers, which are of the kind of the last layers. */
 int family_parse_mtp(const cJSON *json, struct model_config *c, struct tool_error *error);
 
 #endif /* TXDA_COMPILE_FAMILY_H */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * DeepSeek-V2 and -V3 (R1): latent attention; the first layers dense, then experts, some of which
- * all tokens see. V2 routes by softmax and the best expert of a group, V3 by sigmoid with a
- * correction and the best two. Kimi-K2 is a V3; V3.2 has an indexer that chooses the keys.
+ * DeepSeek-V2 and -V3 (R1): latent attention; the first layers are dense, the others have experts,
+ * some of which all tokens use. V2 routes by softmax and the best expert of a group, V3 by sigmoid
+ * with a correction and the best two. Kimi-K2 is a V3; V3.2 has an indexer that chooses the keys.
  */
 #include "family.h"
 
@@ -59,7 +59,7 @@ static int parse_latent(const cJSON *json, struct model_config *c, struct tool_e
 		r = tool_fail(error, -ENOTSUP, "qk_rope_head_dim: %u is odd", m->rope);
 	if (r)
 		return r;
-	/* One key for all heads; what rotates of it is all that ropes see of a head. */
+	/* One key for all heads; a rope only applies to the rotated part of a head. */
 	c->n_kv_heads = 1;
 	c->head_dim = m->rope;
 	c->rope.partial = 0;
@@ -94,7 +94,7 @@ static int parse_v2(const cJSON *json, struct model_config *c, struct tool_error
 				 "topk_method: \"%.64s\" is not supported (greedy and "
 				 "group_limited_greedy are)",
 				 method);
-	/* Normalised weights are not scaled; that of one expert alone is never normalised. */
+	/* Normalised weights are not scaled; the weight of a single expert is never normalised. */
 	c->moe.normalise &= c->moe.top_k > 1;
 	if (c->moe.normalise)
 		c->moe.scale = 1;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Gemma 2 and 3, text: four norms a layer, each of them 1 + weight, GELU gates, embeddings times
- * the root of their length, windows on all but each second or sixth layer. Gemma 2 caps scores and
- * logits; Gemma 3 normalises queries and keys, and its layers with a window rotate at a speed of
- * their own.
+ * Gemma 2 and 3, text: four norms per layer, each with 1 + weight, GELU gates, embeddings
+ * multiplied by the root of their length, windows on all but every second or sixth layer. Gemma 2
+ * caps scores and logits; Gemma 3 normalises queries and keys, and its layers with a window have a
+ * separate RoPE base.
  */
 #include "family.h"
 
@@ -16,7 +16,7 @@ static const struct family_names names = {
 	.post_mlp = "model.layers.%u.post_feedforward_layernorm",
 };
 
-/* null is no cap; an absent key is @fallback. */
+/* null: no cap; an absent key: @fallback. */
 static int parse_cap(const cJSON *json, const char *key, double fallback, double *ret,
 		     struct tool_error *error)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * GLM-4: half of each head rotates, in neighbouring pairs; gates and ups are one matrix. The models
- * of 2025 (glm4) normalise what each block adds to the stream; those with experts (glm4_moe) route
- * as DeepSeek-V3 does, rotate halves and may have a layer that predicts a token more.
+ * of 2025 (glm4) normalise the result of each block before adding it to the stream; those with
+ * experts (glm4_moe) route as DeepSeek-V3 does, rotate halves and may have a layer that predicts a
+ * further token.
  */
 #include "family.h"
 

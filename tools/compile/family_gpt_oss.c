@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * gpt-oss: windows on every other layer, a sink in each head's softmax, biases everywhere, and
- * experts with a clamped activation, all of a kind in one tensor, in MXFP4 or plain.
+ * experts with a clamped activation, with one tensor for all experts, in MXFP4 or plain.
  */
 #include "family.h"
 
@@ -33,7 +33,10 @@ static int parse_experts(const cJSON *json, struct model_config *c, struct tool_
 	m->scale = 1;
 	m->n_groups = m->top_groups = 1;
 	m->inner = c->intermediate_size;
-	/* The softmax over the chosen is that over all, divided by their sum. */
+	/*
+	 * The softmax over the chosen experts is the softmax over all, divided by the sum of the
+	 * chosen.
+	 */
 	m->normalise = true;
 	m->router_bias = m->bias = true;
 	for (i = 0; i < c->n_layers; i++)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* InternLM3: a Llama whose biases have keys of their own: qkv_bias for q, k and v, bias for all the
- * others. */
+/*
+ * InternLM3: a Llama with separate keys for biases: qkv_bias for q, k and v, bias for all others.
+ */
 #include "family.h"
 
 static int parse(const cJSON *json, struct model_config *c, struct tool_error *error)

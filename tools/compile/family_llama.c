@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Llama 2 and 3: grouped-query attention, gated SiLU, biases only where the config asks for them.
- */
+/* Llama 2 and 3: grouped-query attention, gated SiLU, biases only if the config requests them. */
 #include "family.h"
 
 static int parse(const cJSON *json, struct model_config *c, struct tool_error *error)

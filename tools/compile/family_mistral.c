@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Mistral: a Llama whose layers all use a sliding window when sliding_window is given. */
+/* Mistral: a Llama whose layers all use a sliding window if sliding_window is given. */
 #include "family.h"
 
 static int parse(const cJSON *json, struct model_config *c, struct tool_error *error)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Qwen2-MoE: a Qwen2 with experts, and one more that all tokens see, through a gate of its own. */
+/* Qwen2-MoE: a Qwen2 with experts, and another one that all tokens use, with a gate. */
 #include "family.h"
 
 static const struct family_names names = {
@@ -9,7 +9,7 @@ static const struct family_names names = {
 	.shared_expert_gate = "model.layers.%u.mlp.shared_expert_gate",
 };
 
-/* Without layer_types every other one of the first layers has the window, not the last ones. */
+/* Without layer_types every second one of the first layers has the window, not the last ones. */
 static int parse_window(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
 	const cJSON *types = cJSON_GetObjectItemCaseSensitive(json, "layer_types");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Qwen3-Next and Qwen3.5, text: three of four layers are gated delta nets, the others attention
- * whose result is gated; norms multiply by 1 + weight. Qwen3-Next has experts, and the matrices of
- * a delta net's inputs in two.
+ * with a gated result; norms multiply by 1 + weight. Qwen3-Next has experts, and the input matrices
+ * of a delta net combined into two.
  */
 #include "family.h"
 
@@ -119,7 +119,7 @@ static int parse(const cJSON *json, struct model_config *c, struct tool_error *e
 
 static const uint32_t sections[3] = {11, 11, 10};
 
-/* With a tower: positions have three coordinates. */
+/* With a vision tower: positions have three coordinates. */
 static int parse_dense_seeing(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
 	int r = parse_dense(json, c, error);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The texts of models that see (vision.h): known families with other defaults, whose positions have
- * three coordinates.
+ * The text models of vision models (vision.h): known families with other defaults, whose positions
+ * have three coordinates.
  */
 #include "family.h"
 

@@ -70,25 +70,27 @@ static uint16_t half_bits(const uint8_t *p)
 	return h;
 }
 
-/* The fifth bit of element @i, where @bits has one of each of 32. */
+/* The fifth bit of element @i; @bits has one bit for each of 32 elements. */
 static unsigned fifth(const uint8_t *bits, unsigned i)
 {
 	return (bits[i / 8] >> i % 8 & 1u) << 4;
 }
 
-/* Element @i of 32 nibbles: the first half of them are low ones. */
+/* Element @i of 32 nibbles: the first half are the low ones. */
 static unsigned nibble(const uint8_t *p, unsigned i)
 {
 	return p[i % 16] >> (i / 16 * 4) & 15u;
 }
 
-/* Element @i of 256 nibbles: those of each 64 have 32 low ones, then 32 high ones. */
+/* Element @i of 256 nibbles: of each 64, 32 low ones are followed by 32 high ones. */
 static unsigned nibble_k(const uint8_t *p, unsigned i)
 {
 	return p[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15u;
 }
 
-/* Q6_K: nibbles, then two more bits of each; each 128 have runs of 32 beside one another. */
+/*
+ * Q6_K: nibbles, then two more bits for each; each 128 elements consist of interleaved runs of 32.
+ */
 static unsigned code_k6(const uint8_t *block, unsigned i)
 {
 	unsigned half = i / 128, part = i % 128 / 32, at = i % 32;
@@ -146,12 +148,12 @@ struct ggml_levels ggml_levels(const struct source_tensor *t, uint64_t row, uint
 	struct ggml_levels l = {.d = half_bits(block), .s = 1, .m = 1};
 
 	switch (t->block_type) {
-	case GGML_Q5_0: /* 16 is taken off the codes */
+	case GGML_Q5_0: /* 16 is subtracted from the codes */
 		l.dmin = l.d;
 		l.m = 16;
 		break;
 	case GGML_Q4_1:
-	case GGML_Q5_1: /* what is added, not subtracted */
+	case GGML_Q5_1: /* the minimum is added, not subtracted */
 		l.dmin = half_bits(block + 2) ^ 0x8000;
 		break;
 	case GGML_Q6_K:
@@ -166,7 +168,7 @@ struct ggml_levels ggml_levels(const struct source_tensor *t, uint64_t row, uint
 	return l;
 }
 
-/* The order of operations is that of the formats' definition. */
+/* The order of operations is that of the format definitions. */
 void ggml_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint64_t n, float *dst)
 {
 	uint8_t codes[32];

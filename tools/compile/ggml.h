@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The element types of GGUF files: rows of blocks, each with its scales. What lies in a block is
- * only ever read as numbers, so any bytes will do.
+ * The element types of GGUF files: rows of blocks, each with its scales. All bit patterns of a
+ * block are valid numbers, so no checks are needed.
  *
- * Each has tiles that hold its integers and scales as they are. Those of the chip's W4M, W5M and W6S
- * have two levels: what a whole block has, and small integers for each 32 or 16 elements.
+ * For each there are tiles that can hold its integers and scales unchanged. The scales of the
+ * chip's W4M, W5M and W6S have two levels: one scale per block, and small integers for each 32 or
+ * 16 elements.
  */
 #ifndef TXDA_COMPILE_GGML_H
 #define TXDA_COMPILE_GGML_H
@@ -13,7 +14,7 @@
 
 #include "source.h"
 
-/* As they are numbered in files. */
+/* Numbered as in the files. */
 enum ggml_type {
 	GGML_F32 = 0,
 	GGML_F16 = 1,
@@ -37,19 +38,19 @@ struct ggml_format {
 	uint8_t group;		  /* elements that share all scales */
 };
 
-/* NULL: no type of that number is supported. */
+/* NULL: the type is unknown or not supported. */
 const struct ggml_format *ggml_format(uint32_t type);
 /* "F32, F16, …" in @buf. Returns buf. */
 char *ggml_list(char *buf, size_t len);
 
-/* A matrix of whole blocks in each row, at @data. */
+/* A matrix at @data, with whole blocks in each row. */
 struct source_tensor ggml_tensor(uint32_t type, uint64_t rows, uint64_t cols, const uint8_t *data);
 
-/* For quant.h, which says what they mean. */
+/* For quant.h, which documents them. */
 void ggml_codes(const struct source_tensor *t, uint64_t row, uint64_t col, uint64_t n,
 		uint8_t *codes);
 float ggml_scale(const struct source_tensor *t, uint64_t row, uint32_t group);
-/* The scales of a group with two levels, as txda_layouts.h has them. */
+/* The scales of a group with two levels, as defined in txda_layouts.h. */
 struct ggml_levels {
 	uint16_t d, dmin;
 	uint8_t s, m;

@@ -19,7 +19,7 @@
 struct entry {
 	char *key;
 	struct gguf_value value;
-	size_t at; /* of the value in the header, which may still move */
+	size_t at; /* offset of the value in the header, which may still be reallocated */
 };
 
 struct gguf {
@@ -37,7 +37,7 @@ struct gguf {
 	int fd; /* -1: the memory is borrowed */
 };
 
-/* Goes through the header, which is copied as far as it is looked at. */
+/* Reads the header, copying it as far as it has been read. */
 struct cursor {
 	struct gguf *g;
 	size_t at, have;
@@ -79,7 +79,7 @@ static int copy_to(struct cursor *c, size_t end)
 	return 0;
 }
 
-/* Makes sure that the next @n bytes are copied. */
+/* Ensures that the next @n bytes are copied. */
 static int need(struct cursor *c, uint64_t n, const char *what)
 {
 	struct gguf *g = c->g;
@@ -128,7 +128,7 @@ static int take_u64(struct cursor *c, uint64_t *ret, const char *what)
 	return take(c, ret, 8, what);
 }
 
-/* A name, of which there are many kinds but all of them are short text. */
+/* Reads a name; all kinds of names are short text. */
 static int take_name(struct cursor *c, char **ret, const char *what)
 {
 	uint64_t n;
@@ -188,7 +188,10 @@ static int read_value(struct cursor *c, struct entry *e)
 	v->type = (enum gguf_type)type;
 	e->at = c->at;
 	if (type == GGUF_STRING) {
-		/* What does not fit ends the loop soon: each takes its length at least. */
+		/*
+		 * A wrong count ends the loop soon: each item takes at least the bytes of its
+		 * length.
+		 */
 		for (uint64_t i = 0; i < v->n && !r; i++)
 			r = skip_text(c);
 	} else if (v->n > c->g->bytes / size_of(type)) {
@@ -325,7 +328,7 @@ static int read_shape(struct cursor *c, struct gguf_tensor *t)
 	return r;
 }
 
-/* All but where its data is. */
+/* Everything except the location of its data. */
 static int read_tensor(struct cursor *c, struct gguf_tensor *t)
 {
 	const struct ggml_format *f;
@@ -389,7 +392,7 @@ static int find_alignment(const struct gguf *g, uint64_t *ret, struct tool_error
 	return 0;
 }
 
-/* A tensor begins where the one before ends, on the next multiple. */
+/* A tensor begins at the first aligned offset after the previous one. */
 static int place_tensors(struct cursor *c)
 {
 	struct gguf *g = c->g;
@@ -488,7 +491,7 @@ static int parse(struct gguf *g, struct tool_error *error)
 		r = read_tensors(&c, n_tensors);
 	if (r)
 		return r;
-	/* The copy stays where it is from here on. */
+	/* From here on the copy is not reallocated. */
 	for (size_t i = 0; i < g->n_entries; i++)
 		g->entries[i].value.at = g->header + g->entries[i].at;
 	g->header_bytes = c.at;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GGUF files: metadata (keys with values of a type), tensors in blocks (ggml.h), in one file.
+ * GGUF files: metadata (keys with typed values), tensors in blocks (ggml.h), in one file.
  *
  * Everything is checked when a file is opened: its version, counts, lengths of names and arrays
- * against the file's size, known types, shapes and their products, tensors that follow one another
- * as aligned as the file says and end within it, names that are there twice. Errors name what was
- * found and its limit.
+ * against the file's size, known types, shapes and their products, the alignment and order of
+ * tensors and that they end within the file, duplicate names. Errors name the value and the limit.
  *
- * The header, which is all but the tensors' data, is a private copy; data is mapped and can change
- * at any time, or raise SIGBUS where somebody truncates the file: callers run as processes of their
- * own that may die.
+ * The header (everything but the tensors' data) is a private copy; data is mapped and can change at
+ * any time, or raise SIGBUS if the file is truncated: callers must be separate processes that may
+ * die.
  *
  * Threads: a handle may be read by any number of threads.
  */
@@ -49,9 +48,9 @@ enum gguf_type {
 struct gguf_tensor {
 	char *name;
 	uint32_t type; /* of ggml.h, a known one */
-	/* Elements next to each other first; 1 beyond the tensor's own dimensions. */
+	/* Fastest-varying dimension first; 1 beyond the tensor's own dimensions. */
 	uint64_t dim[GGUF_MAX_DIMS];
-	uint64_t offset, bytes; /* from where data begins */
+	uint64_t offset, bytes; /* relative to the start of data */
 	const uint8_t *data;	/* mapped */
 };
 
@@ -69,32 +68,35 @@ struct gguf_text {
 
 struct gguf;
 
-/* Below the directory @dirfd as owned_open() has it. */
+/* Below the directory @dirfd, with the checks of owned_open(). */
 int gguf_open(int dirfd, const char *name, struct gguf **ret, struct tool_error *error);
-/* Contents in memory, which the caller keeps; for tests. */
+/* From memory, which must outlive the handle; for tests. */
 int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret, struct tool_error *error);
 void gguf_close(struct gguf *g);
 
-/* In the file's order, NULL behind the last. */
+/* In the file's order, NULL after the last one. */
 const struct gguf_tensor *gguf_at(const struct gguf *g, size_t index);
 
 /* NULL: there is no such key. */
 const struct gguf_value *gguf_get(const struct gguf *g, const char *key);
 /* A number or a boolean as a double: element @index of @v, which is of such a type. */
 double gguf_number(const struct gguf_value *v, uint64_t index);
-/* Takes the next string of a value of strings off its front. */
+/* Returns the first string of a value of strings and removes it from the value. */
 struct gguf_text gguf_next_text(struct gguf_value *v);
-/* The string that @key has, valid UTF-8 without NUL inside, for free(); NULL if there is no such key. */
+/*
+ * The string value of @key, valid UTF-8 without NUL inside, for free(); NULL if there is no such
+ * key.
+ */
 int gguf_string(const struct gguf *g, const char *key, char **ret, struct tool_error *error);
-/* Whether all of it is UTF-8 without NUL: what can stand in JSON. */
+/* Whether all of it is UTF-8 without NUL, as required in JSON. */
 bool gguf_is_text(struct gguf_text text);
 
-/* As gguf_open() had it; "" of memory. */
+/* As passed to gguf_open(); "" for memory. */
 const char *gguf_name(const struct gguf *g);
-/* What the file was when it was opened, and its header. */
+/* The file's identity when it was opened, and its header. */
 const struct file_identity *gguf_identity(const struct gguf *g);
 const void *gguf_header(const struct gguf *g, size_t *ret_bytes);
-/* -ESTALE: the file was written since. */
+/* -ESTALE: the file was modified since. */
 int gguf_unchanged(const struct gguf *g, struct tool_error *error);
 
 #endif /* TXDA_COMPILE_GGUF_H */

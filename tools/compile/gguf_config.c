@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The metadata of a GGUF file in the words of a config.json, which config.c then reads and checks. */
+/* Converts the metadata of a GGUF file to a config.json, which config.c then reads and checks. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static const struct gguf_architecture architectures[] = {
 };
 #define N_ARCHITECTURES (sizeof(architectures) / sizeof(architectures[0]))
 
-/* A key "ARCHITECTURE.name", and what config.json calls it. */
+/* A key "ARCHITECTURE.name", and its name in config.json. */
 struct key {
 	const char *name, *ours;
 	bool required;
@@ -79,7 +79,7 @@ static const char *full(const struct reader *r, const char *name, char *buf, siz
 	return buf;
 }
 
-/* Whether @name is there, and its value; not a number, or an array of several: an error. */
+/* Looks up @name and its value; not a number, or an array with different values: an error. */
 static int find_number(const struct reader *r, const char *name, bool *ret_there, double *ret)
 {
 	char key[128];
@@ -91,7 +91,7 @@ static int find_number(const struct reader *r, const char *name, bool *ret_there
 	if (v->type == GGUF_STRING || !v->n)
 		return tool_fail(r->error, -EINVAL, "%s: not a number", key);
 	*ret = gguf_number(v, 0);
-	/* Some files have a value per layer. */
+	/* Some files have one value per layer. */
 	for (uint64_t i = 1; i < v->n; i++) {
 		if (gguf_number(v, i) != *ret)
 			return tool_fail(
@@ -130,7 +130,7 @@ static double number_of(const struct reader *r, const char *name, double otherwi
 	return item ? item->valuedouble : otherwise;
 }
 
-/* A key that has to be what the graph takes for granted, if it is there. */
+/* A key that, if present, must have the value that the graph assumes. */
 static int expect(const struct reader *r, const char *name, double value)
 {
 	char key[128];
@@ -144,7 +144,10 @@ static int expect(const struct reader *r, const char *name, double value)
 	return e;
 }
 
-/* Files of models that see have queries and keys in another order; layers beyond the last one predict. */
+/*
+ * Files of vision models have another order of queries and keys; layers beyond the last one predict
+ * further tokens.
+ */
 static int expect_plain(const struct reader *r)
 {
 	char key[128];
@@ -200,7 +203,7 @@ static int add_vocab(const struct reader *r, const struct gguf_model *m)
 	return 0;
 }
 
-/* Properties that follow from the presence of tensors. */
+/* Properties implied by the presence of tensors. */
 static int add_choices(const struct reader *r, const struct gguf_model *m)
 {
 	bool bias = gguf_model_has(m, "model.layers.0.self_attn.q_proj.bias");
@@ -218,9 +221,9 @@ static int add_choices(const struct reader *r, const struct gguf_model *m)
 }
 
 /*
- * Files do not say by which root scores are divided: by that of a head's size, except for the models of
- * 27 billion parameters, which are known by their layers. Nor do they say which layers have a window,
- * or at which speed those rotate, unless it is another than that of all such models.
+ * Files do not state the divisor of scores: it is the root of a head's size, except for the models
+ * with 27 billion parameters, which are recognised by their number of layers. Nor do they state
+ * which layers have a window, or the RoPE base of those, unless it differs from the usual one.
  */
 static int add_gemma(const struct reader *r)
 {
@@ -251,7 +254,7 @@ static int add_all(const struct reader *r, const struct gguf_model *m)
 		e = add_keys(r, expert_keys, sizeof(expert_keys) / sizeof(expert_keys[0]));
 	if (!e && !r->a->experts)
 		e = expect(r, "expert_count", 0);
-	/* Optional in models where all layers have experts. */
+	/* Optional for models whose layers all have experts. */
 	if (!e && !cJSON_HasObjectItem(r->to, "intermediate_size"))
 		cJSON_AddNumberToObject(r->to, "intermediate_size",
 					number_of(r, "moe_intermediate_size", 0));

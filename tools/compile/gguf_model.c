@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Tensors of a GGUF file under the names of checkpoints. */
+/* Finds tensors of a GGUF file by the names used in checkpoints. */
 #include "gguf_model.h"
 
 #include <errno.h>
@@ -27,8 +27,10 @@ struct gguf_model {
 	size_t n;
 };
 
-/* Names without ".weight" and ".bias"; those of a layer follow "blk.%u." and "model.layers.%u.". With
- * @naming they mean that for architectures of that kin alone, which come first. */
+/*
+ * Names without ".weight" and ".bias"; those of a layer follow "blk.%u." and "model.layers.%u.".
+ * Entries with @naming apply only to architectures of that kind, and come first.
+ */
 struct name_pair {
 	const char *theirs, *ours, *naming;
 };
@@ -142,7 +144,7 @@ static int name_tensors(struct gguf_model *m, size_t n, struct tool_error *error
 	return 0;
 }
 
-/* A key of a part that has to be @value; files that are alone need not have it. */
+/* Checks that a key of a part has @value; single files need not have the key. */
 static int check_key(const struct gguf_model *m, const struct gguf *g, const char *key,
 		     size_t value, struct tool_error *error)
 {
@@ -151,7 +153,7 @@ static int check_key(const struct gguf_model *m, const struct gguf *g, const cha
 
 	if (!v ? m->n_files == 1 : found >= 0 && found == (double)value)
 		return 0;
-	/* Programs that join parts write a count of 0. */
+	/* Programs that merge parts write a count of 0. */
 	if (m->n_files == 1 && found == 0)
 		return 0;
 	if (!v)
@@ -215,7 +217,7 @@ int gguf_model_new(struct gguf *const *files, unsigned n, struct gguf_model **re
 	return r;
 }
 
-/* Whoever put a file beside others must not have it read with their owner's. */
+/* A part added by another user must not be read with the owner's rights. */
 static int check_owner(const struct gguf *first, const struct gguf *g, struct tool_error *error)
 {
 	unsigned owner = (unsigned)gguf_identity(first)->owner;
@@ -276,7 +278,7 @@ int gguf_model_unchanged(const struct gguf_model *m, struct tool_error *error)
 	return r;
 }
 
-/* The tensor, and which matrix of it when @name is of one expert. */
+/* Finds the tensor, and which of its matrices if @name is that of one expert. */
 static const struct gguf_tensor *look_up(const struct gguf_model *m, const char *name,
 					 uint64_t *ret_index)
 {

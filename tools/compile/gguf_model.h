@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A GGUF file, or several that are one model (gguf_name.h), as a model: metadata, which is the first
- * file's, in the words of config.json and the tokeniser's files, tensors under the names that the
- * families know (family.h).
+ * A GGUF file, or several that form one model (gguf_name.h): converts the metadata of the first
+ * file to config.json and the tokeniser's files, and finds tensors by the names that the families
+ * use (family.h).
  */
 #ifndef TXDA_COMPILE_GGUF_MODEL_H
 #define TXDA_COMPILE_GGUF_MODEL_H
@@ -16,42 +16,44 @@ struct gguf_model;
 /* The value of general.architecture. */
 struct gguf_architecture {
 	const char *name, *model_type;
-	bool neighbours; /* rows of queries and keys are in the order in which neighbours rotate */
+	bool neighbours; /* rows of queries and keys are ordered to rotate neighbours */
 	bool experts;
-	bool biased;	    /* queries, keys and values alone may have biases */
-	bool whole_norms;   /* norms are as they multiply, where checkpoints lack 1 */
-	const char *naming; /* kin in which names mean something else; or NULL */
-	double rotating;    /* share of a head */
+	bool biased;	    /* only queries, keys and values may have biases */
+	bool whole_norms;   /* norms are stored as 1 + weight, unlike in checkpoints */
+	const char *naming; /* kind of architecture in which names have other meanings; or NULL */
+	double rotating;    /* share of a head that rotates */
 };
 
-/* NULL, and the error says which are supported. */
+/* NULL: not supported; the error lists those that are. */
 const struct gguf_architecture *gguf_architecture(const struct gguf *g, struct tool_error *error);
 
-/* The file @name, or all parts if it is one of several; @dirfd as gguf_open() has it, and with AT_FDCWD
- * all of them belong to one user. Errors name the file. */
+/*
+ * Opens the file @name, or all parts if it is one of several; @dirfd as for gguf_open(); with
+ * AT_FDCWD all parts must belong to one user. Errors name the file.
+ */
 int gguf_model_open(int dirfd, const char *name, struct gguf_model **ret, struct tool_error *error);
-/* Of @n files in their order, which are the model's from here on, also on failure. */
+/* From @n files in their order, which the model takes over, also on failure. */
 int gguf_model_new(struct gguf *const *files, unsigned n, struct gguf_model **ret,
 		   struct tool_error *error);
 void gguf_model_free(struct gguf_model *m);
-/* NULL behind the last one. */
+/* NULL after the last one. */
 struct gguf *gguf_model_file(const struct gguf_model *m, unsigned index);
-/* -ESTALE: a file was written since. */
+/* -ESTALE: a file was modified since. */
 int gguf_model_unchanged(const struct gguf_model *m, struct tool_error *error);
 
-/* As source_find(), of any format; one expert's matrix is a part of the tensor of all. */
+/* As source_find(), for any format; one expert's matrix is a part of the tensor of all. */
 int gguf_model_find(const struct gguf_model *m, const char *name, uint64_t rows, uint64_t cols,
 		    struct source_tensor *ret, struct tool_error *error);
-/* The tensor as it is in its file, or NULL. */
+/* The tensor as stored in its file, or NULL. */
 const struct gguf_tensor *gguf_model_tensor(const struct gguf_model *m, const char *name);
 bool gguf_model_has(const struct gguf_model *m, const char *name);
 
-/* The text of a config.json; free(). */
+/* The text of a config.json; to be freed. */
 int gguf_config(const struct gguf_model *m, char **ret, struct tool_error *error);
-/* What such files have otherwise than checkpoints of the same config.json. */
+/* Adjusts @c for differences between such files and checkpoints with the same config.json. */
 void gguf_adapt(const struct gguf_model *m, struct model_config *c);
 
-/* A file for the text side; text NULL: there is none. free() the text. */
+/* A file for the text side; text NULL: there is none. To be freed. */
 struct gguf_file {
 	const char *name;
 	char *text;

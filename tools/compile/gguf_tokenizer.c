@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The tokeniser of a GGUF file in the files that checkpoints have: byte-level BPE as a
- * tokenizer.json, SentencePiece's BPE as a tokenizer.model, special tokens and the chat template as
- * tokenizer_config.json. Their readers check what they mean.
+ * Converts the tokeniser of a GGUF file to the files of checkpoints: byte-level BPE to a
+ * tokenizer.json, SentencePiece's BPE to a tokenizer.model, special tokens and the chat template to
+ * tokenizer_config.json. The readers of these files check their contents.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -115,7 +115,7 @@ static int type_of(const struct reader *r, uint64_t i)
 	return type >= TOKEN_NORMAL && type <= TOKEN_BYTE ? (int)type : TOKEN_NORMAL;
 }
 
-/* A switch, if it is there. */
+/* A boolean, if present. */
 static bool flag(const struct gguf *g, const char *key, bool otherwise)
 {
 	const struct gguf_value *v = gguf_get(g, key);
@@ -242,7 +242,7 @@ static int make_bpe(const struct reader *r, const struct splitter *s, cJSON *roo
 		case TOKEN_UNKNOWN:
 		case TOKEN_CONTROL: add_added(added, i, r->text[i], true); break;
 		case TOKEN_USER: add_added(added, i, r->text[i], false); break;
-		case TOKEN_UNUSED: break; /* fills up the vocabulary */
+		case TOKEN_UNUSED: break; /* padding of the vocabulary */
 		default: cJSON_AddNumberToObject(vocab, r->text[i], (double)i); break;
 		}
 	}
@@ -321,7 +321,7 @@ static int write_sentencepiece(const struct reader *r, struct gguf_file *ret)
 		return tool_fail(r->error, -ENOMEM, "no memory");
 	for (uint64_t i = 0; i < r->tokens->n; i++)
 		put_piece(f, r->text[i], (float)gguf_number(scores, i), type_of(r, i));
-	/* TrainerSpec: BPE. NormalizerSpec: whether a space stands before the text. */
+	/* TrainerSpec: BPE. NormalizerSpec: whether a space is added before the text. */
 	fwrite((const char[]){2 << 3 | 2, 2, 3 << 3, 2}, 1, 4, f);
 	fwrite((const char[]){3 << 3 | 2, 2, 3 << 3, flag(r->g, PREFIX "add_space_prefix", true)},
 	       1, 4, f);

@@ -9,7 +9,7 @@
 
 #include "floats.h"
 
-/* Which of the layers of its kind, with a window or without, a layer is. */
+/* The index of a layer among those of its kind, with a window or without. */
 static uint32_t layer_number(const struct graph *g, uint32_t layer)
 {
 	const bool *window = g->config->layer_window;
@@ -39,7 +39,7 @@ uint64_t graph_layer_offset(const struct graph *g, uint32_t layer)
 	return at;
 }
 
-/* Of a block, which has the layers of a group. */
+/* Bytes of a block, which contains the layers of a group. */
 static uint64_t block_bytes(const struct graph *g)
 {
 	uint64_t bytes;
@@ -51,7 +51,7 @@ static uint64_t block_bytes(const struct graph *g)
 	return bytes > g->head_bytes ? bytes : g->head_bytes;
 }
 
-/* Where the states of the layers are in the blocks of a sequence's state. */
+/* Assigns the states of the layers to the blocks of a sequence's state. */
 static void place_states(struct graph *g)
 {
 	const uint64_t block = block_bytes(g);
@@ -83,7 +83,10 @@ static void place_states(struct graph *g)
 	}
 }
 
-/* Without context behind the window, or without layers that see all, one group is as good. */
+/*
+ * Without context beyond the window, or without layers that attend to everything, one group is
+ * enough.
+ */
 static void make_groups(struct graph *g)
 {
 	const struct model_config *c = g->config;
@@ -108,7 +111,7 @@ static bool has_axes(const struct model_config *c)
 	return c->mrope.section[0] + c->mrope.section[1] + c->mrope.section[2] > 0;
 }
 
-/* Embeddings of images in this step, and the row that each token has of them, or none. */
+/* Inputs: embeddings of images in this step, and each token's row in them, or none. */
 static void add_image_inputs(struct graph *g)
 {
 	const uint32_t hidden = g->config->hidden_size, deep = g->config->vision.n_deep;
@@ -122,7 +125,7 @@ static void add_image_inputs(struct graph *g)
 					      PROGRAM_SYM(T), PROGRAM_DIM(deep * hidden));
 }
 
-/* The rows of @source from column @col on take the place of the tokens', or are added to them. */
+/* The rows of @source from column @col on replace those of the tokens, or are added to them. */
 static void merge_images(struct graph *g, const char *label, uint32_t source, uint32_t col,
 			 uint32_t flags)
 {
@@ -250,7 +253,7 @@ static uint32_t add_embedding(struct graph *g, uint32_t x)
 	return table;
 }
 
-/* GGUF files say a scaling by what it comes to. */
+/* GGUF files give the divisors of the frequencies instead of a scaling scheme. */
 static void divide_frequencies(struct graph *g, uint32_t pairs, float *inv_freq)
 {
 	float factor[256];
@@ -298,8 +301,10 @@ static uint32_t add_rope_table(struct graph *g, const struct rope_config *rope, 
 	return table;
 }
 
-/* The head is the embedding's table when the config says so, and in checkpoints of vectors rather
- * than words, which have none. */
+/*
+ * The head is the embedding's table if the config says so, and in checkpoints of embedding models,
+ * which have no head.
+ */
 static bool shares_head(const struct graph *g)
 {
 	char name[64];
@@ -309,8 +314,10 @@ static bool shares_head(const struct graph *g)
 	       (g->options->hidden && !source_has(g->source, name));
 }
 
-/* Half of the matrix that joins a token's embedding and the hidden state before it: x = W e, then
- * x += W' h. */
+/*
+ * One half of the matrix that combines a token's embedding and the previous hidden state: x = W e,
+ * then x += W' h.
+ */
 static void add_join(struct graph *g, const char *label, const char *norm, uint32_t in,
 		     uint32_t half)
 {
@@ -339,7 +346,7 @@ static void add_join(struct graph *g, const char *label, const char *norm, uint3
 			});
 }
 
-/* @out = norm(@x), for who goes on with the last hidden states. */
+/* @out = norm(@x), for consumers of the last hidden states. */
 static void add_states(struct graph *g, const char *label, uint32_t x, uint32_t norm, uint32_t out)
 {
 	struct txda_op *op = program_add_op(g->p, TXDA_OP_RMSNORM, label);
@@ -426,7 +433,7 @@ static void build(struct graph *g)
 	g->stream = graph_scratch(g, "x", TXDA_F32, PROGRAM_SYM(T), c->hidden_size);
 	if (!g->options->embeds)
 		g->x = g->stream;
-	/* A product may not write where it reads. */
+	/* A product must not write to its input. */
 	embedded = g->options->mtp
 			   ? graph_scratch(g, "embedded", TXDA_F32, PROGRAM_SYM(T), c->hidden_size)
 			   : g->x;
@@ -441,7 +448,7 @@ static void build(struct graph *g)
 		add_join(g, "join.token", g->names->mtp_embed_norm, embedded, 0);
 		add_join(g, "join.hidden", g->names->mtp_hidden_norm, g->before, 1);
 	}
-	/* With inputs_embeds the host has put them where they belong. */
+	/* With inputs_embeds the host has inserted them. */
 	if (c->vision.family && !g->options->embeds)
 		merge_images(g, "images", g->image_embeds, 0, 0);
 	for (layer = g->first_layer; layer < g->first_layer + g->n_layers; layer++) {
@@ -461,8 +468,8 @@ static void build(struct graph *g)
 }
 
 /*
- * The most KV blocks: their slots fit into 31 bits, and the cache, doubled in precise mode, into 40
- * bits of address, which the smallest chips have.
+ * Maximum number of KV blocks: their slots fit into 31 bits, and the cache, doubled in precise
+ * mode, into the 40 address bits of the smallest chips.
  */
 static uint32_t max_blocks(uint32_t block_size, uint64_t block_bytes)
 {
@@ -593,7 +600,7 @@ int graph_find_embedding(const struct model_config *config, const struct source 
 {
 	char full[96];
 
-	/* Every family calls it "model." and this. */
+	/* In every family it has this name after "model.". */
 	snprintf(full, sizeof(full), "%sembed_tokens.weight", graph_spelling(source)->model);
 	return source_find(source, full, config->vocab_size, config->hidden_size, ret, error);
 }

@@ -22,7 +22,7 @@
 #include "source.h"
 
 struct compiled_program {
-	void *kcore; /* NULL: there is none */
+	void *kcore; /* NULL: not compiled */
 	size_t kcore_bytes;
 	uint64_t scratch_bytes, io_bytes;
 };
@@ -41,11 +41,11 @@ struct compiled_chip {
 		uint64_t state_bytes;  /* of a layer and sequence */
 		uint32_t state_blocks; /* that a sequence's states of all layers take */
 	} cache;
-	const char *weights; /* "bf16", "w4a16": what the layers' weights are */
-	bool expanded;	     /* weights of a format that no tiles hold became F32 */
+	const char *weights; /* type of the layers' weights: "bf16", "w4a16" */
+	bool expanded;	     /* weights of a format without tiles were converted to F32 */
 };
 
-/* @options has no zeroes left (max_context, tp). Free with compiled_chip_free(). */
+/* @options must have no zeros left (max_context, tp). Free with compiled_chip_free(). */
 int graph_build(const struct model_config *config, const struct source *source,
 		const struct compile_options *options, uint32_t rank, struct compiled_chip *ret,
 		struct tool_error *error);
@@ -54,8 +54,8 @@ int graph_find_embedding(const struct model_config *config, const struct source 
 			 struct source_tensor *ret, struct tool_error *error);
 
 /*
- * What its rows are multiplied by: 1, or the root of the hidden size, which reference
- * implementations round to the table's type.
+ * The factor of its rows: 1, or the root of the hidden size, which reference implementations round
+ * to the table's type.
  */
 int graph_embed_scale(const struct model_config *config, const struct source *source, float *ret,
 		      struct tool_error *error);

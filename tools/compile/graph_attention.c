@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Attention with grouped query heads: one product for q, k and v, rotation, the cache, attention,
- * the product that adds to the stream. */
+/*
+ * Attention with grouped query heads: one product for q, k and v, rotation, the cache, attention,
+ * and the product that adds to the stream.
+ */
 #include "graph_internal.h"
 
 #include <math.h>
@@ -8,14 +10,14 @@
 #include <stdlib.h>
 
 /*
- * The softmax amplifies every rounding before it: attention keeps its activations in float32 (keys
- * and values in the cache aside).
+ * The softmax amplifies rounding errors: attention keeps its activations in float32, except for
+ * keys and values in the cache.
  */
 #define ATTENTION_DTYPE TXDA_F32
 
 /*
- * So do the inputs of its products, unless queries and keys are normalised after theirs: that bounds
- * what the softmax sees. A norm of the output (Gemma) amplifies again.
+ * So are the inputs of its products, unless queries and keys are normalised afterwards, which
+ * bounds the inputs of the softmax. A norm of the output (Gemma) amplifies errors again.
  */
 static uint32_t attention_flags(const struct graph *g)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Gated delta nets (Yang et al. 2024): queries, keys and values go through a short convolution and
- * then through a state that is their cache; a norm, a gate and a product lead back to the stream.
- * Chips divide the heads of the values, and those of the keys as they do KV heads.
+ * Gated delta nets (Yang et al. 2024): queries, keys and values pass through a short convolution
+ * and then through a state, which serves as their cache; a norm, a gate and a product add the
+ * result to the stream. Chips share the value heads, and the key heads like KV heads.
  */
 #include "graph_internal.h"
 
@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A layer on its way through the block. */
+/* State of one layer's block under construction. */
 struct delta {
 	uint32_t layer, norm;
 };
 
-/* What the rows of the input matrices are. */
+/* Kinds of rows of the input matrices. */
 enum rows { QUERY, KEY, VALUE, GATE, BETA, DECAY };
 
 static const struct delta_config *config(const struct graph *g)
@@ -30,7 +30,7 @@ static uint32_t channels(const struct graph *g)
 	return 2 * g->shard.k_heads.n * config(g)->k_dim + g->shard.v_heads.n * config(g)->v_dim;
 }
 
-/* The first of the rows of one head where all are in two matrices, key head by key head. */
+/* The first row of one head's @what if all are combined in two matrices, key head by key head. */
 static uint32_t first_joint(const struct delta_config *d, enum rows what, uint32_t head)
 {
 	const uint32_t r = d->n_v_heads / d->n_k_heads, group = 2 * d->k_dim + 2 * r * d->v_dim;
@@ -45,7 +45,7 @@ static uint32_t first_joint(const struct delta_config *d, enum rows what, uint32
 	}
 }
 
-/* The same where they are apart: all queries, all keys, all values. */
+/* The same for separate matrices: all queries, all keys, all values. */
 static uint32_t first_apart(const struct delta_config *d, enum rows what, uint32_t head)
 {
 	switch (what) {
@@ -170,7 +170,7 @@ static uint32_t add_conv(struct graph *g, const struct delta *a, uint32_t x)
 	return out;
 }
 
-/* What each head's decay is made with: F32 [2, Hv]. */
+/* Parameters of each head's decay: F32 [2, Hv]. */
 static uint32_t add_decays(struct graph *g, const struct delta *a)
 {
 	const struct range heads = g->shard.v_heads;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the graph's blocks share while one program is built. */
+/* Shared by the graph's blocks while one program is built. */
 #ifndef TXDA_COMPILE_GRAPH_INTERNAL_H
 #define TXDA_COMPILE_GRAPH_INTERNAL_H
 
@@ -24,36 +24,45 @@ struct graph {
 	uint32_t tokens, positions, spans, context, rows;
 	uint32_t slots[TXDA_KV_MAX_GROUPS], block_table[TXDA_KV_MAX_GROUPS]; /* of each group */
 	uint32_t logits, topk_ids, topk_logits, lse, hidden, states;
-	/* How the checkpoint begins its names: of the text, or if not NULL of the tower. */
+	/*
+	 * The prefixes of tensor names in the checkpoint: of the text model, or of the tower if not
+	 * NULL.
+	 */
 	const struct spelling *spelling;
 	const char *tower;
-	/* Of models that see: rows of embeds for tokens, and what is added after the first layers. */
+	/*
+	 * Of vision models: rows of embeddings for tokens, and what is added after the first
+	 * layers.
+	 */
 	uint32_t image_rows, image_embeds, deepstack;
 	uint32_t kv, rope, rope_window;
-	uint32_t x;			/* the stream of hidden states, as it is read */
-	uint32_t stream;		/* and written: another tensor only while x is an input */
-	uint32_t before;		/* mtp: the hidden states that it starts from */
+	uint32_t x;	 /* the stream of hidden states, as read by the next op */
+	uint32_t stream; /* and as written: a different tensor only while x is an input */
+	uint32_t before; /* mtp: the hidden states that it starts from */
 	uint32_t first_layer, n_layers; /* of this program */
 	/*
-	 * Layers whose keys fall out of a window have blocks of their own: they are in groups of as
-	 * many layers as those have that see everything, which are group 0.
+	 * Layers with a window have separate blocks: they are in groups with as many layers as
+	 * group 0, whose layers attend to everything.
 	 */
 	uint32_t n_groups, group_layers; /* n_groups 1: all are in one */
 	uint64_t kv_layer_bytes;
 	uint64_t conv_bytes, head_bytes; /* of a delta net's state: of a layer, of a head */
-	/* Layers' states one behind the other in blocks, nothing across a border but between heads. */
+	/*
+	 * Layers' states are stored consecutively in blocks; only between heads may they cross a
+	 * block boundary.
+	 */
 	struct state_place {
 		uint32_t conv_block, rule_block, per_block; /* heads in a block */
 		uint64_t conv_offset, rule_offset;
 	} state[CONFIG_ALL_LAYERS];
 	uint32_t state_blocks, state_table;
 	uint64_t index_offset; /* of the indexer's keys within a layer's part of a KV block */
-	uint32_t keys;	       /* the output of what indexers chose, or TXDA_NONE */
-	const char *weights;   /* what the layers' weights are, for model_info.json */
+	uint32_t keys;	       /* the output of the keys chosen by indexers, or TXDA_NONE */
+	const char *weights;   /* type of the layers' weights, for model_info.json */
 	bool expanded;	       /* some weights of a format became F32 */
 };
 
-/* What stands before "layers.0…" where most checkpoints have "model.", and before "lm_head". */
+/* The text before "layers.0…", which is "model." in most checkpoints, and before "lm_head". */
 struct spelling {
 	const char *model, *head;
 };
@@ -63,11 +72,12 @@ int graph_build_vision(const struct model_config *config, const struct source *s
 		       const struct compile_options *options, struct param_list *params,
 		       struct compiled_program *ret, struct tool_error *error);
 
-/* Remembers the first failure. */
+/* Records the first failure. */
 void graph_fail(struct graph *g, int code);
 
-/* A weight of the layers; one that keeps 8 bits when the layers have 4 (embedding and head); one
- * that keeps its own precision whatever is asked for (routers, which decide rather than compute).
+/*
+ * A weight of the layers; one that keeps 8 bits if the layers have 4 (embedding and head); one that
+ * always keeps its own precision (routers, whose rounding errors would change decisions).
  */
 enum weight_role { WEIGHT_LAYER, WEIGHT_VOCAB, WEIGHT_EXACT };
 
@@ -77,24 +87,27 @@ struct weight_piece {
 	uint32_t layer;
 	uint32_t rows, cols; /* of the checkpoint's tensor */
 	struct range row, col;
-	/* Of several matrices: matrix m is expert + m, and has its rows m * row_step further. */
+	/* For several matrices: matrix m is expert + m, and its rows start m * row_step later. */
 	uint32_t expert, row_step;
 	bool transposed; /* @row are columns of the checkpoint's tensor, @col its rows */
-	uint32_t row_by; /* from one of @row to the next; 0: 1 */
-	/* The checkpoint's tensor is as many matrices, of which this is number @expert; 0: one. */
+	uint32_t row_by; /* distance between rows; 0: 1 */
+	/*
+	 * The checkpoint's tensor consists of this many matrices, of which this is number @expert;
+	 * 0: one.
+	 */
 	uint32_t stack;
 };
 
 /*
- * Packs pieces one below the other, padded with zeros to @n rows, as one matrix whose columns are
- * in order; returns the tensor.
+ * Packs pieces below each other, padded with zeros to @n rows, as one matrix whose columns are in
+ * order; returns the tensor.
  */
 uint32_t graph_weight(struct graph *g, const char *label, enum weight_role role, uint32_t n,
 		      const struct weight_piece *pieces, unsigned n_pieces);
 
 /*
- * out = act(norm(x) W^T + bias) + residual with W the pieces one below the other: a LINEAR, or as
- * many as there are pieces when their weights are stored in different orders of K.
+ * out = act(norm(x) W^T + bias) + residual, where W is the pieces below each other: one LINEAR, or
+ * one per piece if their weights are stored in different orders of K.
  */
 struct linear {
 	const char *label; /* of the op; the weight's is LABEL.weight */
@@ -104,22 +117,24 @@ struct linear {
 	uint32_t n;			 /* rows with padding; 0: of the pieces */
 	bool gated;			 /* two pieces: gates and ups */
 	bool bias;			 /* NAME.bias of each piece, NAME_bias of a stack */
-	uint32_t weight;		 /* a tensor that is there already, or TXDA_NONE */
+	uint32_t weight;		 /* an existing tensor, or TXDA_NONE */
 	uint32_t x, norm, residual, out; /* tensors or TXDA_NONE */
 	uint32_t flags;			 /* TXDA_LINEAR_F32_INPUT */
 	float eps;			 /* of the norm; 0: the config's */
 	float softcap;			 /* of the product; 0: none */
-	enum txda_activation act;	 /* of each element of it by itself; 0: none */
-	uint32_t out_col;		 /* where its columns begin in a wider output */
+	enum txda_activation act;	 /* elementwise activation of the product; 0: none */
+	uint32_t out_col;		 /* start of its columns in a wider output */
 	const uint32_t *columns; /* element k of the input is x[columns[k]]; NULL: in order */
-	/* A MOE_LINEAR: as many matrices, each of the pieces; the choice of each token or none. */
+	/*
+	 * A MOE_LINEAR: number of matrices, each made of the pieces; each token's choice, or none.
+	 */
 	uint32_t matrices, experts, first, n_experts;
 	struct txda_dim rows; /* of its output */
 };
 void graph_linear(struct graph *g, const struct linear *l);
 /*
  * The same into a new tensor, F32 [T, @columns], which is returned; weight, residual and out of @l
- * are set here. Pieces that are NULL are a failure for lack of memory.
+ * are set here. NULL pieces mean that memory ran out.
  */
 uint32_t graph_product(struct graph *g, const struct linear *l, uint32_t columns);
 
@@ -134,7 +149,7 @@ void graph_to_residual(struct graph *g, uint32_t layer, const char *what, uint32
 void graph_sum_to_residual(struct graph *g, uint32_t layer, const char *what, uint32_t partial,
 			   const char *post_norm);
 
-/* Where the cache of a layer is: its group, and where its part of the group's blocks begins. */
+/* The location of a layer's cache: its group, and the offset of its part in the group's blocks. */
 uint32_t graph_layer_group(const struct graph *g, uint32_t layer);
 uint64_t graph_layer_offset(const struct graph *g, uint32_t layer);
 
@@ -159,24 +174,26 @@ uint32_t graph_part(struct graph *g, const char *label, const char *name, uint32
 /* The F32 [n] vector NAME.weight, or 1 + it where the family says so. */
 uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32_t layer,
 		    uint32_t n);
-/* Whether the checkpoint has NAME + @suffix. A made-up one has what @name is not NULL for, but no
- * stacks. */
+/*
+ * Whether the checkpoint has NAME + @suffix. A synthetic one has everything whose @name is not
+ * NULL, but no stacks.
+ */
 bool graph_has(const struct graph *g, const char *name, uint32_t layer, const char *suffix);
 /* An F32 activation [T, columns] (or BF16) in scratch. */
 uint32_t graph_scratch(struct graph *g, const char *label, uint8_t dtype, struct txda_dim rows,
 		       uint32_t columns);
-/* Finds a piece's matrix in whichever format; the first failure is remembered. */
+/* Finds a piece's matrix in any format; the first failure is recorded. */
 int graph_find(struct graph *g, const struct weight_piece *piece, struct source_tensor *ret);
-/* Indices of our own, [n], or [rows, n] when @rows is not 0. */
+/* Constant indices, [n], or [rows, n] if @rows is not 0. */
 uint32_t graph_indices(struct graph *g, const char *label, const uint32_t *data, uint32_t rows,
 		       uint32_t n);
-/* Floats of our own, [n], or [rows, n] when @rows is not 0. */
+/* Constant floats, [n], or [rows, n] if @rows is not 0. */
 uint32_t graph_constant(struct graph *g, const char *label, const float *data, uint32_t rows,
 			uint32_t n);
-/* Elements @part of the vector NAME, which has @n, to @to. */
+/* Reads elements @part of the vector NAME, which has @n, to @to. */
 void graph_read(struct graph *g, const char *name, uint32_t layer, uint32_t n, struct range part,
 		float *to);
-/* Row @row of NAME [rows, 1, cols] to @to. */
+/* Reads row @row of NAME [rows, 1, cols] to @to. */
 void graph_read_channel(struct graph *g, const char *name, uint32_t layer, uint32_t rows,
 			uint32_t row, uint32_t cols, float *to);
 /* out = x act(gate), x normalised in runs by @norm if that is not TXDA_NONE; F32 [T, n]. */

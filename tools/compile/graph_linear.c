@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Products of the graph: the weights in the type that their sources have or that was asked for, and
- * the ops that multiply with them. */
+/*
+ * Products of the graph: weights in the type of their sources or in the requested type, and the ops
+ * that use them.
+ */
 #include "graph_internal.h"
 
 #include <errno.h>
@@ -11,19 +13,19 @@
 #include "ggml.h"
 #include "k_order.h"
 
-/* What the weights of some pieces become; of several matrices one after another. */
+/* How the weights of some pieces are stored; several matrices one after another. */
 struct plan {
 	uint32_t matrices;
 	unsigned n;		      /* pieces of a matrix */
 	struct source_tensor *source; /* [matrices][n] */
 	struct k_order *order;	      /* [matrices][n] */
 	uint8_t dtype;
-	bool keep;	/* codes and scales as they are */
-	bool mixed;	/* pieces that have tiles of their own, and none for all */
+	bool keep;	/* codes and scales unchanged */
+	bool mixed;	/* the pieces have suitable tiles, but not the same for all */
 	uint32_t flags; /* TXDA_LINEAR_FLOAT_INPUT */
 };
 
-/* The tiles that hold a matrix as it is; F32 ones hold everything. */
+/* The tiles that can hold a matrix unchanged; F32 tiles can hold everything. */
 static uint8_t own_dtype(const struct source_tensor *t)
 {
 	switch (t->format) {
@@ -38,7 +40,7 @@ static uint8_t own_dtype(const struct source_tensor *t)
 	}
 }
 
-/* The tiles that hold both. */
+/* The tiles that can hold both. */
 static uint8_t common_dtype(uint8_t a, uint8_t b)
 {
 	if (a == b)
@@ -85,7 +87,10 @@ static void choose_dtype(struct graph *g, enum weight_role role, struct plan *p)
 	for (i = 0; i < p->matrices * p->n; i++) {
 		p->dtype = common_dtype(p->dtype, own_dtype(&p->source[i]));
 		formats |= p->source[i].format != SOURCE_PLAIN;
-		/* Of a transposed matrix only blocks of rows and columns can be followed. */
+		/*
+		 * For a transposed matrix only formats with blocks of rows and columns are
+		 * supported.
+		 */
 		if (p->source[i].transposed && p->source[i].format != SOURCE_PLAIN &&
 		    p->source[i].format != SOURCE_F8)
 			p->dtype = TXDA_F32;
@@ -129,7 +134,7 @@ static int make_orders(const struct weight_piece *pieces, struct plan *p, uint16
 	return r;
 }
 
-/* Pieces [first, first + n) of all matrices: one order of K each, or all in order. */
+/* Whether pieces [first, first + n) of all matrices have one order of K, or all are in order. */
 static bool same_orders(const struct plan *p)
 {
 	bool in_order = true, same = true;
@@ -146,8 +151,8 @@ static bool same_orders(const struct plan *p)
 }
 
 /*
- * Matrices that follow one another have one K and one tile group: in order with the smallest one
- * (runs that fit a large group fit a smaller one too), or else sorted, all of them, and padded.
+ * Matrices that follow one another have one K and one tile group: in order with the smallest tile
+ * group (runs that fit a large group also fit a smaller one), otherwise all are sorted and padded.
  */
 static int join_orders(const struct weight_piece *pieces, struct plan *p)
 {
@@ -211,7 +216,7 @@ static int find_sources(struct graph *g, const struct weight_piece *pieces, stru
 	return r;
 }
 
-/* All but where the plan ends up: 0, or an error that is remembered. */
+/* Everything except the results of the plan: 0, or an error, which is recorded. */
 static int make_plan(struct graph *g, enum weight_role role, const struct weight_piece *pieces,
 		     unsigned n, uint32_t matrices, struct plan *p)
 {
@@ -240,7 +245,7 @@ static int make_plan(struct graph *g, enum weight_role role, const struct weight
 	return 0;
 }
 
-/* [matrices][k] indices, or NULL when K is in order. */
+/* [matrices][k] indices, or NULL if K is in order. */
 static uint32_t *all_columns(struct graph *g, const struct plan *p, unsigned first)
 {
 	const struct k_order *order = &p->order[first];
@@ -349,7 +354,7 @@ static enum txda_activation gate_act(const struct graph *g)
 	return g->config->gelu ? TXDA_ACT_GELU_GATED : TXDA_ACT_SILU_GATED;
 }
 
-/* The op that makes columns [col, …) of the output, @gated: in pairs of panels. */
+/* The op that computes columns [col, …) of the output; @gated: in pairs of panels. */
 static void add_op(struct graph *g, const struct linear *l, const char *label, uint32_t weight,
 		   uint32_t bias, uint32_t columns, bool gated, uint32_t flags, uint32_t col)
 {
@@ -431,7 +436,7 @@ static void add_fused(struct graph *g, const struct linear *l, struct plan *p)
 	       p->flags, l->out_col);
 }
 
-/* An op a piece, each with tiles of its own into its columns of the output. */
+/* One op per piece, each with its own tiles for its columns of the output. */
 static void add_apart(struct graph *g, const struct linear *l)
 {
 	struct linear one = *l;

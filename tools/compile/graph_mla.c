@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Multi-head latent attention with its matrices moved (DeepSeek-V2, section 2.1): each head's keys
- * and values are products of one latent vector a token, so the key half of kv_b meets the query and
- * the value half the result, and attention itself is over the latent vectors, which are all that
- * the cache holds.
+ * Multi-head latent attention with absorbed matrices (DeepSeek-V2, section 2.1): each head's keys
+ * and values are products of one latent vector per token, so the key half of kv_b is applied to the
+ * query and the value half to the result, and attention itself is over the latent vectors, which
+ * are all that the cache holds.
  */
 #include "graph_internal.h"
 
@@ -11,14 +11,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Of its own class in the reference implementation, whatever the config says of the others. */
+/*
+ * A default of its class in the reference implementation, independent of the config's other norms.
+ */
 #define LATENT_EPS 1e-6f
 
-/* A layer's tensors on their way through the block. */
+/* A layer's tensors while its block is built. */
 struct latent {
 	uint32_t layer;
 	uint32_t norm;	    /* of the block's input */
-	uint32_t q, q_norm; /* what the queries are made from */
+	uint32_t q, q_norm; /* the inputs of the query product */
 	uint32_t q_cols;
 	float q_eps;
 };
@@ -90,7 +92,7 @@ static uint32_t add_queries(struct graph *g, const struct latent *a, const char 
 	return out;
 }
 
-/* Each head by a part of its own of kv_b: F32 [T, Hq n] from F32 [T, Hq k]. */
+/* Applies each head's part of kv_b: F32 [T, Hq n] from F32 [T, Hq k]. */
 static uint32_t add_heads(struct graph *g, const struct latent *a, const char *what, uint32_t x,
 			  const struct weight_piece *piece, uint32_t n)
 {
@@ -112,7 +114,7 @@ static uint32_t add_heads(struct graph *g, const struct latent *a, const char *w
 			     g->shard.q_heads.n * n);
 }
 
-/* Queries against latent vectors: the key half of kv_b, transposed. */
+/* Multiplies queries by the key half of kv_b, transposed, for scores with latent vectors. */
 static uint32_t add_key_half(struct graph *g, const struct latent *a, uint32_t q)
 {
 	const struct mla_config *m = mla(g);
@@ -131,7 +133,7 @@ static uint32_t add_key_half(struct graph *g, const struct latent *a, uint32_t q
 	return add_heads(g, a, "q_latent", q, &piece, m->latent);
 }
 
-/* Results from latent vectors: the value half. */
+/* Multiplies latent results by the value half of kv_b. */
 static uint32_t add_value_half(struct graph *g, const struct latent *a, uint32_t x)
 {
 	const struct mla_config *m = mla(g);
@@ -209,8 +211,8 @@ static uint32_t add_index_store(struct graph *g, const struct latent *a)
 }
 
 /*
- * The slots of the keys that each token sees, or TXDA_NONE for all. Every chip chooses by itself,
- * and alike.
+ * The slots of the keys that each token attends to, or TXDA_NONE for all. Every chip makes the same
+ * choice by itself.
  */
 static uint32_t add_index(struct graph *g, const struct latent *a)
 {
@@ -247,7 +249,7 @@ static uint32_t add_index(struct graph *g, const struct latent *a)
 	return slots;
 }
 
-/* What is kept of the tokens, and the rotated part of the queries. */
+/* Stores the tokens' latent vectors and keys; returns the rotated part of the queries. */
 static uint32_t add_store(struct graph *g, const struct latent *a, uint32_t q_rope, uint32_t kv)
 {
 	const struct mla_config *m = mla(g);
@@ -280,7 +282,7 @@ static uint32_t add_store(struct graph *g, const struct latent *a, uint32_t q_ro
 	return out;
 }
 
-/* Over the tokens in @slots; TXDA_NONE: over all. */
+/* Attention over the tokens in @slots; TXDA_NONE: over all. */
 static uint32_t add_latent_attention(struct graph *g, const struct latent *a, uint32_t q_latent,
 				     uint32_t q_rope, uint32_t slots)
 {

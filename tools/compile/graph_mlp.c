@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* What follows attention in a layer: a gated MLP, or a router and experts. */
+/* The part of a layer after attention: a gated MLP, or a router and experts. */
 #include "graph_internal.h"
 
 #include <stdio.h>
 
 /*
- * A router decides by what the layers before it computed, and a rounding can tip it: models with
- * experts keep the activations of their MLPs in float32.
+ * A router's decision depends on the layers before it, and a rounding error can change it: models
+ * with experts keep the activations of their MLPs in float32.
  */
 static uint8_t mlp_dtype(const struct graph *g)
 {
@@ -18,13 +18,13 @@ static uint32_t mlp_flags(const struct graph *g)
 	return g->config->moe.n_experts ? TXDA_LINEAR_F32_INPUT : 0;
 }
 
-/* Of a sum over chips, one adds the bias. */
+/* In a sum over chips, only one chip adds the bias. */
 static bool adds_bias(const struct graph *g, bool wanted)
 {
 	return wanted && !g->shard.rank;
 }
 
-/* The stream before what is added to it; from then on it is where that was written. */
+/* The stream before an addition; afterwards it is the written tensor. */
 static uint32_t take_stream(struct graph *g)
 {
 	uint32_t before = g->x;
@@ -154,7 +154,7 @@ static void add_dense(struct graph *g, uint32_t layer, uint32_t norm)
 
 /* ---- experts ---- */
 
-/* What the blocks of one layer of experts hand on. */
+/* Tensors passed between the parts of one layer with experts. */
 struct experts {
 	uint32_t layer, norm;
 	uint32_t ids, weights; /* of ROUTE */
@@ -211,7 +211,7 @@ static void add_router(struct graph *g, struct experts *e)
 	};
 }
 
-/* The expert that all tokens see: F32 [T, H], partial with several chips. */
+/* The expert that all tokens use: F32 [T, H], partial with several chips. */
 static void add_shared(struct graph *g, struct experts *e)
 {
 	const struct model_config *c = g->config;
@@ -270,7 +270,7 @@ static bool are_stacked(const struct graph *g, uint32_t layer)
 	       graph_has(g, g->names->experts_down, layer, "_blocks");
 }
 
-/* Gates, ups and downs that this chip has of the experts, from the tensors of all of them. */
+/* This chip's gates, ups and downs of the experts, from the tensors of all of them. */
 static void stacked_pieces(const struct graph *g, uint32_t layer, struct weight_piece gate_up[2],
 			   struct weight_piece *down)
 {
@@ -289,7 +289,7 @@ static void stacked_pieces(const struct graph *g, uint32_t layer, struct weight_
 	gate_up[0].stack = gate_up[1].stack = down->stack = m->n_experts;
 }
 
-/* The experts' own products: F32 [T k, H]. */
+/* The products of the experts: F32 [T k, H]. */
 static uint32_t add_expert_mlp(struct graph *g, const struct experts *e)
 {
 	const struct model_config *c = g->config;
@@ -339,7 +339,7 @@ static uint32_t add_expert_mlp(struct graph *g, const struct experts *e)
 	l.pieces = &down;
 	l.n_pieces = 1;
 	l.gated = false;
-	/* Of parts of an expert on several chips, one adds the bias. */
+	/* If several chips have parts of an expert, one of them adds the bias. */
 	l.bias = c->moe.bias && (s->experts.n < c->moe.n_experts || !s->rank);
 	l.out = graph_scratch(g, program_label(g->p, "%s.out", label), TXDA_F32, rows,
 			      c->hidden_size);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * The program `vision`: patches to embeddings, for one or several images. Each chip of a group runs
- * all of it: towers are small beside the texts, and so each chip has the embeddings at hand without
+ * all of it: towers are small compared to text models, and so each chip has the embeddings without
  * a collective.
  */
 #include "graph_internal.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define MAX_POSITION  65536	 /* rows or columns of patches of an image */
-#define MAX_TILES     (1u << 20) /* as image_tower_parse() takes them */
+#define MAX_TILES     (1u << 20) /* the limit of image_tower_parse() */
 #define MAX_TILE_ROWS (1u << 24)
 
 struct tower {
@@ -21,11 +21,11 @@ struct tower {
 	const struct vision_names *names;
 	struct txda_dim rows; /* all rows of a launch */
 	uint32_t pixels, positions, taps, tap_weights, windows, out_rows;
-	uint32_t merged_spans, mean_rows, mean_weights; /* where windows become rows */
+	uint32_t merged_spans, mean_rows, mean_weights; /* windows that become rows */
 	uint32_t embeds, deep_out;			/* outputs */
 	uint32_t spans;
 	uint32_t x, rope; /* the stream, and the angles or TXDA_NONE */
-	uint32_t deep;	  /* what the taps' mergers make, side by side */
+	uint32_t deep;	  /* results of the taps' mergers, side by side */
 	float eps;
 };
 
@@ -53,7 +53,7 @@ static uint32_t vector_of(struct tower *t, const char *name, const char *suffix,
 	return graph_vector(&t->g, program_label(t->g.p, "%s", full), full, layer, n);
 }
 
-/* norm(x), then act: a tensor of its own. */
+/* norm(x), then act, into a new tensor. */
 static uint32_t add_norm(struct tower *t, const char *label, const char *name, uint32_t layer,
 			 uint32_t x, struct txda_dim rows, uint32_t n, bool rms, uint8_t dtype,
 			 enum txda_activation act)
@@ -76,7 +76,7 @@ static uint32_t add_norm(struct tower *t, const char *label, const char *name, u
 	return out;
 }
 
-/* act(x W^T + bias) + residual; returns the output, which is made unless l->out says it. */
+/* act(x W^T + bias) + residual; returns the output, a new tensor unless l->out is set. */
 static uint32_t add_linear(struct tower *t, const struct linear *how, uint8_t dtype,
 			   struct txda_dim rows, uint32_t n)
 {
@@ -151,7 +151,9 @@ static uint32_t add_gated(struct tower *t, const char *label, const char *gate, 
 
 /* ---- before the layers ---- */
 
-/* Of towers whose windows become rows: the images in these, and which rows are averaged how. */
+/*
+ * Towers whose windows become rows: the images' spans of these rows, and which rows are averaged.
+ */
 static void add_merge_inputs(struct tower *t)
 {
 	struct program *p = t->g.p;
@@ -286,7 +288,7 @@ static void add_patches(struct tower *t)
 
 /* ---- the layers ---- */
 
-/* What is particular to one attention: names, and which rows see each other. */
+/* Parameters of one attention: names, and which rows attend to each other. */
 struct attention {
 	const char *label, *norm, *qkv, *q, *k, *v, *proj;
 	uint32_t layer, spans;
@@ -374,8 +376,10 @@ static void add_mlp(struct tower *t, uint32_t layer)
 	add_to_stream(t, label, n->gate ? n->down : n->fc2, layer, x, v->inner, bias);
 }
 
-/* Windows of 4 rows become one: attention within each, then their mean and what an MLP makes of them
- * side by side. */
+/*
+ * Windows of 4 rows become one row: attention within each window, then the rows' mean plus the
+ * result of an MLP on the concatenated rows.
+ */
 static void add_shrink(struct tower *t)
 {
 	const struct vision_config *v = t->v;
@@ -413,7 +417,7 @@ static void add_shrink(struct tower *t)
 
 /* ---- after them ---- */
 
-/* The merger of a tap: a norm over what a unit's rows are together, two products. */
+/* The merger of a tap: a norm over a unit's concatenated rows, then two products. */
 static void add_tap(struct tower *t, uint32_t tap)
 {
 	const struct vision_config *v = t->v;
@@ -466,7 +470,7 @@ static uint32_t add_merger(struct tower *t)
 	return add_merge_products(t, x, width);
 }
 
-/* MiniCPM-V: the same with the norm over the rows side by side, after one over each. */
+/* MiniCPM-V: the same with a norm over the concatenated rows, after one over each row. */
 static uint32_t add_minicpm_merger(struct tower *t)
 {
 	const struct vision_config *v = t->v;
@@ -492,7 +496,7 @@ static uint32_t add_glm_merger(struct tower *t)
 		graph_fail(&t->g, tool_fail(t->g.error, -ENOMEM, "no memory"));
 		return 0;
 	}
-	/* The kernel has channel, row, column; a unit has its rows one after another. */
+	/* The kernel's order is channel, row, column; a unit has its rows one after another. */
 	for (i = 0; i < width; i++)
 		columns[i] = i % v->rows * v->hidden + i / v->rows;
 	x = add_norm(t, "after", t->names->after, 0, t->x, t->rows, v->hidden, true, TXDA_F32,
@@ -532,7 +536,9 @@ static uint32_t add_projector(struct tower *t)
 			   v->merge_bias, TXDA_ACT_NONE, TXDA_F32, TXDA_LINEAR_F32_INPUT);
 }
 
-/* The embeddings in the order of the tokens; where a tower has a row between lines, that too. */
+/*
+ * The embeddings in the order of the tokens, including the row between lines that some towers have.
+ */
 static void add_output(struct tower *t, const char *label, uint32_t from, uint32_t newline,
 		       uint32_t out)
 {
@@ -580,7 +586,7 @@ static void build(struct tower *t)
 		add_output(t, "deepstack", t->deep, TXDA_NONE, t->deep_out);
 }
 
-/* The most units, spans and rows of a launch. */
+/* The maximum numbers of units, spans and rows of a launch. */
 static int set_limits(const struct vision_config *v, const struct compile_options *o,
 		      uint32_t sym_max[TXDA_SYM_COUNT], struct tool_error *error)
 {
@@ -594,7 +600,10 @@ static int set_limits(const struct vision_config *v, const struct compile_option
 		sym_max[TXDA_SYM_B] = 4 * (uint32_t)units;
 	if (!v->family->tiles)
 		return 0;
-	/* As many tiles as an image can have, a row between lines for each line of patches. */
+	/*
+	 * The maximum number of tiles of an image, and a row between lines for each line of
+	 * patches.
+	 */
 	units = (units + v->rows - 2) / (v->rows - 1);
 	for (i = 0; i < v->n_pinpoints; i++) {
 		uint64_t h = v->pinpoints[i][0] / v->tile, w = v->pinpoints[i][1] / v->tile;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Weights of the graph: from names of the checkpoint to entries of param.bin and tensors of the
- * program. */
+/* Weights of the graph: adds tensors of the checkpoint to param.bin and to the program. */
 #include "graph_internal.h"
 
 #include <errno.h>
@@ -108,7 +107,7 @@ uint32_t graph_scratch(struct graph *g, const char *label, uint8_t dtype, struct
 	return program_add_scratch(g->p, g->slot_scratch, label, dtype, rows, columns);
 }
 
-/* Words of our own, [rows, n] or [n]. */
+/* Constant words, [rows, n] or [n]. */
 static uint32_t own_words(struct graph *g, const char *label, uint8_t dtype, const void *data,
 			  uint32_t rows, uint32_t n)
 {
@@ -164,7 +163,7 @@ void graph_read_channel(struct graph *g, const char *name, uint32_t layer, uint3
 		source_read(&t, 0, 0, cols, to);
 }
 
-/* The biases of @w's rows; false: there are none, and that is remembered. */
+/* Reads the biases of @w's rows; false: there are none, which is recorded as an error. */
 static bool read_bias(struct graph *g, const struct weight_piece *w, uint32_t expert, float *to)
 {
 	const uint32_t by = w->row_by ? w->row_by : 1;

@@ -78,7 +78,7 @@ static void add_tensors(cJSON *root, const char *key, const struct program_view 
 	}
 }
 
-/* What who prepares images must know of the tower. */
+/* Properties of the tower needed to prepare images. */
 static void add_tower(cJSON *object, const struct vision_config *v)
 {
 	cJSON *points;
@@ -144,7 +144,7 @@ static void add_vision(cJSON *root, const struct model *m, const struct compile_
 	add_tensors(vision, "outputs", &view, TXDA_SLOT_OUTPUT);
 }
 
-/* A kind of cache: bytes of all its layers for a token, or a state. */
+/* A kind of cache: bytes of all its layers per token, or of a state. */
 static void add_kind(cJSON *kinds, const char *name, uint32_t layers, const char *unit,
 		     uint64_t bytes)
 {
@@ -205,7 +205,7 @@ char *info_make(const struct model *m, const struct compile_options *o, const ch
 	add_u64(kv, "block_size", o->block_size);
 	add_u64(kv, "block_bytes", chips[0].kv_block_bytes);
 	add_u64(kv, "token_bytes", chips[0].kv_block_bytes * first->cache.groups / o->block_size);
-	if (m->config.mla.latent) /* what each head's keys and values would take */
+	if (m->config.mla.latent) /* for comparison: the size of each head's keys and values */
 		add_u64(kv, "token_bytes_expanded",
 			(uint64_t)(o->mtp ? 1 : m->config.n_layers) * m->config.n_heads *
 				(m->config.mla.nope + m->config.mla.rope + m->config.mla.v) * 2);

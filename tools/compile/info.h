@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model_info.json, as docs/case-dir.md has it. */
+/* Writes model_info.json (docs/case-dir.md). */
 #ifndef TXDA_COMPILE_INFO_H
 #define TXDA_COMPILE_INFO_H
 
@@ -12,8 +12,10 @@ struct chip_info {
 	struct compiled_program vision; /* its sizes */
 };
 
-/* Returns the text, to be freed by the caller, or NULL without memory. @first is rank 0, for
- * inputs and outputs. */
+/*
+ * Returns the text, to be freed by the caller, or NULL if out of memory. @first is rank 0, for
+ * inputs and outputs.
+ */
 char *info_make(const struct model *m, const struct compile_options *o, const char *weights,
 		const struct chip_info *chips, const struct compiled_chip *first);
 

@@ -7,8 +7,10 @@
 
 #include "quant.h"
 
-/* Whether each run of @size columns from the range's start is of one group: of one block, where groups
- * of two levels fit their places in the tiles' ones. */
+/*
+ * Whether each run of @size columns from the range's start is within one group, or for groups with
+ * two levels within one block.
+ */
 static bool runs_fit(const struct source_tensor *t, struct range col, uint32_t size)
 {
 	uint32_t i;
@@ -38,7 +40,9 @@ static uint64_t padded(const uint32_t *count, uint32_t groups, uint32_t size)
 	return n;
 }
 
-/* Columns by group, each group padded to whole tile groups of the size that takes the least room.
+/*
+ * Sorts columns by group, each group padded to whole tile groups of the size that needs the least
+ * memory.
  */
 static int sort_columns(const struct source_tensor *t, struct range col, uint8_t dtype,
 			uint16_t group, struct k_order *o)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* txda-compile: a Hugging Face model directory or a GGUF file in, a case dir out. */
+/* txda-compile: compiles a Hugging Face model directory or a GGUF file to a case dir. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -124,7 +124,7 @@ static void on_signal(int signal)
 	interrupted = 1;
 }
 
-/* The first signal ends the compile in order, a second one at once. */
+/* The first signal stops the compile cleanly, a second one immediately. */
 static void catch_signals(void)
 {
 	struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
@@ -132,7 +132,7 @@ static void catch_signals(void)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
-	/* A file size limit is an error like a full disk. */
+	/* Exceeding a file size limit is an error, like a full disk. */
 	signal(SIGXFSZ, SIG_IGN);
 }
 
@@ -240,7 +240,7 @@ static int parse_option(struct command *c, int option, const char *name)
 	}
 }
 
-/* 0, an exit status + 1 to end with, or an error that has been reported. */
+/* 0, an exit status + 1 to exit with, or an error that has been reported. */
 static int parse_command(struct command *c, int argc, char **argv)
 {
 	int option, index = 0;

@@ -24,8 +24,10 @@ const char *const model_copied_files[MODEL_COPIED] = {
 	"processor_config.json",
 };
 
-/* Two models whose files look the same are two all the same: what one user's is compiled to must not be
- * served as another's. */
+/*
+ * Models whose files look the same are still different models: the compiled model of one user must
+ * not be served as another's.
+ */
 static void hash_place(struct model *m, int dirfd, struct sha256 *h)
 {
 	char *real = realpath(m->path, NULL);
@@ -35,7 +37,10 @@ static void hash_place(struct model *m, int dirfd, struct sha256 *h)
 	sha256_string(h, real ? real : m->path);
 	free(real);
 	if (!fstat(dirfd, &s)) {
-		/* Its times tell of files that are not the model's, too. */
+		/*
+		 * The directory's times would also change with files that do not belong to the
+		 * model.
+		 */
 		dir = tool_identity(&s);
 		sha256_u64(h, dir.dev);
 		sha256_u64(h, dir.inode);
@@ -65,7 +70,7 @@ static void hash_gguf(const struct model *m, struct sha256 *h)
 	}
 }
 
-/* @dirfd: the model's directory; -1: it is a GGUF file, or made up. */
+/* @dirfd: the model's directory; -1: it is a GGUF file, or synthetic. */
 static void hash_source(struct model *m, int dirfd)
 {
 	const struct safetensors *st = m->source.checkpoint;
@@ -115,7 +120,7 @@ static bool is_true(const cJSON *json, const char *key)
 	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, key));
 }
 
-/* A file of JSON in the model's directory, or NULL; what is wrong with it is another's trouble. */
+/* Reads a JSON file in the model's directory, or NULL; its errors are reported elsewhere. */
 static cJSON *read_json(int dirfd, const char *name)
 {
 	cJSON *json = NULL;
@@ -129,7 +134,7 @@ static cJSON *read_json(int dirfd, const char *name)
 	return json;
 }
 
-/* The layout of sentence-transformers: modules.json, and how tokens become one vector. */
+/* The layout of sentence-transformers: modules.json, and the pooling of tokens to one vector. */
 static void read_pooling(struct model *m, int dirfd)
 {
 	cJSON *modules = read_json(dirfd, "modules.json"),
@@ -151,7 +156,7 @@ static void read_pooling(struct model *m, int dirfd)
 	cJSON_Delete(pooling);
 }
 
-/* Older quantised checkpoints say in a file of its own what they are. */
+/* Older quantised checkpoints describe their quantisation in a separate file. */
 static int read_quantisation(struct model *m, int dirfd, struct tool_error *error)
 {
 	static const char *const names[] = {"quantize_config.json", "quant_config.json"};
@@ -175,7 +180,9 @@ static int read_quantisation(struct model *m, int dirfd, struct tool_error *erro
 	return 0;
 }
 
-/* Of a model whose param_dir is a case dir: the safetensors that it may have beside config.json. */
+/*
+ * For a model whose param_dir is a case dir: the safetensors that it may have beside config.json.
+ */
 static int own_weights(struct model *m, int dirfd, const char *case_dir, unsigned tp, char *buf,
 		       size_t len, struct tool_error *error)
 {
@@ -194,7 +201,7 @@ static int own_weights(struct model *m, int dirfd, const char *case_dir, unsigne
 	return 0;
 }
 
-/* Where the safetensors are: the model's directory, or param_dir seen from there. */
+/* The directory of the safetensors: the model's, or param_dir relative to it. */
 static int weight_dir(const struct model *m, char *buf, size_t len, struct tool_error *error)
 {
 	const char *dir = m->config.param_dir;
@@ -212,7 +219,9 @@ static int weight_dir(const struct model *m, char *buf, size_t len, struct tool_
 	return 0;
 }
 
-/* The owner of config.json says where the weights are; they must be his own, or root's. */
+/*
+ * The owner of config.json names the location of the weights, which must belong to them or to root.
+ */
 static int check_weight_dir(int dirfd, const char *path, struct tool_error *error)
 {
 	struct stat own, st;
@@ -220,7 +229,7 @@ static int check_weight_dir(int dirfd, const char *path, struct tool_error *erro
 	int r;
 
 	if (stat(path, &st) || fstat(dirfd, &own))
-		return 0; /* to open it tells why */
+		return 0; /* opening it reports why */
 	r = owned_check(&st, own.st_uid, path, err, sizeof(err));
 	return r ? tool_fail(error, r, "config.json: param_dir: %s", err) : 0;
 }
@@ -243,7 +252,7 @@ static bool is_gguf(const char *name)
 	return n > 5 && !strcmp(name + n - 5, ".gguf");
 }
 
-/* The one GGUF file of a directory, or one of the parts of a model. */
+/* The only GGUF file of a directory, or one of the parts of a model. */
 static int find_gguf(int dirfd, char *name, size_t len, struct tool_error *error)
 {
 	int copy = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
@@ -311,7 +320,7 @@ int model_open(const char *path, struct model *ret, struct tool_error *error)
 	struct stat st;
 	int dirfd, r;
 
-	/* Whatever it is called: what a link leads to need not end so. */
+	/* Whatever its name: the target of a link need not have the suffix. */
 	if (!stat(path, &st) && S_ISREG(st.st_mode))
 		return open_gguf(path, AT_FDCWD, path, ret, error);
 	dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -376,14 +385,14 @@ void model_close(struct model *m)
 	memset(m, 0, sizeof(*m));
 }
 
-/* Well-known shapes, for a config.json that says so. */
+/* Well-known shapes, for a synthetic config.json. */
 static const struct shape {
 	const char *name, *model_type;
 	unsigned hidden, layers, heads, kv_heads, head_dim, inner, vocab, positions;
 	bool tied;
 	double eps, theta;
 	const char *rope_scaling;
-	const char *vision; /* keys of a model that sees, or NULL */
+	const char *vision; /* keys of a vision model, or NULL */
 } synthetic[] = {
 	{"qwen3-0.6b", "qwen3", 1024, 28, 16, 8, 128, 3072, 151936, 40960, true, 1e-6, 1e6, "null"},
 	{"qwen3-4b", "qwen3", 2560, 36, 32, 8, 128, 9728, 151936, 40960, true, 1e-6, 1e6, "null"},
@@ -427,7 +436,7 @@ char *model_synthetic_list(char *buf, size_t len)
 	return buf;
 }
 
-/* @text is the model's from here on. */
+/* @text is taken over by the model. */
 static int open_text(const char *name, char *text, struct model *ret, struct tool_error *error)
 {
 	struct model m = {.config_text = text};
@@ -545,8 +554,8 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 }
 
 /*
- * The compiler's own file: two builds of one version may make different programs. Where it cannot
- * be read the version stands alone.
+ * The compiler's own file: two builds of one version may generate different programs. If it cannot
+ * be read only the version is used.
  */
 static void add_compiler(struct sha256 *h)
 {

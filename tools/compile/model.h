@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model to compile: its config, where its weights are, and its identity. From a Hugging Face
- * directory, a GGUF file, or made up by name.
+ * A model to compile: its config, its source of weights, and its identity. From a Hugging Face
+ * directory, a GGUF file, or synthetic.
  */
 #ifndef TXDA_COMPILE_MODEL_H
 #define TXDA_COMPILE_MODEL_H
@@ -14,27 +14,29 @@
 #define MODEL_COPIED 10
 
 struct model {
-	char *path; /* NULL: made up */
+	char *path; /* NULL: synthetic */
 	char name[128];
 	char *config_text;
 	size_t config_bytes;
 	struct model_config config;
 	struct source source;
-	struct gguf_file made[GGUF_FILES]; /* of a GGUF file, beside config.json */
+	struct gguf_file made[GGUF_FILES]; /* files derived from a GGUF file, besides config.json */
 	bool embedding;	 /* sentence-transformers: the result is a vector of the text */
 	char pooling[8]; /* "last", "mean" or "cls" */
 	bool normalize;	 /* to length 1 */
-	/* Of where its files are, which they are, their owners, sizes and times, config and tensor
-	 * headers. */
+	/*
+	 * Hash of the location, names, owners, sizes and times of its files, of config and tensor
+	 * headers.
+	 */
 	char source_hash[33];
-	struct file_identity copied[MODEL_COPIED]; /* as model_copied_files; zero: not there */
+	struct file_identity copied[MODEL_COPIED]; /* as model_copied_files; zero: absent */
 	char *compiled; /* the case dir in param_dir, where safetensors lie beside config.json;
 			   else NULL */
 };
 
 /*
- * A directory, or a GGUF file, or a directory with one and without a config.json.
- * -EEXIST: its param_dir is a case dir, and there are no safetensors to compile anew.
+ * A directory, or a GGUF file, or a directory with one and without a config.json. -EEXIST: its
+ * param_dir is a case dir, and there are no safetensors to compile.
  */
 int model_open(const char *path, struct model *ret, struct tool_error *error);
 /* "qwen3-0.6b" and others: a known shape with random weights. */
@@ -50,10 +52,10 @@ char *model_synthetic_list(char *buf, size_t len);
 int model_resolve_options(const struct model *m, struct compile_options *o,
 			  struct tool_error *error);
 
-/* Changes with the source, the resolved options and the compiler: names a cached case dir. */
+/* Changes with the source, the resolved options and the compiler: the name of a cached case dir. */
 void model_cache_key(const struct model *m, const struct compile_options *o, char key[33]);
 
-/* Files that go into the case dir as they are. */
+/* Files that are copied to the case dir unchanged. */
 extern const char *const model_copied_files[MODEL_COPIED];
 
 #endif /* TXDA_COMPILE_MODEL_H */

@@ -10,32 +10,32 @@
 
 enum weight_mode { WEIGHTS_KEEP, WEIGHTS_BF16, WEIGHTS_F16, WEIGHTS_W8, WEIGHTS_W4 };
 
-/* Which launches a program is for; the graph is the same. */
+/* The launches that a program is for; the graph is the same. */
 enum program_role {
 	PROGRAM_STEP,	 /* all */
-	PROGRAM_PREFILL, /* prompts: a row of logits a sequence */
-	PROGRAM_DECODE,	 /* a token and a row of each sequence */
+	PROGRAM_PREFILL, /* prompts: one row of logits per sequence */
+	PROGRAM_DECODE,	 /* one token and one row per sequence */
 };
 
 struct compile_options {
 	uint32_t tp; /* chips; 0: the config's tensor_parallel, else 1 */
 	enum weight_mode weights;
-	bool expert_parallel; /* chips have whole experts */
+	bool expert_parallel; /* each expert is on one chip */
 	bool kv_int8;	      /* keys and values as int8 */
 	enum program_role role;
-	bool embeds;		   /* the input inputs_embeds in place of tokens */
-	bool mtp;		   /* the program `mtp` of the layer that predicts one token more */
-	bool hidden;		   /* an output of the last hidden states of the chosen tokens */
-	bool keys;		   /* an output of the keys that an indexer chose, for tests */
-	bool states;		   /* likewise of all tokens, for the program mtp */
-	uint32_t group;		   /* quantisation group: 32, 64 or 128 */
-	uint32_t block_size;	   /* tokens per KV block: txda_is_block_size(); 0: by the model */
-	uint32_t max_tokens;	   /* T */
-	uint32_t max_seqs;	   /* S */
-	uint32_t max_rows;	   /* R */
-	uint32_t max_context;	   /* 0: what the model reaches */
-	uint32_t topk;		   /* cut to the vocabulary */
-	uint32_t max_image_tokens; /* of a launch of the program vision, without lines' ends */
+	bool embeds;	      /* the input inputs_embeds instead of tokens */
+	bool mtp;	      /* the program `mtp` of the layer that predicts a further token */
+	bool hidden;	      /* an output of the last hidden states of the chosen tokens */
+	bool keys;	      /* an output of the keys chosen by an indexer, for tests */
+	bool states;	      /* likewise for all tokens, for the program mtp */
+	uint32_t group;	      /* quantisation group: 32, 64 or 128 */
+	uint32_t block_size;  /* tokens per KV block: txda_is_block_size(); 0: by the model */
+	uint32_t max_tokens;  /* T */
+	uint32_t max_seqs;    /* S */
+	uint32_t max_rows;    /* R */
+	uint32_t max_context; /* 0: the model's limit */
+	uint32_t topk;	      /* limited to the vocabulary */
+	uint32_t max_image_tokens; /* per launch of the program vision, without the ends of lines */
 	const char *name;	   /* NULL: the directory's */
 	unsigned jobs;		   /* threads; 0: one per CPU. Not part of the key */
 };

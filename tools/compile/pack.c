@@ -9,8 +9,8 @@
 #define N TXDA_TILE_N
 
 /*
- * The bodies are compiled twice, for any CPU and for AVX2, and give the same bits: elementwise in
- * lanes, no fused multiply-add.
+ * The bodies are compiled twice, for any CPU and for AVX2, and give the same bits: lanes are
+ * independent, and fused multiply-add is not used.
  */
 #define BODY static inline __attribute__((always_inline))
 
@@ -57,7 +57,7 @@ BODY uint8_t *pack_f16(const float (*x)[N], unsigned k, uint8_t *out)
 	return out;
 }
 
-/* The half-precision scale that lets |extreme| / scale stay within @steps + 1/2. */
+/* The half-precision scale that keeps |extreme| / scale within @steps + 1/2. */
 BODY uint16_t half_scale(float extreme, float steps)
 {
 	float s = extreme / steps;
@@ -118,8 +118,10 @@ BODY uint8_t *pack_w8_group(const float (*x)[N], unsigned group, uint8_t *out)
 	return out;
 }
 
-/* Four lanes at once: the search below is most of a W4 compile, and compilers do not see its lanes
- * by themselves. */
+/*
+ * Four lanes at once: the search below takes most of the time of a W4 compile, and compilers do not
+ * vectorise it by themselves.
+ */
 typedef float lanes __attribute__((vector_size(16)));
 typedef int32_t lane_mask __attribute__((vector_size(16)));
 
@@ -136,8 +138,7 @@ BODY lanes lanes_clamp(lanes x, float low, float high)
 	return lanes_select(x > h, h, x);
 }
 
-/* What is left of a group's squares by its best scale is sum(x q)^2 / sum(q^2): larger is better.
- */
+/* The best scale reduces a group's squared error by sum(x q)^2 / sum(q^2): larger is better. */
 BODY void w4_try(const float (*x)[N], unsigned group, const float *inverse, float *best_score,
 		 float *best_scale)
 {
@@ -179,7 +180,7 @@ BODY void w4_scales(const float (*x)[N], unsigned group, uint16_t *scale)
 			inverse[c] = fabsf(extreme[c]) > 0x1p-100f ? steps[i] / extreme[c] : 0;
 		w4_try(x, group, inverse, score, best);
 	}
-	/* Once more from where the search ended. */
+	/* Once more, starting from the result of the search. */
 	for (c = 0; c < N; c++)
 		inverse[c] = fabsf(best[c]) > 0x1p-100f ? 1 / best[c] : 0;
 	w4_try(x, group, inverse, score, best);

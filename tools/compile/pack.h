@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From rows of float32 to the chip's weight tiles (txda_layouts.h).
+ * Packs rows of float32 into the chip's weight tiles (txda_layouts.h).
  *
- * A panel is packed in blocks of PACK_K elements of K: the caller has the 32 lanes side by side,
- * x[k][32], as the tiles have them, so that rounding and quantising run in lanes and give the same
- * bits on every machine.
+ * A panel is packed in blocks of PACK_K elements of K: the caller passes the 32 lanes side by side,
+ * x[k][32], as in the tiles, so that rounding and quantising are vectorised and give the same bits
+ * on every machine.
  *
  * Quantising. W8: scale = max|x| / 127, rounded to half. W4: q in [-8, 7]; for each group several
  * scales are tried around both signs of the extreme value, each with its least-squares optimum, and
@@ -29,9 +29,10 @@
 uint8_t *pack_block(uint8_t dtype, unsigned group, float (*x)[TXDA_TILE_N], unsigned k,
 		    uint8_t *out);
 
-/* For weights that come with codes: one group of @group elements of 32 lanes, their codes and what
- * they mean. @dtype: W8, W4 (zero is 0), W8Z, W4Z (zero is what the middle code lacks), F8 or
- * MX4. */
+/*
+ * For weights that are already quantised: one group of @group elements of 32 lanes, their codes and
+ * scales. @dtype: W8, W4 (zero is 0), W8Z, W4Z (zero relative to the middle code), F8 or MX4.
+ */
 struct pack_scale {
 	float scale;
 	int16_t zero;
@@ -39,8 +40,10 @@ struct pack_scale {
 uint8_t *pack_codes(uint8_t dtype, unsigned group, const uint8_t (*codes)[256],
 		    const struct pack_scale *scale, uint8_t *out);
 
-/* The same of groups with two levels; @dtype: W4M, W5M or W6S. @part: by 32 elements, or by 16 (W6S,
- * which has no minimums). */
+/*
+ * The same for groups with two levels; @dtype: W4M, W5M or W6S. @part: by 32 elements, or by 16
+ * (W6S, which has no minimums).
+ */
 struct pack_levels {
 	uint16_t d, dmin;
 	struct {
@@ -58,7 +61,7 @@ static inline uint8_t pack_middle(uint8_t dtype)
 	return txda_is_nibbles(dtype) ? 8 : 128;
 }
 
-/* Can x[k][32] be quantised: all finite and at most PACK_MAX_VALUE? */
+/* Whether x[k][32] can be quantised: all finite and at most PACK_MAX_VALUE. */
 bool pack_quantisable(const float (*x)[TXDA_TILE_N], unsigned k);
 
 #endif /* TXDA_COMPILE_PACK_H */

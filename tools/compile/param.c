@@ -16,8 +16,8 @@
 #include "pack.h"
 #include "quant.h"
 
-#define CHUNK_BYTES (4u << 20)	/* of tiles that one worker makes at a time */
-#define LARGE_BYTES (64u << 10) /* from here on entries begin on a page */
+#define CHUNK_BYTES (4u << 20)	/* of tiles that one worker packs at a time */
+#define LARGE_BYTES (64u << 10) /* from this size on entries begin on a page */
 #define PAGE	    4096
 #define MAX_THREADS 32
 
@@ -140,8 +140,10 @@ static uint64_t part_row(const struct param_part *p, uint64_t row)
 	return p->row + row * (p->row_by ? p->row_by : 1);
 }
 
-/* The part and its row that lane @c of @panel of a matrix with these parts shows, or NULL for a row
- * of zeros. */
+/*
+ * The part, and its row, for lane @c of @panel of a matrix with these parts, or NULL for a row of
+ * zeros.
+ */
 static const struct param_part *lane_row(const struct param_tiles *t, const struct param_part *part,
 					 uint64_t panel, unsigned c, uint64_t *ret_row)
 {
@@ -272,7 +274,7 @@ static int keep_panel(const struct param_tiles *t, const struct lanes *l, uint8_
 				keep_lane(t, l, c, k, n, codes[c], &scale[c]);
 				finite = isfinite(scale[c].scale);
 			}
-			/* Formats with scales among the codes are not checked before. */
+			/* Formats with scales among the codes were not checked before. */
 			if (!finite)
 				return tool_fail(
 					error, -ERANGE,
@@ -328,7 +330,7 @@ struct writer {
 	const struct param_list *list;
 	struct chunk *chunks;
 	uint32_t n_chunks;
-	uint8_t **buffers; /* chunk i is made in buffer i % n_buffers */
+	uint8_t **buffers; /* chunk i is packed in buffer i % n_buffers */
 	unsigned n_buffers;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -543,8 +545,7 @@ int param_write(const struct param_list *list, int fd, unsigned threads, struct 
 		threads = cpu_count();
 	if (threads > MAX_THREADS)
 		threads = MAX_THREADS;
-	/* A full disk is better found before the work than after it; not all file systems can tell.
-	 */
+	/* Detects a full disk before the work is done; not supported by all file systems. */
 	if (list->bytes && fallocate(fd, 0, 0, (off_t)list->bytes) < 0 && errno == ENOSPC)
 		return tool_fail(error, -ENOSPC, "no space for %llu bytes of weights: %s",
 				 (unsigned long long)list->bytes, strerror(ENOSPC));
@@ -555,7 +556,7 @@ int param_write(const struct param_list *list, int fd, unsigned threads, struct 
 		free_writer(&w);
 		return tool_fail(error, r, "no memory for the weight buffers");
 	}
-	/* Bytes need no making. */
+	/* Bytes need no packing. */
 	for (i = 0; i < w.n_chunks; i++)
 		w.ready[i] = !w.chunks[i].panels;
 	for (; started < threads; started++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * param.bin of one chip: first a list of what goes into it and where, then one pass that makes and
- * writes it.
+ * param.bin of one chip: first a list of its entries and their offsets, then one pass that packs
+ * and writes it.
  *
- * Tiles are made panel by panel by a few threads into a ring of buffers and written in order with
- * the checksum, so that memory stays at a few buffers whatever the model's size.
+ * Tiles are packed panel by panel by a few threads into a ring of buffers and written in order with
+ * the checksum, so that memory use is a few buffers whatever the model's size.
  */
 #ifndef TXDA_COMPILE_PARAM_H
 #define TXDA_COMPILE_PARAM_H
@@ -17,23 +17,25 @@
 #include "source.h"
 #include "txda_isa.h"
 
-/* Rows [row, row + rows) of a source, or @rows of them further apart, and its columns from @col on: one piece of a fused or sharded
- * weight. */
+/*
+ * Rows [row, row + rows) of a source, or @rows rows at a distance, and its columns from @col on:
+ * one piece of a fused or sharded weight.
+ */
 struct param_part {
 	struct source_tensor source;
 	uint64_t row, rows, col;
-	uint64_t row_by; /* from one of these rows to the next; 0: 1 */
+	uint64_t row_by; /* distance between these rows; 0: 1 */
 };
 
 /*
- * A weight [n, k] in tiles: its parts one below the other, zeros after them. TILE32_GATED: two
- * parts of n / 2 rows. Several matrices follow one another, each with @n_parts of its own.
+ * A weight [n, k] in tiles: its parts below each other, then zeros. TILE32_GATED: two parts of n /
+ * 2 rows. Several matrices follow one another, each with its own @n_parts parts.
  */
 struct param_tiles {
 	const char *name;
 	uint8_t dtype, layout;
 	uint16_t group;
-	bool keep; /* the parts' codes and scales as they are */
+	bool keep; /* codes and scales of the parts are kept */
 	uint32_t n, k;
 	uint32_t matrices; /* 0: one */
 	unsigned n_parts;
@@ -49,13 +51,13 @@ struct param_list {
 	struct param_entry *entries;
 	uint32_t n, room;
 	uint64_t bytes; /* of the file so far */
-	int failed;	/* -ENOMEM: an addition was lost */
+	int failed;	/* -ENOMEM: an entry could not be added */
 };
 
 /* Both return the offset in the file: a multiple of 64, of 4096 for large ones. Parts and columns
  * are copied. */
 uint64_t param_add_tiles(struct param_list *list, const struct param_tiles *tiles);
-/* Bytes as they are; copied. */
+/* Unchanged bytes; copied. */
 uint64_t param_add_bytes(struct param_list *list, const char *name, const void *data,
 			 uint64_t bytes);
 /* Rounds the file up and returns its size. */
@@ -63,8 +65,8 @@ uint64_t param_finish(struct param_list *list);
 void param_free(struct param_list *list);
 
 /*
- * Writes the whole file to @fd and gives its CRC-32C. @threads workers make tiles (0: one per CPU).
- * -EINTR when @progress was interrupted.
+ * Writes the whole file to @fd and returns its CRC-32C. @threads workers pack tiles (0: one per
+ * CPU). -EINTR if @progress was interrupted.
  */
 int param_write(const struct param_list *list, int fd, unsigned threads, struct progress *progress,
 		uint32_t *ret_crc, struct tool_error *error);

@@ -30,7 +30,7 @@ struct program {
 	int failed;
 };
 
-/* When a scratch tensor lives, as op indices, and where. */
+/* The live range of a scratch tensor, as op indices, and its offset. */
 struct interval {
 	uint32_t tensor, first, last;
 	uint64_t bytes, offset;
@@ -165,7 +165,7 @@ uint32_t program_add_scratch(struct program *p, uint32_t scratch, const char *na
 				     });
 }
 
-/* Until scratch is placed, reserved[0] of another name of a tensor is that tensor's index + 1. */
+/* Until scratch is placed, reserved[0] of an alias is the index of its tensor + 1. */
 uint32_t program_add_alias(struct program *p, uint32_t of, const char *name, struct txda_dim rows,
 			   uint32_t columns)
 {
@@ -256,7 +256,7 @@ static int by_start(const void *a, const void *b)
 	return x->tensor < y->tensor ? -1 : x->tensor > y->tensor;
 }
 
-/* The lowest gap among the tensors that live at the same time; @placed is in order of offsets. */
+/* The lowest gap among the tensors that are live at the same time; @placed is ordered by offset. */
 static uint64_t first_fit(struct interval **placed, uint32_t *n, struct interval *t)
 {
 	uint64_t at = 0;
@@ -278,7 +278,7 @@ static uint64_t first_fit(struct interval **placed, uint32_t *n, struct interval
 	return at + t->bytes;
 }
 
-/* Gives every scratch tensor its offset and the scratch slots their size. */
+/* Assigns an offset to every scratch tensor, and sets the size of the scratch slots. */
 static int place_scratch(struct program *p, struct tool_error *error)
 {
 	struct interval *live = calloc(p->tensors.n + 1, sizeof(*live)), **placed;

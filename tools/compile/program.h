@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Builds a program (struct txda_program) in memory: slots, tensors, ops, names. Scratch tensors get
- * their places at the end, by liveness: from the first op that writes one to the last that reads
- * it, first fit, at the symbols' maxima.
+ * Builds a program (struct txda_program) in memory: slots, tensors, ops, names. Scratch tensors are
+ * placed at the end, by liveness: from the first op that writes one to the last that reads it,
+ * first fit, at the symbols' maxima.
  *
- * Indices come back from the adders and go into ops. Running out of memory or room is remembered
- * and reported by program_finish(), so that a graph reads without a check on every line.
+ * The functions that add tensors return indices, which are used in ops. Running out of memory or
+ * space is recorded and reported by program_finish(), so that a graph is built without a check on
+ * every line.
  */
 #ifndef TXDA_COMPILE_PROGRAM_H
 #define TXDA_COMPILE_PROGRAM_H
@@ -43,16 +44,16 @@ struct program_tensor {
 	struct txda_dim dim[4];
 };
 uint32_t program_add_tensor(struct program *p, const struct program_tensor *t);
-/* A row-major activation in the slot @scratch, flagged so. */
+/* A row-major activation in the slot @scratch. */
 uint32_t program_add_scratch(struct program *p, uint32_t scratch, const char *name, uint8_t dtype,
 			     struct txda_dim rows, uint32_t columns);
 /* The scratch tensor @of with another shape of the same size. */
 uint32_t program_add_alias(struct program *p, uint32_t of, const char *name, struct txda_dim rows,
 			   uint32_t columns);
-/* A row-major I32 tensor there: ids that one op leaves for another. */
+/* A row-major I32 tensor there: ids that one op passes to another. */
 uint32_t program_add_ids(struct program *p, uint32_t scratch, const char *name,
 			 struct txda_dim rows, uint32_t columns);
-/* An input or output in a slot of its own and of its name; ndim 1 or 2. */
+/* An input or output in a separate slot with its name; ndim 1 or 2. */
 uint32_t program_add_io(struct program *p, const char *name, enum txda_slot_kind kind,
 			uint8_t dtype, uint8_t ndim, struct txda_dim a, struct txda_dim b);
 
@@ -67,8 +68,8 @@ const char *program_label(struct program *p, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Places the scratch tensors and lays the program out. *ret is to be freed by the caller. The
- * result has passed program_view().
+ * Places the scratch tensors and serialises the program. The caller frees *ret. The result has
+ * passed program_view().
  */
 int program_finish(struct program *p, void **ret, size_t *ret_bytes, struct tool_error *error);
 

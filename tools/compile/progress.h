@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Progress on standard error: a bar on a terminal, lines "progress DONE TOTAL" (bytes) for
- * programs, or nothing. Also where a compile learns that it is to stop. One thread at a time.
+ * programs, or nothing. Also tells a compile to stop. One thread at a time.
  */
 #ifndef TXDA_COMPILE_PROGRESS_H
 #define TXDA_COMPILE_PROGRESS_H

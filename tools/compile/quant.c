@@ -51,7 +51,7 @@ static float mx4_value(uint8_t code)
 
 uint32_t quant_group(const struct source_tensor *t, uint64_t col)
 {
-	/* A transposed matrix has the blocks of its rows along its columns. */
+	/* A transposed matrix has the blocks of rows along its columns. */
 	if (t->transposed)
 		return (uint32_t)((col + t->first_row) / t->block_rows);
 	if (t->g_idx)
@@ -235,8 +235,10 @@ static int take_copy(const struct finder *f, const struct safetensors_tensor *t,
 	return r;
 }
 
-/* NAME.suffix of one of two types and the shape [d0, d1], or [d0] when d1 is 0. Mapped, or what is checked
- * or decides anything: a copy. */
+/*
+ * NAME.suffix of one of two types and the shape [d0, d1], or [d0] if d1 is 0. Data is mapped; data
+ * that is checked or used for decisions is copied.
+ */
 static int need(const struct finder *f, const char *suffix, enum safetensors_dtype a,
 		enum safetensors_dtype b, uint64_t d0, uint64_t d1, bool copy, const uint8_t **ret)
 {
@@ -255,7 +257,7 @@ static int need(const struct finder *f, const char *suffix, enum safetensors_dty
 	return copy ? take_copy(f, t, ret) : 0;
 }
 
-/* Scales: floats that are finite, as many as there must be; a scalar or [n] will do for [n, 1]. */
+/* Scales: finite floats, as many as required; a scalar or [n] is accepted for [n, 1]. */
 static int need_scales(const struct finder *f, const char *suffix, uint64_t d0, uint64_t d1,
 		       struct source_tensor *t)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* quantization_config in the spellings of its makers. */
+/* Parses the variants of quantization_config. */
 #include "quant.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static bool has(const cJSON *json, const char *key)
 	return item && !cJSON_IsNull(item);
 }
 
-/* -1 and 0 mean one group of all columns. */
+/* -1 and 0 mean one group for all columns. */
 static int parse_group(const cJSON *json, const char *key, struct quant_config *q,
 		       struct tool_error *error)
 {
@@ -141,7 +141,7 @@ static int parse_compressed(const cJSON *json, struct quant_config *q, struct to
 	return r;
 }
 
-/* @method: what a config is that does not say. */
+/* @method: used if the config does not name one. */
 static int parse_method(const cJSON *json, const char *method, struct quant_config *ret,
 			struct tool_error *error)
 {

@@ -24,7 +24,7 @@ static int parse_type(const cJSON *scaling, struct rope_config *rope, struct too
 		return 0;
 	if (!cJSON_IsString(type))
 		return tool_fail(error, -EINVAL, "rope_type: not a string");
-	/* Several coordinates (vision.h) at the usual speeds. */
+	/* Several coordinates (vision.h) with the usual frequencies. */
 	if (!strcmp(type->valuestring, "mrope"))
 		return 0;
 	for (i = 0; i < sizeof(type_names) / sizeof(type_names[0]); i++) {
@@ -88,7 +88,7 @@ static int parse_llama3(const cJSON *scaling, struct rope_config *rope, struct t
 	return r;
 }
 
-/* The object that scales the rotation of one kind of layer, or NULL; *key: what it is called. */
+/* The object with the scaling of one kind of layer, or NULL; *key: its name. */
 static const cJSON *find_scaling(const cJSON *config, const struct rope_keys *keys,
 				 const char **key)
 {
@@ -118,7 +118,7 @@ int rope_parse(const cJSON *config, const struct rope_keys *keys, uint32_t max_p
 
 	if (scaling && !cJSON_IsObject(scaling))
 		return tool_fail(error, -EINVAL, "%s: not an object", key);
-	/* rope_theta stands beside rope_scaling, or within rope_parameters. */
+	/* rope_theta is beside rope_scaling, or in rope_parameters. */
 	r = config_double(config, keys->theta, 1e-3, 1e12, &default_theta, &theta, error);
 	if (!r)
 		r = config_double(scaling, "rope_theta", 1e-3, 1e12, &theta, &rope.theta, error);
@@ -145,7 +145,7 @@ int rope_parse(const cJSON *config, const struct rope_keys *keys, uint32_t max_p
 	return 0;
 }
 
-/* Between the wavelengths that are kept and those that are stretched by the factor, a blend. */
+/* Interpolates between wavelengths that are kept and those that are stretched by the factor. */
 static float llama3_frequency(const struct rope_config *rope, float f)
 {
 	float original = (float)rope->original_max_position, factor = (float)rope->factor;

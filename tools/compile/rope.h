@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Rotary position embeddings: the scaling schemes of Hugging Face checkpoints as inverse
- * frequencies and the parameters of ROPE_TABLE. Values are computed in float32 in the order in
- * which transformers does, since a rounding here turns into an angle times the position.
+ * frequencies and the parameters of ROPE_TABLE. Values are computed in float32 in the same order as
+ * in transformers, since a rounding error here is multiplied by the position.
  */
 #ifndef TXDA_COMPILE_ROPE_H
 #define TXDA_COMPILE_ROPE_H
@@ -29,12 +29,12 @@ struct rope_config {
 	double partial;				  /* share of a head that rotates; 0: not given */
 };
 
-/* Where the values of one kind of layer are. */
+/* Where the parameters of one kind of layer are found. */
 struct rope_keys {
 	const char *kind;  /* within rope_parameters: "full_attention"; NULL: all are of one kind */
 	const char *theta; /* beside rope_parameters: "rope_theta" */
 	double base;	   /* default base; 0: 10000 */
-	bool without_scaling; /* rope_scaling is for the others */
+	bool without_scaling; /* rope_scaling applies to the other kinds only */
 };
 
 /*

@@ -11,7 +11,7 @@ static uint32_t most_sharing(uint32_t kv, uint32_t tp)
 	return (tp + kv - 1) / kv;
 }
 
-/* Every chip must have a query head, and one of the values of a gated delta net. */
+/* Every chip must have a query head, and a value head of a gated delta net. */
 static bool heads_divide(const struct model_config *c, uint32_t tp)
 {
 	const struct delta_config *d = &c->delta;
@@ -23,8 +23,9 @@ static bool heads_divide(const struct model_config *c, uint32_t tp)
 }
 
 /*
- * With enough KV heads each chip has some, as evenly as can be, with all of their queries. Else the
- * chips divide among the KV heads, and those of one head among its queries.
+ * With enough KV heads each chip has some, distributed as evenly as possible, with all of their
+ * queries. Otherwise the chips are divided among the KV heads, and the chips of one head share its
+ * queries.
  */
 static void shard_heads(uint32_t heads, uint32_t kv, const struct shard *s, struct range *ret_kv,
 			struct range *ret_q)
@@ -46,7 +47,7 @@ static void shard_heads(uint32_t heads, uint32_t kv, const struct shard *s, stru
 	ret_q->n = head * group + (rank - from + 1) * group / n - ret_q->first;
 }
 
-/* The most heads of either kind that a chip has. */
+/* The maximum number of heads of either kind on one chip. */
 static void count_most(uint32_t heads, uint32_t kv, uint32_t tp, uint32_t *ret_kv, uint32_t *ret_q)
 {
 	struct shard s = {.tp = tp};
@@ -61,8 +62,10 @@ static void count_most(uint32_t heads, uint32_t kv, uint32_t tp, uint32_t *ret_k
 	}
 }
 
-/* The width of the ranges of @total over @tp chips: a multiple of @unit if that leaves none empty.
- * 0: impossible. */
+/*
+ * The width of the ranges when @total is divided among @tp chips: a multiple of @unit if no range
+ * is empty then. 0: impossible.
+ */
 static uint32_t range_width(uint32_t total, uint32_t tp, uint32_t unit)
 {
 	uint32_t width = (total + tp - 1) / tp, rounded = (width + unit - 1) / unit * unit;
@@ -79,8 +82,10 @@ static struct range range_of(uint32_t total, uint32_t width, uint32_t rank)
 	return (struct range){first, left < width ? left : width};
 }
 
-/* This chip's part of @total: cut at multiples of @unit if that leaves no chip without, else as
- * evenly as can be. False: there are too few. */
+/*
+ * This chip's part of @total: cut at multiples of @unit if every chip gets some then, else as
+ * evenly as possible. False: there are too few.
+ */
 static bool part_of(uint32_t total, const struct shard *s, uint32_t unit, struct range *ret)
 {
 	uint32_t width = range_width(total, s->tp, unit);

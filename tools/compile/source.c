@@ -16,7 +16,7 @@ static bool is_norm(const char *name)
 	return strstr(name, "norm") && n > 7 && !strcmp(name + n - 7, ".weight");
 }
 
-/* FNV-1a: tensors of a made-up model differ by name and are the same in each run. */
+/* FNV-1a: tensors of a synthetic model differ by name and are the same in each run. */
 static uint32_t name_hash(const char *name)
 {
 	uint32_t h = 2166136261u;
@@ -26,7 +26,9 @@ static uint32_t name_hash(const char *name)
 	return h;
 }
 
-/* Norms near 1, the rest with a variance of 1 / columns, so that activations keep their size. */
+/*
+ * Norms near 1, the rest with a variance of 1 / columns, so that activations keep their magnitude.
+ */
 static struct source_tensor make_up(const char *name, uint64_t rows, uint64_t cols)
 {
 	struct source_tensor t = {
@@ -173,7 +175,7 @@ void source_transpose(struct source_tensor *t, uint32_t first_row)
 	t->first_row = first_row;
 }
 
-/* A counter through a 32-bit mixer: any element in any order, as fast as memory. */
+/* A counter and a 32-bit mixing function: any element in any order, at the speed of memory. */
 static void read_made_up(const struct source_tensor *t, uint64_t row, uint64_t col, uint64_t n,
 			 float *dst)
 {

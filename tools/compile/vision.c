@@ -250,7 +250,7 @@ static int parse_act(const cJSON *json, const char *key, const char *fallback,
 			 key, name ? name : "?");
 }
 
-/* A list of layers at @key, rising or not; without it @fallback. */
+/* A list of layers at @key, in any order; @fallback if it is absent. */
 static int parse_list(const cJSON *json, const char *key, const uint32_t *fallback, uint32_t n,
 		      uint32_t limit, uint32_t max, uint32_t *ret, uint32_t *ret_n,
 		      struct tool_error *error)
@@ -259,7 +259,7 @@ static int parse_list(const cJSON *json, const char *key, const uint32_t *fallba
 	uint32_t at = 0;
 
 	if (!config_has(json, key)) {
-		/* Of a tower with fewer layers the default has no meaning. */
+		/* For a tower with fewer layers the default is cut off. */
 		for (; at < n && fallback[at] < limit; at++)
 			ret[at] = fallback[at];
 		*ret_n = at;
@@ -279,7 +279,7 @@ static int parse_list(const cJSON *json, const char *key, const uint32_t *fallba
 	return 0;
 }
 
-/* Sizes that all towers have. */
+/* Sizes of all towers. */
 static int parse_sizes(const cJSON *json, const struct vision_family *f, struct vision_config *v,
 		       struct tool_error *error)
 {
@@ -334,7 +334,7 @@ static int parse_rope(const cJSON *json, struct vision_config *v, struct tool_er
 	return r ? tool_fail_within(error, r, "rope_parameters") : 0;
 }
 
-/* Towers that merge: Qwen and GLM. */
+/* Towers that merge patches: Qwen and GLM. */
 static int parse_merge(const cJSON *json, const struct vision_family *f, struct vision_config *v,
 		       struct tool_error *error)
 {
@@ -346,7 +346,7 @@ static int parse_merge(const cJSON *json, const struct vision_family *f, struct 
 	if (!r)
 		r = config_u32(json, "spatial_merge_size", 1, 8, 2, &v->merge, error);
 	if (!r)
-		/* The first tower calls what comes out hidden_size. */
+		/* The first tower calls the output width hidden_size. */
 		r = config_u32(json,
 			       strcmp(f->hidden_key, "embed_dim") ? "out_hidden_size"
 								  : "hidden_size",
@@ -388,7 +388,7 @@ static int parse_merge(const cJSON *json, const struct vision_family *f, struct 
 				 v->side);
 	for (i = 0; i < n; i++)
 		v->whole[layers[i]] = true;
-	/* GLM's MLPs are as wide as what comes out, its merger's as intermediate_size says. */
+	/* GLM's MLPs have the output width, its merger that of intermediate_size. */
 	v->merge_inner = v->inner;
 	if (f->names->downsample)
 		v->inner = v->out;
@@ -434,7 +434,7 @@ static int parse_pinpoints(const cJSON *json, uint32_t size, struct vision_confi
 	return 0;
 }
 
-/* Which of the states of @depth layers the projector sees: after @ret layers. */
+/* The layer of @depth whose state the projector uses: after @ret layers. */
 static int parse_feature_layer(const cJSON *json, uint32_t depth, uint32_t *ret,
 			       struct tool_error *error)
 {
@@ -506,7 +506,7 @@ static int check_square(const cJSON *json, const char *key, struct tool_error *e
 	return 0;
 }
 
-/* MiniCPM-V; what its configuration says at the top counts for the tower. */
+/* MiniCPM-V; top-level keys of its configuration apply to the tower. */
 static int parse_slices(const cJSON *root, const cJSON *json, struct vision_config *v,
 			struct tool_error *error)
 {
@@ -555,7 +555,7 @@ static int parse_slices(const cJSON *root, const cJSON *json, struct vision_conf
 	return 0;
 }
 
-/* The id that stands for an embedding; older configurations call it another name. */
+/* The id that stands for an embedding; older configurations have another name for it. */
 static int parse_token(const cJSON *json, uint32_t vocab, struct vision_config *v,
 		       struct tool_error *error)
 {
