@@ -13,7 +13,7 @@
 struct beam {
 	struct engine_seq seq; /* first member */
 	bool in_use, has_row;
-	bool parked;	 /* it has its row and gave its blocks to others: not in the scheduler */
+	bool parked;	 /* it has its row and has released its blocks: not in the scheduler */
 	unsigned index;	 /* index of the beam in its round */
 	int32_t *tokens; /* [max_tokens] */
 };

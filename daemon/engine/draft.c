@@ -313,7 +313,7 @@ static int load_model(struct draft *d, struct txda_group *group,
 	int error;
 
 	model_options.path = options->draft_case_dir;
-	/* Its blocks go by the numbers of the model's (step.h). */
+	/* Its blocks have the same numbers as the model's (step.h). */
 	model_options.kv_blocks_per_group = target->kv_blocks;
 	model_options.keep_weights = options->keep_weights;
 	model_options.verify_weights = true;

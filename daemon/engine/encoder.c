@@ -51,7 +51,7 @@ static int read_tower(const char *case_dir, struct image_tower *ret, bool *ret_s
 		return -ENAMETOOLONG;
 	}
 	error = txda_json_load(path, MAX_INFO, &info, err, errlen);
-	if (error) /* if it is missing, the model's load reports it */
+	if (error) /* if the file is missing, the model's load reports it */
 		return error == -ENOENT ? 0 : error;
 	vision = cJSON_GetObjectItemCaseSensitive(info, "vision");
 	*ret_sees = vision != NULL;
@@ -260,7 +260,7 @@ static int explain_error(const struct encoder *e, int error, char *err, size_t e
 	return error;
 }
 
-/* Ops of the next launch, so that it takes @most_ns at most by what was measured. */
+/* Number of ops of the next launch, so that by measured times it takes at most @most_ns. */
 static unsigned choose_ops(const struct encoder *e, uint64_t most_ns)
 {
 	double ops = (double)most_ns / (e->op_row_ns * e->running->plan.rows);
@@ -268,7 +268,10 @@ static unsigned choose_ops(const struct encoder *e, uint64_t most_ns)
 
 	if (!most_ns)
 		return left;
-	/* What was measured with few ops says little of many; nothing was: one. */
+	/*
+	 * A measurement of few ops says little about many: at most doubles the number; starts with
+	 * one.
+	 */
 	if (ops > 2.0 * e->last_ops)
 		ops = 2.0 * e->last_ops;
 	return ops < 1 ? 1 : ops < left ? (unsigned)ops : left;
@@ -281,7 +284,7 @@ int encoder_begin(struct encoder *e, const struct engine_images *images, uint64_
 	struct engine_image *image = next_image(images);
 	int error = 0;
 
-	/* Of one whose request is gone meanwhile, what was done is lost. */
+	/* The work done for an image whose request is gone is discarded. */
 	if (image != e->running) {
 		engine_image_unref(e->running);
 		e->running = engine_image_ref(image);
@@ -326,7 +329,7 @@ static int take_outputs(struct encoder *e, struct engine_image *image)
 	return 0;
 }
 
-/* Notes how long ops take, for each row. A slow launch counts for a while, less with each other. */
+/* Measures the time per op and row. A slow launch raises the estimate, which then decays. */
 static void measure(struct encoder *e)
 {
 	double now = (double)(clock_ns() - e->begun_ns) / e->last_ops / e->running->plan.rows,

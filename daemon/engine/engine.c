@@ -146,7 +146,7 @@ static int build(struct engine *e, const struct engine_options *options,
 			 options->case_dir);
 		return -EINVAL;
 	}
-	/* A model that proposes tokens uses the blocks of group 0 and sees all. */
+	/* A draft model uses the blocks of group 0 and attends to all positions. */
 	for (unsigned g = options->speculation == ENGINE_SPECULATE_MODEL; g < layout.n_groups; g++)
 		layout.reach[g] = info->kv_reach[g];
 	set_limits(e, options, info, &layout);

@@ -289,7 +289,7 @@ struct engine_options {
 	 * from earlier steps (scheduler.h); 0: no limit.
 	 */
 	unsigned max_stall_ms;
-	unsigned max_decode_ms; /* limit for decodes of several users, about; 0: none */
+	unsigned max_decode_ms; /* approximate limit for decodes of several users; 0: none */
 	bool fair_time;		/* steps are limited by their users' shares of time (scheduler.h) */
 };
 
@@ -345,7 +345,10 @@ int engine_weights(struct engine *e, bool draft, unsigned rank, struct txda_weig
 struct engine_stats {
 	unsigned running, waiting;
 	double kv_usage; /* 0..1 of the blocks in use */
-	/* What they hold, bytes per chip: layers that see all, with a window, with a state. */
+	/*
+	 * Contents of the used blocks in bytes per chip: layers with full attention, with a window,
+	 * with a state.
+	 */
 	uint64_t kv_keys_bytes, kv_window_bytes, kv_state_bytes;
 	uint64_t prompt_tokens, generation_tokens, preemptions, steps;
 	uint64_t limited_steps;		      /* without heavy users, for a first token */
@@ -357,12 +360,12 @@ struct engine_stats {
 	uint64_t drafts, draft_tokens, accepted_tokens;
 	uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* how often the i-th proposal was accepted */
 	/*
-	 * bytes of launch arguments to all chips, of outputs from rank 0; without those of
-	 * proposing
+	 * bytes of launch arguments to all chips, of outputs from rank 0; without those of the
+	 * draft model
 	 */
 	uint64_t bytes_written, bytes_read;
-	uint64_t images, cached_images; /* encoded ones; those found in the cache */
-	uint64_t encode_launches;	/* that encoding took */
+	uint64_t images, cached_images; /* encoded images; images found in the cache */
+	uint64_t encode_launches;	/* launches needed for that */
 	uint64_t encode_ns;
 	uint64_t step_ns, host_ns; /* time on the chip, and its idle time between two steps */
 	bool lost;		   /* the group failed; see error */

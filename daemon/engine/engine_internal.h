@@ -33,8 +33,8 @@ struct engine_seq {
 	struct engine_seq *submit_next;
 	struct engine_seq *live_prev, *live_next; /* link in engine.live */
 	struct engine_request *leader;		  /* whose prompt it waits for; NULL: scheduled */
-	bool encodes;				  /* or that its images wait to be encoded */
-	TAILQ_ENTRY(engine_seq) encode_link;	  /* link in engine.encodes, meanwhile */
+	bool encodes;				  /* or whether its images wait to be encoded */
+	TAILQ_ENTRY(engine_seq) encode_link;	  /* link in engine.encodes, while they do */
 	struct draft_seq draft;
 	struct mask_job job;   /* mask job of its constraint */
 	struct kept_row *kept; /* after the last token, while all tokens are computed */

@@ -55,7 +55,7 @@ void engine_image_unref(struct engine_image *i)
 	free(i);
 }
 
-/* Where the images begin. The runs of image tokens are known to be theirs. */
+/* Finds the first position of each image. The runs of image tokens are known to match. */
 static void place(struct engine_images *i, const int32_t *prompt)
 {
 	unsigned position = 0;
@@ -122,7 +122,7 @@ void engine_images_unref(struct engine_images *i)
 	free(i);
 }
 
-/* The first image that ends behind @position, or n. */
+/* The first image that ends after @position, or n. */
 static unsigned find(const struct engine_images *i, unsigned position)
 {
 	unsigned low = 0, high = i->n;
@@ -159,7 +159,7 @@ void engine_images_key(const struct engine_images *i, unsigned first, unsigned n
 	if (i && k < i->n && i->first[k] < first + n) {
 		sha256_init(&h);
 		for (; k < i->n && i->first[k] < first + n; k++) {
-			/* Where it begins, seen from the first position. */
+			/* Its start, relative to the first position. */
 			const uint32_t place = i->first[k] - first;
 
 			sha256_update(&h, i->image[k]->hash, sizeof(i->image[k]->hash));

@@ -16,7 +16,7 @@
 
 #include "tower.h"
 
-#define ENGINE_IMAGE_HASH	32 /* bytes: SHA-256 of the picture's file and of which part it is */
+#define ENGINE_IMAGE_HASH	32 /* bytes: SHA-256 of the picture's file and of the part's index */
 #define ENGINE_IMAGES_KEY_WORDS (ENGINE_IMAGE_HASH / 4)
 
 struct engine_image {
@@ -67,8 +67,8 @@ const struct engine_image *engine_images_at(const struct engine_images *i, unsig
 					    unsigned *ret_row);
 
 /*
- * A hash of the images that have tokens at the @n positions from @first on, and of which of their
- * tokens those are; zeros: text alone. NULL is accepted.
+ * A hash of the images that have tokens at the @n positions from @first on, and of the indices of
+ * these tokens; zeros: only text. NULL is accepted.
  */
 void engine_images_key(const struct engine_images *i, unsigned first, unsigned n,
 		       int32_t ret[ENGINE_IMAGES_KEY_WORDS]);

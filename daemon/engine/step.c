@@ -82,7 +82,7 @@ static int map_inputs(struct step_slot *slot, const struct txda_model_info *info
 	return 0;
 }
 
-/* The inputs of each group of layers: slots that keys are written to, and block tables. */
+/* Maps the inputs of each group of layers: slots to which keys are written, and block tables. */
 static int map_groups(struct step_slot *slot, const struct txda_model_info *info,
 		      unsigned *ret_max_blocks, char *err, size_t errlen)
 {

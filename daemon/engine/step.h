@@ -50,7 +50,7 @@ struct step_slot {
 	bool borrows;
 	unsigned axes;			/* coordinates per position, all equal for text */
 	unsigned n_embeds, n_deepstack; /* columns of these inputs; 0: not present */
-	bool sees;			/* images go into these; the owner sets it */
+	bool sees;			/* the program has image inputs; the owner sets it */
 	struct step_inputs inputs[TXDA_MAX_CHIPS_PER_GROUP]; /* the tensors */
 	struct step_inputs filled; /* for all ranks, without the block table and float rows */
 	int32_t *memory;	   /* of it */
