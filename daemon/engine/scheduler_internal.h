@@ -25,7 +25,7 @@ struct user {
 
 #define STEP_SIZES 16
 
-/* Measured times of steps with about as many decodes and chunk tokens. */
+/* Average time of steps with about the same number of decodes and chunk tokens. */
 struct step_size {
 	double rows, tokens, ns;
 	double weight; /* 0: none yet */
@@ -35,9 +35,9 @@ struct step_size {
 struct step_cost {
 	/* Steps of decodes alone, and others; by powers of two. */
 	struct step_size sizes[2][STEP_SIZES];
-	double step_ns, row_ns; /* of any step, and more for each decode */
-	double token_ns;	/* more for each token of chunks */
-	bool guessed;		/* all steps were of one size */
+	double step_ns, row_ns; /* per step, plus this for each decode */
+	double token_ns;	/* plus this for each chunk token */
+	bool guessed;		/* all measured steps were of one size */
 };
 
 /* A step being planned: its items, and the remaining limits. */
@@ -48,8 +48,8 @@ struct plan {
 	unsigned cap; /* max-min fair number of running sequences per user */
 	bool preempted;
 	bool begun;   /* between scheduler_begin() and scheduler_plan() */
-	bool company; /* steps are to be short, as there are several users */
-	bool shared;  /* this step's time for chunks of heavy users is in part_tokens */
+	bool company; /* steps should be short, as there are several users */
+	bool shared;  /* part_tokens was set for this step's chunks of heavy users */
 	bool kept;    /* the items from scheduler_begin() are all still there, in place */
 };
 
@@ -128,21 +128,25 @@ struct sched_seq *sched_preempt_lowest(struct scheduler *s);
 /* ---- scheduler_plan.c ------------------------------------------------------------------------ */
 
 void sched_plan_remove(struct scheduler *s, const struct sched_seq *seq);
-/* Takes those out of the plan that are not planned any more; whether there were any. */
+/* Removes items that are no longer planned; returns whether there were any. */
 bool sched_plan_drop(struct plan *plan);
 
 /* ---- scheduler_share.c ----------------------------------------------------------------------- */
 
-/* A step of so many decodes and tokens of chunks took @ns. */
+/* Records that a step with @rows decodes and @chunks chunk tokens took @ns. */
 void sched_cost_note(struct scheduler *s, unsigned rows, unsigned chunks, double ns);
 /* Whether there is more than one user, or was a short while ago. */
 bool sched_has_company(struct scheduler *s);
-/* Lets sequences take turns when the decodes, which are all that is planned so far, take too long. */
+/*
+ * Makes sequences take turns if the decodes, which are all that is planned so far, take too long.
+ */
 void sched_take_turns(struct scheduler *s);
-/* Tokens of chunks that a step may have so that users who come do not wait for long. */
+/* Maximum chunk tokens of a step, so that a newly arriving user does not wait for long. */
 unsigned sched_chunk_limit(struct scheduler *s);
-/* Of these tokens how many @seq may have beside the decodes of others, which are taken off
- * part_tokens; UINT_MAX: any. */
+/*
+ * The number of these tokens that @seq may have beside the decodes of others, subtracted from
+ * part_tokens; UINT_MAX: no limit.
+ */
 unsigned sched_chunk_share(struct scheduler *s, const struct sched_seq *seq);
 
 #endif

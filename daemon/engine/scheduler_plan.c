@@ -395,7 +395,7 @@ static void stall_heavy(struct scheduler *s)
 	s->stalls = false;
 	if (s->stall_ns <= 0)
 		return;
-	/* All are judged by the complete plan first. */
+	/* All items are compared with the complete plan before any is removed. */
 	for (unsigned i = 0; i < plan->n_items; i++) {
 		if (stands_still(s, &plan->items[i]))
 			plan->items[i].seq->planned = 0;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-/* How long steps may be for the users who share them, by what steps took before. */
+/* Limits on the duration of steps shared by several users, from measured durations. */
 #include <limits.h>
 #include <math.h>
 #include <stddef.h>
 
 #include "scheduler_internal.h"
 
-#define EFFICIENT    20	 /* a step of so many times what any step takes wastes a twentieth */
-#define LEAST_ROWS   16	 /* that count as such a step */
-#define LEAST_TOKENS 128 /* likewise, of prompts */
-#define COMPANY_NS   10000000000ull /* of steps; who has been away for longer is not expected */
-#define LEAD_TOKENS  512  /* that a user may have had more than another, by their counters */
-#define FADING	     0.98 /* what earlier steps weigh after one more */
+#define EFFICIENT    20	 /* a step this many times its fixed cost wastes a twentieth on it */
+#define LEAST_ROWS   16	 /* decodes that such a step may always have */
+#define LEAST_TOKENS 128 /* likewise, chunk tokens */
+#define COMPANY_NS   10000000000ull /* of steps; users absent for longer do not count */
+#define LEAD_TOKENS  512	    /* tolerated lead of a user over another, by their counters */
+#define FADING	     0.98	    /* factor for the weight of earlier steps with each new one */
 #define FORGOTTEN    0.1
-#define OUTLIER	     4 /* a step that took so many times what its like take counts as this */
+#define OUTLIER	     4 /* longer measurements are limited to this many times the estimate */
 
 /* ---- what steps take ------------------------------------------------------------------------- */
 
@@ -26,7 +26,7 @@ struct sums {
 	double w, x, y, xx, xy;
 };
 
-/* Each weighed by its time, as it is by as much that a step is sooner or later. */
+/* Weighted by the inverse square of the time, so that relative errors count. */
 static void sum_up(struct sums *sums, const struct step_size *size, double x, double y)
 {
 	double w = size->weight > 0 ? size->weight / (size->ns * size->ns) : 0;
@@ -38,7 +38,7 @@ static void sum_up(struct sums *sums, const struct step_size *size, double x, do
 	sums->xy += w * x * y;
 }
 
-/* How much each more of what was summed up takes; @each: as far as these steps hardly tell. */
+/* The slope of the fitted line, pulled towards @each if these steps determine it poorly. */
 static double slope(const struct sums *sums, double each)
 {
 	double hint = 1 / (2 * each * each);
@@ -48,9 +48,9 @@ static double slope(const struct sums *sums, double each)
 }
 
 /*
- * A line through what steps of all sizes took says what they have in common, for which decodes and
- * tokens of chunks count alike; what is left is told apart. Of steps of one size it is not known what
- * they have in common: larger ones tell.
+ * Fits a line to the times of steps of all sizes, in which decodes and chunk tokens count alike,
+ * for the fixed cost of a step; then fits the rest for decodes and chunk tokens separately. If all
+ * steps have one size, the fixed cost cannot be determined; larger steps will reveal it.
  */
 static void fit(struct step_cost *c)
 {
@@ -99,7 +99,7 @@ void sched_cost_note(struct scheduler *s, unsigned rows, unsigned tokens, double
 	}
 	if (size->weight > 0 && ns > OUTLIER * size->ns)
 		ns = OUTLIER * size->ns;
-	/* The mean at first, then the later ones count more. */
+	/* An average at first; later, new measurements get a constant weight. */
 	size->weight = size->weight < 7 ? size->weight + 1 : 8;
 	part = 1 / size->weight;
 	size->rows += part * (rows - size->rows);
@@ -124,8 +124,10 @@ bool sched_has_company(struct scheduler *s)
 	return n > 1;
 }
 
-/* Counts in wants what each user has in the plan on levels from @least to @most; returns how many
- * others there are. */
+/*
+ * Counts each user's items on levels from @least to @most in wants; returns the number of other
+ * items.
+ */
 static unsigned count_planned(struct scheduler *s, int least, int most)
 {
 	const struct plan *plan = &s->plan;
@@ -144,7 +146,7 @@ static unsigned count_planned(struct scheduler *s, int least, int most)
 	return others;
 }
 
-/* How many users want some, and the least that one of them wants; @but: who does not count. */
+/* The number of users with wants, and the smallest of these; user @but is ignored. */
 static unsigned count_users(const struct scheduler *s, unsigned but, unsigned *ret_least)
 {
 	unsigned n = 0;
@@ -161,8 +163,8 @@ static unsigned count_users(const struct scheduler *s, unsigned but, unsigned *r
 }
 
 /*
- * The time of a step in which each of @users has as much as the lightest of them, who has @least
- * decodes, takes alone; half a decode is let off, as who has few is in a hurry.
+ * The maximum duration of a step: @users times what the lightest of them, with @least decodes,
+ * takes alone, less half a decode, in favour of users with few.
  */
 static double shared_ns(const struct step_cost *c, unsigned users, unsigned least)
 {
@@ -171,7 +173,7 @@ static double shared_ns(const struct step_cost *c, unsigned users, unsigned leas
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-/* How many decodes a step of @users may have of which the lightest has @least. */
+/* The maximum number of decodes in a step of @users, of which the lightest has @least. */
 static double decode_limit(struct scheduler *s, unsigned users, unsigned least)
 {
 	const struct step_cost *c = &s->cost;
@@ -190,7 +192,7 @@ static double decode_limit(struct scheduler *s, unsigned users, unsigned least)
 	return c->guessed ? 2 * most : most;
 }
 
-/* The decode of a heavy user that is left out and whose last turn was longest ago; NULL: none. */
+/* The left-out decode of a heavy user that has waited longest for its turn; NULL: none. */
 static struct sched_item *next_turn(const struct scheduler *s)
 {
 	const struct plan *plan = &s->plan;
@@ -206,7 +208,10 @@ static struct sched_item *next_turn(const struct scheduler *s)
 	return next;
 }
 
-/* Leaves out what users have up to @level, if that is more than @cap, but for so many rows of them all. */
+/*
+ * Leaves out the items up to @level of users with more than @cap, except for @rows of them in
+ * total.
+ */
 static void leave_out(struct scheduler *s, int level, unsigned cap, unsigned heavy, unsigned rows)
 {
 	struct plan *plan = &s->plan;
@@ -220,7 +225,10 @@ static void leave_out(struct scheduler *s, int level, unsigned cap, unsigned hea
 	}
 	for (unsigned i = 0; i < s->n_users; i++)
 		s->users[i].wants = rows / heavy + (rows % heavy != 0);
-	/* They come first, in the order of their turns, which is that of their next ones. */
+	/*
+	 * Those with a turn come first, in the order of their turns, which is also the order of
+	 * their next ones.
+	 */
 	for (; turn < rows; turn++) {
 		struct sched_item *item = next_turn(s), other = plan->items[turn];
 
@@ -248,7 +256,10 @@ void sched_take_turns(struct scheduler *s)
 
 		level = of < level ? of : level;
 	}
-	/* Anybody may lower the priority of some: that must not free the rest from sharing. */
+	/*
+	 * Users may lower the priority of some requests: that must not exempt the others from
+	 * sharing.
+	 */
 	if (level < 0)
 		level = 0;
 	count_planned(s, INT_MIN, INT_MAX);
@@ -258,7 +269,7 @@ void sched_take_turns(struct scheduler *s)
 	if (plan->n_items <= limit)
 		return;
 	limit = limit > others ? limit - others : 0;
-	/* A part of one more counts: the lightest ones give nothing up. */
+	/* Rounded up, so that the lightest users give nothing up. */
 	cap = sched_fair_share(s, (unsigned)ceil(limit));
 	for (unsigned i = 0; i < s->n_users; i++) {
 		if (s->users[i].wants > cap)
@@ -269,7 +280,7 @@ void sched_take_turns(struct scheduler *s)
 	if (!heavy)
 		return;
 	limit -= light;
-	/* They get on in any case, and each in every step where a time is asked for. */
+	/* They always progress; with max_decode_ns each of them in every step. */
 	if (s->options.max_decode_ns)
 		limit = limit > heavy ? limit : heavy;
 	else
@@ -283,8 +294,8 @@ void sched_take_turns(struct scheduler *s)
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
 /*
- * Whether the user's chunks are to spare the decodes of another: as it has more requests, or as many
- * and has had more.
+ * Whether the user's chunks should be limited in favour of another's decodes: it has more requests,
+ * or as many and has received more.
  */
 static bool spares(const struct scheduler *s, unsigned user)
 {
