@@ -238,7 +238,7 @@ bool child_gives_way(void)
 
 	errno = 0;
 	own = getpriority(PRIO_PROCESS, 0);
-	/* To what it is: a filter refuses that, too. */
+	/* Setting the current value: a filter refuses that as well. */
 	return !errno && !setpriority(PRIO_PROCESS, 0, own);
 }
 

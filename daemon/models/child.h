@@ -34,7 +34,7 @@ struct child_options {
 int child_run(const struct child_options *options, char *const argv[], char *out, size_t outlen,
 	      char *err, size_t errlen);
 
-/* Whether a child can have a lower priority. Not where a filter keeps the process from setting any. */
+/* Whether a child can get a lower priority, which a filter may forbid. */
 bool child_gives_way(void);
 
 #endif

@@ -32,7 +32,7 @@ struct keeper_entry {
 	uint64_t bytes;
 	bool usable;	   /* as of the last keeper_look() */
 	bool unwanted;	   /* as of the last keeper_retain() */
-	bool found, spare; /* by the last search; of who holds the lock */
+	bool found, spare; /* by the last search; belong to the holder of the lock */
 };
 
 /* A descriptor inherited at start. */

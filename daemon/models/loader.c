@@ -117,7 +117,7 @@ static int compile_model(struct loader *l)
 	return error;
 }
 
-/* A draft's cache is small anyway: never int8. */
+/* A draft's KV cache is small anyway, so it is never int8. */
 static int compile_draft(struct loader *l)
 {
 	const struct model_spec *spec = &l->job.spec;
@@ -241,7 +241,7 @@ static int read_text(struct loader *l)
 	if (!job->wants_text)
 		return 0;
 	set_phase(l, 2);
-	/* Errors that more room on the chips does not fix. */
+	/* Errors that more memory on the chips does not fix. */
 	return l->options.text->load(f->text_dir, &job->on_chip.limits, &job->spec,
 				     strcmp(f->text_dir, f->case_dir), l->options.config,
 				     &job->cancel, &job->text, job->err, sizeof(job->err))

@@ -45,7 +45,7 @@ static bool is_text(const char *s, size_t room, bool may_be_empty)
 	return n < room && (n || may_be_empty);
 }
 
-/* Conditions that each manifest must meet, whoever made it. */
+/* Conditions that every manifest must meet, whatever its origin. */
 static int check(const struct form *f, char *err, size_t errlen)
 {
 	if (!is_text(f->backend, sizeof(f->backend), false) ||

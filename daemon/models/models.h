@@ -132,7 +132,7 @@ struct served_model {
 	struct models *table;
 	struct config_model *config; /* its own copy */
 	struct model_spec spec;	     /* constant */
-	struct model_found found;    /* result of the last look at its directory */
+	struct model_found found;    /* result of the last examination of its directory */
 	/*
 	 * Holds of found's case dirs in the cache, from the plan until it is unloaded or has
 	 * failed.
@@ -205,7 +205,7 @@ struct models {
 	struct event *loader_event;
 	struct departure *departures, **last_departure; /* to be freed by the loader */
 	uint64_t turns, next_id;
-	bool drops_kept; /* the loader is to give up what is kept of models that are not served */
+	bool drops_kept; /* the loader should drop kept weights of models that are not served */
 	bool shutdown;
 };
 
@@ -224,8 +224,10 @@ void models_end_loader(struct models *t);
 void models_shutdown(struct models *t);
 /* Once per second: checks for lost chips, idle models, loads that wait for room. */
 void models_check(struct models *t);
-/* After the models of the start, or of a reload, were added: what is kept of others is given up, from
- * the next models_pump() on. */
+/*
+ * Call after the models of the start, or of a reload, were added: weights kept for other models are
+ * dropped from the next models_pump() on.
+ */
 void models_settle_kept(struct models *t);
 /*
  * Starts pending work, after model_add(): gives the loader its next job, first what must be freed,

@@ -19,9 +19,9 @@ void model_settle(struct served_model *m);
 /* Starts to load the replicas that are not loaded. */
 void model_begin_load(struct served_model *m);
 void model_fail_parked(struct served_model *m);
-/* Its entries of the cache may go. */
+/* Releases its entries of the cache. */
 void model_release_cache(struct served_model *m);
-/* How long requests may be depends on the memory that was left for the KV cache. */
+/* Sets the context limit, which depends on the memory that was left for the KV cache. */
 void model_set_context(struct served_model *m);
 /* Ready, without requests or waiters. */
 bool model_is_idle(const struct served_model *m);

@@ -209,8 +209,8 @@ static void load_failed(struct replica *r, int error, const char *why)
 /* ---- room ------------------------------------------------------------------------------------ */
 
 /*
- * How long a model that is never idle keeps others waiting, and how long it stays loaded at least.
- * Then its new requests wait, and running ones are finished.
+ * Whether a model that is never idle may be evicted: others have waited long enough, and it has
+ * been loaded for long enough. Then its new requests wait, and running ones are finished.
  */
 static bool is_its_turn(const struct replica *r, const struct model_fit *fit)
 {
@@ -226,8 +226,8 @@ static bool is_its_turn(const struct replica *r, const struct model_fit *fit)
 }
 
 /*
- * Whether a model has had its time: RESIDENCY_LOADS times as long as its load took, so that requests
- * for models in turns cannot keep the chips from computing.
+ * Whether a model was loaded for long enough: RESIDENCY_LOADS times the duration of its load, so
+ * that alternating requests for models cannot keep the chips busy with loading.
  */
 static bool has_stayed(const struct served_model *m)
 {
@@ -534,7 +534,7 @@ static bool make_cache_room(struct replica *r)
 
 		if (other == m || !(other->use || other->draft_use) || other->pinned)
 			continue;
-		/* Its time comes, or it is idle one day. */
+		/* It will be idle, or have stayed long enough, later. */
 		if (!idle || !has_stayed(other))
 			wait = true;
 		else if (!oldest || other->used_ns < oldest->used_ns)
@@ -576,7 +576,7 @@ static void on_planned(struct load_job *job)
 	const char *why = *job->err ? job->err : strerror(-job->error);
 
 	if (atomic_load(&job->cancel))
-		return; /* what is still wanted is started again */
+		return; /* loads that are still wanted are started again */
 	if (!job->error) {
 		m->found = job->found;
 		if (m->state != MODEL_UNLOADED && m->state != MODEL_FAILED)

@@ -89,8 +89,10 @@ static int classify_model(struct place *s, char *err, size_t errlen)
 	return 0;
 }
 
-/* The way to @path without links, except that a part of a GGUF model keeps its name: the other parts
- * are beside it. */
+/*
+ * Resolves the links in @path, except that a part of a GGUF model keeps its name, since the other
+ * parts are beside it.
+ */
 static int resolve(const char *path, char *full)
 {
 	const char *slash = strrchr(path, '/');
@@ -110,7 +112,7 @@ static int resolve(const char *path, char *full)
 	return 0;
 }
 
-/* Links that lead to parts of a GGUF model, whose files the compiler checks. */
+/* Checks links to parts of a GGUF model; the compiler checks the files. */
 static int check_parts(const char *path, uid_t owner, char *err, size_t errlen)
 {
 	unsigned n = gguf_name_parts(path);
