@@ -2,8 +2,8 @@
 /*
  * Accesses of the client to BARs and configuration space.
  *
- * Out of bounds, to a chip that is gone, or with memory decoding off, reads give ones and writes do
- * nothing.
+ * Out of bounds, on a removed chip, or with memory decoding off, reads return all ones and writes
+ * are ignored.
  * Threads: op_lock of the device is held.
  */
 #ifndef VU_ACCESS_H

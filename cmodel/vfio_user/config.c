@@ -5,7 +5,7 @@
 #include <linux/pci_regs.h>
 #include <string.h>
 
-/* Where the capabilities lie. */
+/* Offsets of the capabilities. */
 #define CAP_PM	 0x40
 #define CAP_MSI	 0x48
 #define CAP_PCIE 0x60
@@ -48,7 +48,7 @@ static void init_header(struct vu_config *c, uint64_t bar_bytes)
 	put16(d, PCI_DEVICE_ID, TXDA_PCI_DEVICE);
 	put16(w, PCI_COMMAND, COMMAND_BITS);
 	put16(d, PCI_STATUS, PCI_STATUS_CAP_LIST);
-	/* Revision 1 below the three bytes of the class. */
+	/* Revision 1 below the three bytes of the class code. */
 	put32(d, PCI_CLASS_REVISION, (uint32_t)TXDA_PCI_CLASS << 8 | 1);
 	w[PCI_CACHE_LINE_SIZE] = 0xff;
 	put32(w, BAR0_OFFSET, ~(uint32_t)(TXDA_BAR_REGS_BYTES - 1));
@@ -102,7 +102,7 @@ static void init_pcie(struct vu_config *c)
 	uint8_t *d = c->data + CAP_PCIE, *w = c->writable + CAP_PCIE;
 
 	d[0] = PCI_CAP_ID_EXP;
-	d[1] = 0; /* the last of the list */
+	d[1] = 0; /* end of the list */
 	put16(d, PCI_EXP_FLAGS, 2 | PCI_EXP_TYPE_ENDPOINT << 4);
 	put32(d, PCI_EXP_DEVCAP, PCI_EXP_DEVCAP_FLR | PCI_EXP_DEVCAP_RBER | 1 /* 256 bytes */);
 	put16(d, PCI_EXP_DEVCTL, DEVCTL_DEFAULT);
@@ -140,7 +140,7 @@ void vu_config_init(struct vu_config *c, enum vu_irq_mode mode, unsigned vectors
 
 void vu_config_reset(struct vu_config *c)
 {
-	/* All bits that software can change are zero after power-on, but these. */
+	/* All bits that software can change are zero after power-on, except for these. */
 	for (unsigned i = 0; i < VU_CONFIG_BYTES; i++)
 		c->data[i] &= (uint8_t)~c->writable[i];
 	put16(c->data, CAP_PCIE + PCI_EXP_DEVCTL, DEVCTL_DEFAULT);
@@ -176,7 +176,7 @@ unsigned vu_config_write(struct vu_config *c, uint64_t offset, const void *buf, 
 		if (offset + i == flr_byte && (src[i] & PCI_EXP_DEVCTL_BCR_FLR >> 8))
 			result |= VU_CONFIG_FLR;
 	}
-	/* D1 and D2 do not exist: a write of them leaves the state as it was. */
+	/* D1 and D2 are not supported: writing them leaves the state unchanged. */
 	if (power_state(c) == 1 || power_state(c) == 2)
 		c->data[CAP_PM + PCI_PM_CTRL] =
 			(uint8_t)((c->data[CAP_PM + PCI_PM_CTRL] & ~PCI_PM_CTRL_STATE_MASK) |

@@ -19,7 +19,7 @@ static const char *const firmware_names[] = {
 	[TXDA_FW_FAILED] = "failed",
 };
 
-/* The chip that @words names; NULL: none. */
+/* The chip named by @words; NULL: none. */
 static struct vu_device *chip_of(struct vu_server *s, const char *words)
 {
 	struct vu_machine *m = vu_server_machine(s);

@@ -11,7 +11,7 @@
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* Counters start anew. lock is held. */
+/* Restarts counters. lock is held. */
 static void start_counting(struct vu_device *d)
 {
 	struct cm_sensors s;
@@ -23,7 +23,7 @@ static void start_counting(struct vu_device *d)
 	d->start_ns = clock_ns();
 }
 
-/* What a chip reset does to registers that are no queue's and no VMID's. lock is held. */
+/* The effect of a chip reset on registers that belong to no queue or VMID. lock is held. */
 static void reset_registers(struct vu_device *d)
 {
 	d->power_limit_mw = VU_POWER_LIMIT_DEFAULT_MW;
@@ -77,7 +77,7 @@ void vu_device_fini(struct vu_device *d)
 
 void vu_device_reset(struct vu_device *d)
 {
-	/* Pause the model once, instead of for each queue and address space. */
+	/* Pauses the model once, instead of for each queue and address space. */
 	for (unsigned i = 0; i < VU_QUEUES; i++) {
 		if (d->queue[i].cm)
 			cm_queue_cancel(d->queue[i].cm);
@@ -116,7 +116,7 @@ void vu_device_request_reset(struct vu_device *d)
 		vu_device_reset(d);
 }
 
-/* Gives the pages back instead of writing zeros to them: a reset has to be quick. */
+/* Releases the pages instead of writing zeros: a reset has to be fast. */
 static void clear_dram(struct vu_device *d)
 {
 	if (fallocate(d->dram_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
@@ -175,7 +175,7 @@ void vu_device_detach(struct vu_device *d)
 
 void vu_device_forget_translations(struct vu_device *d)
 {
-	/* Pause the model once, instead of for each address space. */
+	/* Pauses the model once, instead of for each address space. */
 	cm_machine_hold(d->cm);
 	for (unsigned i = 0; i < VU_VMIDS; i++)
 		vu_vm_forget(&d->vm[i]);

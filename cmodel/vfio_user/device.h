@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A chip as a PCI function. device.c, queue.c and vm.c are one module behind this header; registers
- * (regs.h) and the accesses of clients (access.h) stand above it.
+ * (regs.h) and the accesses of clients (access.h) are layers above it.
  *
- * Who locks what. A device has two locks. op_lock is held around each message of the client and
- * each control command: one thing at a time is done to a device. lock guards its state
- * for moments; completions and faults take it too, in the thread that leads the model's work. So:
+ * Locks. A device has two locks. op_lock is held around each message of the client and each control
+ * command, so a device handles one at a time. lock protects its state and is held briefly;
+ * completions and faults also take it, in the thread that leads the model's work. So:
  *  - op_lock is taken first and may be held while the model is paused (cm_queue_free() and others);
  *  - with lock held nothing may wait for the model, that is call what pauses it;
  *  - the locks of two devices are never held together.
@@ -40,14 +40,14 @@
 #define VU_RESERVED_BYTES (16ull << 20) /* of DRAM, for firmware */
 #define VU_WORDS	  (TXDA_BAR_REGS_BYTES / 4)
 
-#define VU_POWER_LIMIT_DEFAULT_MW 90000 /* above what the model of activity can reach */
+#define VU_POWER_LIMIT_DEFAULT_MW 90000 /* above the maximum of the activity model */
 #define VU_POWER_LIMIT_MIN_MW	  20000
 #define VU_POWER_LIMIT_MAX_MW	  100000
 
 /* Operations that can be made to hang. */
 #define VU_STUCK_FLUSH (1u << 0) /* flushes of address spaces, until the chip is reset */
 #define VU_STUCK_RESET (1u << 1) /* chip resets, until the function is reset */
-#define VU_SLOW_STOP   (1u << 2) /* not for good: the next stop of a queue */
+#define VU_SLOW_STOP   (1u << 2) /* temporary: the next stop of a queue */
 #define VU_STUCK_STOP  (1u << 3) /* the next stop of a queue, until the chip is reset */
 
 struct vu_machine;
@@ -73,7 +73,7 @@ struct vu_device {
 	uint8_t *dram;
 
 	pthread_mutex_t op_lock, lock;
-	/* The chip is not there: reads give ones, writes do nothing. Stored under both locks. */
+	/* The chip was removed: reads return ones, writes are ignored. Stored under both locks. */
 	_Atomic bool gone;
 	_Atomic bool hung;	     /* its command processor; stored under op_lock */
 	unsigned stuck;		     /* op_lock: VU_STUCK_*, operations that hang */
@@ -81,7 +81,7 @@ struct vu_device {
 	uint64_t hung_ms;	     /* lock: LIVENESS at that time */
 	uint64_t start_ns;	     /* lock: LIVENESS 0 */
 	bool connected;		     /* lock: a client has it */
-	bool tripped;		     /* lock: stopped by heat until a reset */
+	bool tripped;		     /* lock: stopped by a thermal trip until a reset */
 	uint32_t resets;	     /* lock */
 	uint32_t power_limit_mw;     /* lock */
 	struct vu_sensor_base base;  /* lock */
@@ -99,12 +99,12 @@ struct vu_device {
 	uint32_t seen_corrected, seen_uncorrected;
 	uint32_t seen_hot;
 	uint32_t seen_up;		      /* ports, a bit each */
-	uint32_t link_errors[TXDA_MAX_PORTS]; /* lock: how often each went down since reset */
+	uint32_t link_errors[TXDA_MAX_PORTS]; /* lock: failures of each since reset */
 };
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* What vu_device_init() needs to know beyond the chip. */
+/* Parameters of vu_device_init() besides the chip. */
 struct vu_device_setup {
 	unsigned position, card_chips;
 	uint64_t card_serial;
@@ -119,11 +119,11 @@ void vu_device_fini(struct vu_device *d);
 
 /* op_lock is held for these. */
 
-/* Stops all queues, forgets rings, roots and groups: a chip reset. */
+/* A chip reset: stops all queues, drops rings, roots and groups. */
 void vu_device_reset(struct vu_device *d);
 /* A reset by register: the same, unless resets are stuck. */
 void vu_device_request_reset(struct vu_device *d);
-/* FLR: the same, and configuration space and DRAM are as after power-on. */
+/* FLR: the same; configuration space and DRAM are as after power-on. */
 void vu_device_flr(struct vu_device *d);
 /* The client's reset of the device: an FLR that also brings a lost chip back. */
 void vu_device_power_cycle(struct vu_device *d);
@@ -132,7 +132,7 @@ void vu_device_power_cycle(struct vu_device *d);
  */
 void vu_device_attach(struct vu_device *d);
 void vu_device_detach(struct vu_device *d);
-/* The chip is pulled out; it, or another one like it, is plugged in. */
+/* The chip is removed; it, or another one of its kind, is plugged in. */
 void vu_device_vanish(struct vu_device *d);
 void vu_device_appear(struct vu_device *d);
 /* The command processor hangs until the chip is reset. */
@@ -143,11 +143,11 @@ void vu_device_stick(struct vu_device *d, unsigned what);
 void vu_device_trip(struct vu_device *d);
 /* Bus mastering, memory enable or power state may have changed. */
 void vu_device_power_changed(struct vu_device *d);
-/* Drops what address spaces have cached, all of it. */
+/* Drops all cached translations of address spaces. */
 void vu_device_forget_translations(struct vu_device *d);
 
 /*
- * Checks what injections have done to the chip and its neighbours, and raises the events for it.
+ * Checks the effects of injections on the chip and its neighbours, and raises the events for them.
  * *ret_change_ns: when to check again, UINT64_MAX: after the next injection. True: the chip is
  * lost.
  */

@@ -2,7 +2,7 @@
 /*
  * Firmware: the boot of a chip from an image in DRAM (uapi/txda_firmware.h).
  *
- * The model has no use for the payload; it checks the image as a boot ROM would and is READY or
+ * The model does not use the payload; it checks the image as a boot ROM would and is READY or
  * FAILED when the write to TXDA_REG_FW_CTRL returns.
  *
  * Threads: the device's lock.

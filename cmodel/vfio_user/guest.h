@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Guest memory: what the client has given to the chip with DMA_MAP, by bus address.
+ * Guest memory: the regions that the client has mapped with DMA_MAP, by bus address.
  *
  * Each region is a piece of a file that the server maps as a whole, for rings and completion words;
  * address spaces of the model map pieces of it once more, for what streams use. Regions that come
@@ -36,7 +36,7 @@ struct vu_guest {
 	size_t n, cap;
 };
 
-/* Regions that vu_guest_remove() has taken out of the table. */
+/* Regions that vu_guest_remove() has removed from the table. */
 struct vu_guest_removed {
 	struct vu_guest_region *region;
 	size_t n;
@@ -49,12 +49,12 @@ struct vu_guest_removed {
  */
 int vu_guest_add(struct vu_guest *g, const struct vu_guest_region *region);
 /*
- * Takes out the regions within [address, address + bytes). -EINVAL: one is there in part only, then
- * nothing is taken out; -ENOENT: none; -ENOMEM.
+ * Removes the regions within [address, address + bytes). -EINVAL: one is only partly within, then
+ * nothing is removed; -ENOENT: none; -ENOMEM.
  */
 int vu_guest_remove(struct vu_guest *g, uint64_t address, uint64_t bytes,
 		    struct vu_guest_removed *ret);
-/* All of them. */
+/* Removes all of them. */
 void vu_guest_remove_all(struct vu_guest *g, struct vu_guest_removed *ret);
 void vu_guest_release(struct vu_guest_removed *removed);
 

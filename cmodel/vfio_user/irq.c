@@ -8,7 +8,7 @@ static unsigned vector_of(const struct vu_irq *irq, unsigned queue)
 	return irq->n_vectors > 1 ? 1 + queue % (irq->n_vectors - 1) : 0;
 }
 
-/* Sends what is pending on the vector if it can. */
+/* Sends the pending message of the vector if possible. */
 static void flush(struct vu_irq *irq, unsigned vector)
 {
 	static const uint64_t one = 1;
@@ -16,7 +16,7 @@ static void flush(struct vu_irq *irq, unsigned vector)
 
 	if (!v->pending || v->fd < 0 || v->masked || !irq->can_send)
 		return;
-	/* If the counter of the eventfd overflows, the client has a message there already. */
+	/* If the counter of the eventfd overflows, a message is already waiting there. */
 	if (write(v->fd, &one, sizeof(one)) == sizeof(one))
 		v->pending = false;
 }

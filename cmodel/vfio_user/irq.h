@@ -3,12 +3,12 @@
  * Interrupts: the sources of TXDA_REG_IRQ_*, and the vectors, which are eventfds of the client.
  *
  * A source sends its vector's message when it becomes set while it is enabled, or enabled while it
- * is set. What could not be sent at that time, because bus mastering was off, the vector masked or
- * without an eventfd, is sent when it can be; so none is lost, and the driver sees at most one too
- * many.
+ * is set. A message that cannot be sent at that time, because bus mastering is off or the vector is
+ * masked or has no eventfd, is sent as soon as possible; so none is lost, and the driver sees at
+ * most one spurious one.
  *
- * The client masks vectors through SET_IRQS. The MSI-X table in BAR0 is memory and nothing more:
- * the client emulates the table that the guest sees.
+ * The client masks vectors through SET_IRQS. The MSI-X table in BAR0 is plain memory: the client
+ * emulates the table that the guest sees.
  *
  * Ownership: eventfds that were given to vu_irq_set_fd() belong to it.
  * Threads: the device's lock. vu_irq_raise_*() are called from the leading thread too.
@@ -27,14 +27,14 @@
 struct vu_vector {
 	int fd; /* -1: none */
 	bool masked;
-	bool pending; /* to be sent when it can be */
+	bool pending; /* to be sent as soon as possible */
 };
 
 struct vu_irq {
 	enum vu_irq_mode mode;
 	unsigned n_vectors;
 	bool can_send; /* bus mastering is on */
-	int error_fd;  /* -1: none. For fatal bus errors, which the model never has */
+	int error_fd;  /* -1: none. For fatal bus errors, which the model never reports */
 	struct vu_vector vector[VU_MSIX_VECTORS];
 	uint64_t queues, queues_enable;
 	uint32_t events, events_enable;
@@ -61,7 +61,7 @@ void vu_irq_mask(struct vu_irq *irq, unsigned vector, bool masked);
 void vu_irq_set_error_fd(struct vu_irq *irq, int fd);
 /* The client triggers the vector itself. */
 void vu_irq_trigger(struct vu_irq *irq, unsigned vector);
-/* One bit a vector. */
+/* One bit per vector. */
 uint64_t vu_irq_pending(const struct vu_irq *irq);
 
 #endif /* VU_IRQ_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages of the server to its standard error, one line each, prefixed with the chip they are
- * about. Any thread; what is below the level costs one load.
+ * Messages of the server on its standard error, one line each, prefixed with the chip. Any thread;
+ * a message below the level costs one load.
  */
 #ifndef VU_LOG_H
 #define VU_LOG_H

@@ -114,7 +114,7 @@ uint64_t vu_machine_poll(struct vu_machine *m, uint64_t *ret_lost)
 	uint64_t next = UINT64_MAX;
 
 	*ret_lost = 0;
-	/* Twice: a link is down for both ends when either chip is gone. */
+	/* Two passes: a link is down for both ends if either chip is gone. */
 	for (unsigned pass = 0; pass < 2; pass++) {
 		for (unsigned i = 0; i < m->n_devices; i++) {
 			struct vu_device *d = &m->device[i];
@@ -140,7 +140,7 @@ struct vu_device *vu_device_peer(struct vu_device *d, unsigned port)
 
 unsigned vu_device_peer_port(const struct vu_device *d, unsigned port)
 {
-	/* A chip's ports lead to the others in their order. */
+	/* A chip's ports lead to the others in order. */
 	return port < d->position ? d->position - 1 : d->position;
 }
 

@@ -19,7 +19,7 @@ struct vu_machine_options {
 	uint64_t bar_bytes; /* of BAR2, a power of two; 0: as the DRAM, at most 4 GiB */
 	unsigned cores;	    /* as cm_options.cores */
 	enum vu_irq_mode irq;
-	const char *identity; /* serial numbers follow from it: the same for each start */
+	const char *identity; /* source of the serial numbers: constant across starts */
 	/*
 	 * Called when the state of chips may have changed: vu_machine_poll() is due. By any thread,
 	 * with the model paused.

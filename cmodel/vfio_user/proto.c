@@ -10,7 +10,7 @@
 
 #include "io.h"
 
-/* More than a peer may send, so that those that are too many can be closed as well. */
+/* More than a peer may send, so that excess ones are received and closed as well. */
 #define CONTROL_FDS 64
 
 int vu_message_init(struct vu_message *m, struct vu_reply *r)
@@ -65,7 +65,7 @@ static bool take_fds(struct vu_message *m, struct msghdr *msg)
 	return ok;
 }
 
-/* Reads exactly @bytes and whatever descriptors come with them. */
+/* Reads exactly @bytes, and descriptors that come with them. */
 static int receive_exactly(int sock, void *buf, size_t bytes, struct vu_message *m)
 {
 	union {
@@ -140,7 +140,7 @@ static int send_all(int sock, struct iovec *iov, size_t n_iov, int fd)
 			continue;
 		if (n < 0)
 			return errno == EPIPE ? -ECONNRESET : -errno;
-		/* The descriptor has gone with the first bytes. */
+		/* The descriptor was sent with the first bytes. */
 		msg.msg_control = NULL;
 		msg.msg_controllen = 0;
 		io_advance(&msg, (size_t)n);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Framing: whole messages in and out of a socket.
+ * Framing: receives and sends whole messages on a socket.
  *
  * A header is read on its own, so that the descriptors which come with it belong to it: the kernel
- * ends a read behind bytes that carried some. Nothing that a peer sends can make these functions
- * write outside the buffers or leak a descriptor; a malformed frame is -EPROTO. After that
- * message boundaries are unknown and the connection has to be closed.
+ * ends a read after bytes that carried some. Nothing that a peer sends can make these functions
+ * write outside the buffers or leak a descriptor; a malformed frame is -EPROTO. After that message
+ * boundaries are unknown and the connection has to be closed.
  *
  * Threads: one reader and one writer a socket.
  */
@@ -20,19 +20,19 @@ struct vu_message {
 	uint32_t body_bytes;
 	uint8_t *body; /* room for VU_MAX_MESSAGE bytes; 8-byte aligned */
 	int fd[VU_MAX_FDS];
-	unsigned n_fds; /* -1: taken out by a user of the descriptor; the rest is closed */
+	unsigned n_fds; /* -1: taken by the user of the descriptor; others get closed */
 };
 
 struct vu_reply {
-	int error; /* an errno: nothing but the header is sent */
+	int error; /* an errno: only the header is sent */
 	uint32_t body_bytes;
 	uint8_t *body; /* likewise */
-	int fd;	       /* goes along, stays open; -1: none */
+	int fd;	       /* sent along, stays open; -1: none */
 };
 
 int vu_message_init(struct vu_message *m, struct vu_reply *r); /* the buffers; -ENOMEM */
 void vu_message_free(struct vu_message *m, struct vu_reply *r);
-/* Closes the descriptors that were not taken out. */
+/* Closes the descriptors that were not taken. */
 void vu_message_close_fds(struct vu_message *m);
 
 /*

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Not 8-byte aligned, so that the model refuses it when its turn comes. */
+/* Not 8-byte aligned, so that the model refuses it when it is its turn. */
 #define STREAM_AT_NOWHERE 1
 
 /* Longer than a driver waits for a queue that makes no progress. */
@@ -35,7 +35,7 @@ void vu_queue_init(struct vu_queue *q, struct vu_device *d, unsigned index)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* Stops taking work and leaves a record. lock is held. */
+/* Stops the queue and leaves a record. lock is held. */
 static void fault_locked(struct vu_queue *q, const struct txda_fault *fault, uint32_t state)
 {
 	struct txda_fault record = *fault;
@@ -82,7 +82,7 @@ static uint32_t judge(const struct txda_ring_entry *e)
 	return TXDA_FAULT_NONE;
 }
 
-/* Hands entries to the model as far as it takes them. lock is held, the queue runs. */
+/* Passes entries to the model as long as it accepts them. lock is held, the queue runs. */
 static void fetch(struct vu_queue *q)
 {
 	while (q->fetched != q->tail && q->fetched - q->head < CM_QUEUE_DEPTH) {
@@ -105,7 +105,7 @@ static void fetch(struct vu_queue *q)
 		else if (!e.stream_bytes)
 			e.stream_va = 0;
 		/*
-		 * A refused entry is tried again at the next completion; a queue that has faulted
+		 * A refused entry is retried at the next completion; a queue that has faulted
 		 * reports that.
 		 */
 		if (cm_queue_submit(q->cm, e.stream_va, e.stream_bytes, false))
@@ -202,7 +202,7 @@ void vu_queue_end(struct vu_queue *q, uint32_t state)
 	q->vm = NULL;
 }
 
-/* Whether the chip can reach ring and completion word; if not, leaves a record. lock is held. */
+/* Whether the chip can access ring and completion word; if not, leaves a record. lock is held. */
 static bool set_up_is_sound(struct vu_queue *q)
 {
 	uint64_t ring_bytes = sizeof(struct txda_ring_entry) << q->ring_log2;
@@ -222,7 +222,7 @@ static bool set_up_is_sound(struct vu_queue *q)
 	return true;
 }
 
-/* Makes the queue of the model that is to run this one. */
+/* Creates the queue of the model that will run this one. */
 static int make_cm_queue(struct vu_queue *q, struct cm_queue **ret)
 {
 	static const struct cm_queue_ops ops = {on_signalled, on_faulted, on_completed};
@@ -308,7 +308,7 @@ static void stop(struct vu_queue *q)
 
 void vu_queue_control(struct vu_queue *q, uint32_t value)
 {
-	/* A dead command processor obeys nothing but a reset. */
+	/* A hung command processor reacts only to a reset. */
 	if (atomic_load(&q->device->hung))
 		return;
 	if (value == TXDA_QUEUE_CTRL_START)
@@ -326,7 +326,7 @@ void vu_queue_doorbell(struct vu_queue *q, uint32_t tail)
 	if (q->state == TXDA_QUEUE_RUNNING) {
 		uint32_t waiting = tail - q->head;
 
-		/* More entries than the ring has, or a tail that has moved back. */
+		/* More entries than the ring has, or a tail that moved backwards. */
 		nonsense = waiting > 1u << q->ring_log2 || waiting < q->tail - q->head;
 		if (nonsense) {
 			fault_with_locked(q, TXDA_FAULT_PACKET, 0, tail);
@@ -361,7 +361,7 @@ void vu_queue_reset(struct vu_queue *q)
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
-/* A TXDA_ADDR: local or system, and no bits between aperture and address. */
+/* A valid TXDA_ADDR: local or system, and no bits between aperture and address. */
 static bool addr_is_sound(uint64_t addr, uint64_t align)
 {
 	uint64_t aperture = addr >> TXDA_ADDR_APERTURE_SHIFT;

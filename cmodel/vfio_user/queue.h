@@ -3,17 +3,17 @@
  * Queues: rings in memory, run by queues of the model.
  *
  * From START to STOP a queue has a queue of the model, which executes the streams of its entries.
- * Entries are fetched when the doorbell rings and, when there are more than the model takes at
- * once, by the completions that make room; each is read from memory once. A completion is the work
- * of the thread that leads the model: it stores the seqno, raises the head and sets the interrupt
- * source, with no other thread in between.
+ * Entries are fetched when the doorbell rings and, if there are more than the model accepts at
+ * once, by the completions that make room; each is read from memory once. The thread that leads the
+ * model handles completions: it stores the seqno, advances the head and sets the interrupt source,
+ * without involving another thread.
  *
- * An invalid or unreadable entry goes to the model as a stream that faults, so that it is at HEAD
- * when the queue stops. Faults that are found elsewhere (doorbells, completion words)
- * are recorded with the address or value at fault; an innocent queue, whose collective failed because
- * another member was lost, is TXDA_QUEUE_LOST instead of FAULTED.
+ * An invalid or unreadable entry is passed to the model as a stream that faults, so that it is at
+ * HEAD when the queue stops. Faults detected elsewhere (doorbells, completion words) are recorded
+ * with the faulty address or value; an innocent queue, whose collective failed because another
+ * member was lost, is TXDA_QUEUE_LOST instead of FAULTED.
  *
- * Threads: as the device's locks say, see device.h.
+ * Threads: according to the device's locks, see device.h.
  */
 #ifndef VU_QUEUE_H
 #define VU_QUEUE_H
@@ -43,14 +43,13 @@ struct vu_queue {
 	uint32_t ring_log2, vmid, priority;
 	uint32_t state;	  /* TXDA_QUEUE_* */
 	uint32_t tail;	  /* the doorbell */
-	uint32_t fetched; /* entries that the model has, counted like the tail */
+	uint32_t fetched; /* entries passed to the model, counted like the tail */
 	uint32_t head;	  /* entries done */
 	uint64_t progress_base;
-	uint64_t
-		slow_until_ns; /* a stop is slow: until then it looks as if it ran, piece by piece */
-	struct cm_queue *cm;   /* stored under op_lock too; NULL: not started */
-	bool stuck;	       /* op_lock: it does not stop */
-	struct vu_vm *vm;      /* op_lock: what @cm uses */
+	uint64_t slow_until_ns; /* during a slow stop: until then it appears to run */
+	struct cm_queue *cm;	/* stored under op_lock too; NULL: not started */
+	bool stuck;		/* op_lock: it does not stop */
+	struct vu_vm *vm;	/* op_lock: the address space of @cm */
 	struct vu_inflight inflight[CM_QUEUE_DEPTH]; /* by entry % CM_QUEUE_DEPTH */
 };
 
@@ -59,7 +58,7 @@ void vu_queue_init(struct vu_queue *q, struct vu_device *d, unsigned index);
 /* Writes of registers; op_lock is held. */
 void vu_queue_doorbell(struct vu_queue *q, uint32_t tail);
 void vu_queue_control(struct vu_queue *q, uint32_t value);
-/* Set-up registers. Writes of invalid values, or to a queue that is not off, are refused. */
+/* Set-up registers. Invalid values, and writes to a queue that is not off, are refused. */
 void vu_queue_set_ring(struct vu_queue *q, uint64_t addr);
 void vu_queue_set_ring_log2(struct vu_queue *q, uint32_t log2);
 void vu_queue_set_vmid(struct vu_queue *q, uint32_t vmid);
@@ -68,7 +67,7 @@ void vu_queue_set_completion(struct vu_queue *q, uint64_t addr);
 
 /* Frees the model's queue and leaves this one in @state; op_lock is held. */
 void vu_queue_end(struct vu_queue *q, uint32_t state);
-/* Likewise, and it is LOST if it was not off. */
+/* The same, and it is LOST if it was not off. */
 void vu_queue_lose(struct vu_queue *q);
 /* A chip reset: as vu_queue_lose(), and clears the set-up; op_lock is held. */
 void vu_queue_reset(struct vu_queue *q);

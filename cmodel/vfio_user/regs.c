@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Registers that come again for each instance of something. */
+/* Registers that are repeated for each instance of something. */
 struct block {
 	uint32_t base, stride, count;
 	const struct vu_reg *table;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * BAR0: the registers, by tables that say for each offset who reads and writes it.
+ * BAR0: the registers, described by tables with the read and write functions for each offset.
  *
  * A pair of 64 bits is one entry at its _LO: reading that latches the upper half for _HI, writing
- * _LO only remembers it until _HI is written.
+ * _LO only stores it until _HI is written.
  *
  * Threads: op_lock is held.
  */
@@ -22,9 +22,9 @@ void vu_regs_write(struct vu_device *d, uint32_t offset, uint32_t value);
 /* ---- for the files that have tables ---------------------------------------------------------- */
 
 /*
- * One register, or a pair at its _LO. What is read is a function's result, a member of struct
- * vu_device, or a constant. @i is the queue, VMID, port or the like; for registers that are not of
- * such a kind it is the offset. Reads are made with the device's lock held, writes without.
+ * One register, or a pair at its _LO. The value read is a function's result, a member of struct
+ * vu_device, or a constant. @i is the index of the queue, VMID, port and so on; for other registers
+ * it is the offset. Reads are made with the device's lock held, writes without.
  */
 struct vu_reg {
 	uint32_t (*read)(struct vu_device *d, unsigned i);
@@ -32,14 +32,14 @@ struct vu_reg {
 	void (*write)(struct vu_device *d, unsigned i, uint32_t value);
 	void (*write_pair)(struct vu_device *d, unsigned i, uint64_t value);
 	size_t field;	   /* 0: none */
-	uint64_t constant; /* when there is nothing else */
-	uint8_t pair;	   /* VU_LO, VU_HI; 0: no pair */
+	uint64_t constant; /* used if there is nothing else */
+	uint8_t pair;	   /* VU_LO, VU_HI; 0: not a pair */
 };
 
 #define VU_LO 1
 #define VU_HI 2
 
-/* Entries of a table, by the register's offset in its block. A NULL for a function: none. */
+/* Entries of a table, by the register's offset in its block. A NULL function: none. */
 #define VU_RW(offset, rd, wr)	[(offset) / 4] = {.read = (rd), .write = (wr)}
 #define VU_RO(offset, rd)	VU_RW(offset, rd, NULL)
 #define VU_CONST(offset, value) [(offset) / 4] = {.constant = (value)}

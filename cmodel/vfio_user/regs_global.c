@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Registers that a chip has once: identity, firmware, interrupts, faults, sensors, reset. */
+/* Registers that exist once per chip: identity, firmware, interrupts, faults, sensors, reset. */
 #include "device.h"
 #include "log.h"
 #include "regs.h"

@@ -39,7 +39,7 @@ struct vu_server {
 	struct door *door; /* [n_devices] */
 	struct sockaddr_un control_address;
 	int control;
-	int event; /* eventfd: stop, or look at the chips */
+	int event; /* eventfd: stop, or check the chips */
 	_Atomic bool stop;
 	uint64_t look_ns; /* when to check the chips next */
 	struct controller controller[MAX_CONTROLLERS];
@@ -63,7 +63,7 @@ static int listen_at(const struct sockaddr_un *address, int *ret)
 
 	if (sock < 0)
 		return -errno;
-	/* Refuse a socket that a server listens on; replace one that a dead server has left. */
+	/* Refuses a socket on which a server listens; replaces one left by a dead server. */
 	if (!connect(sock, (const struct sockaddr *)address, sizeof(*address))) {
 		close(sock);
 		return -EADDRINUSE;
@@ -185,7 +185,7 @@ int vu_server_disappear(struct vu_server *s, unsigned chip)
 	if (chip >= s->machine->n_devices)
 		return -ENODEV;
 	door = &s->door[chip];
-	/* In this order: no new clients, the chip is gone, the client is disconnected. */
+	/* The order matters: no new clients, the chip is gone, the client is disconnected. */
 	stop_listening(&door->listener, &door->address);
 	pthread_mutex_lock(&door->device->op_lock);
 	vu_device_vanish(door->device);
@@ -372,7 +372,7 @@ static int server_init(struct vu_server *s, const struct vu_server_options *opt)
 		if (!err)
 			err = listen_at(&door->address, &door->listener);
 	}
-	/* Last: when the control socket exists, so do those of the chips. */
+	/* Last: once the control socket exists, the chips' sockets exist as well. */
 	return err ? err : listen_at(&s->control_address, &s->control);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The server: a socket a chip, a control socket, and the loop that watches them.
+ * The server: a socket per chip, a control socket, and the loop that serves them.
  *
- * The thread in vu_server_run() accepts clients, obeys the control socket and looks after injected
- * faults; each client is served by a thread of its own. A chip has one client at a time: another
- * one is turned away at once, unless the first is just leaving.
+ * The thread in vu_server_run() accepts clients, executes commands of the control socket and checks
+ * injected faults; each client is served by a separate thread. A chip has one client at a time:
+ * another one is refused at once, unless the first is just disconnecting.
  *
  * Threads: vu_server_stop() from any thread and from signal handlers; the rest from one.
  */
@@ -23,7 +23,9 @@ struct vu_server_options {
 	const char *control; /* path of the control socket; NULL: socket_dir/control.sock */
 };
 
-/* Makes the chips and listens. -EADDRINUSE: another server serves that directory; -ENAMETOOLONG. */
+/*
+ * Creates the chips and listens. -EADDRINUSE: another server serves that directory; -ENAMETOOLONG.
+ */
 int vu_server_new(const struct vu_server_options *opt, struct vu_server **ret);
 /* Serves until vu_server_stop(). */
 int vu_server_run(struct vu_server *s);
@@ -41,9 +43,9 @@ void vu_server_free(struct vu_server *s);
 void vu_control_run(struct vu_server *s, const char *line, FILE *out);
 
 struct vu_machine *vu_server_machine(struct vu_server *s);
-/* The chip is pulled out of its slot: its client is disconnected, its socket removed. */
+/* Simulates removal of the chip: its client is disconnected, its socket removed. */
 int vu_server_disappear(struct vu_server *s, unsigned chip);
-/* A fresh chip takes the place of one that has disappeared or was lost. */
+/* A new chip replaces one that was removed or lost. */
 int vu_server_appear(struct vu_server *s, unsigned chip);
 /* Applies injections to links and events now. */
 void vu_server_poll(struct vu_server *s);

@@ -24,7 +24,7 @@ static const char *const command_names[VU_COMMAND_COUNT] = {
 	[VU_DEVICE_RESET] = "DEVICE_RESET",
 };
 
-/* The body as a struct of this size at least; NULL: it is shorter. */
+/* The body as a struct of at least this size; NULL: it is shorter. */
 static void *body_as(const struct vu_message *m, size_t bytes)
 {
 	return m->body_bytes >= bytes ? m->body : NULL;
@@ -36,7 +36,7 @@ static void answer(struct vu_reply *r, const void *body, size_t bytes)
 	r->body_bytes = (uint32_t)bytes;
 }
 
-/* Moves a descriptor from the message to the caller; -1: there is none. */
+/* Passes a descriptor of the message to the caller; -1: there is none. */
 static int take_fd(struct vu_message *m, unsigned i)
 {
 	int fd = i < m->n_fds ? m->fd[i] : -1;
@@ -59,7 +59,7 @@ static int handle_version(struct vu_session *s, struct vu_message *m, struct vu_
 		return EINVAL;
 	if (in->major != 0)
 		return EPROTO;
-	/* QEMU has a buffer of its own request's size for the answer. */
+	/* QEMU's buffer for the answer has the size of its request. */
 	room = m->body_bytes - sizeof(*out);
 	*out = (struct vu_version){.major = 0, .minor = 0};
 	n = snprintf(out->json, room,
@@ -67,7 +67,7 @@ static int handle_version(struct vu_session *s, struct vu_message *m, struct vu_
 		     VU_MAX_FDS, VU_MAX_TRANSFER);
 	if ((size_t)n >= room)
 		n = snprintf(out->json, room, "{}");
-	/* All of it is optional. */
+	/* All of this is optional. */
 	if ((size_t)n >= room)
 		n = -1;
 	r->body_bytes = (uint32_t)sizeof(*out) + (uint32_t)(n + 1);
@@ -178,13 +178,13 @@ static int handle_region_info(struct vu_session *s, struct vu_message *m, struct
 		r->fd = d->dram_fd;
 		if (d->bar_bytes <= d->dram_bytes)
 			break;
-		/* Beyond the end of the DRAM there is nothing to map. */
+		/* There is nothing to map beyond the end of the DRAM. */
 		out.info.flags |= VU_REGION_CAPS;
 		out.info.argsz = sizeof(out);
 		out.sparse = (struct vu_sparse_mmap){
 			.id = VU_CAP_SPARSE_MMAP, .version = 1, .areas = 1, .bytes = d->dram_bytes};
 		/*
-		 * Also in a short reply: QEMU reads the offset before it asks for the capability.
+		 * Also in a short reply: QEMU reads the offset before it requests the capability.
 		 */
 		out.info.cap_offset = sizeof(out.info);
 		if (in->argsz >= sizeof(out))
@@ -243,7 +243,7 @@ static bool is_eventfd(int fd)
 	return flags >= 0 && !fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-/* The one interrupt of VU_IRQ_ERR: its eventfd is kept and never written to. */
+/* The only interrupt of VU_IRQ_ERR: its eventfd is kept and never written to. */
 static int set_error_irq(struct vu_device *d, const struct vu_irq_set *in, struct vu_message *m)
 {
 	uint32_t data = in->flags & VU_IRQ_DATA_MASK;
@@ -375,7 +375,7 @@ static int handle_reset(struct vu_session *s, struct vu_message *m, struct vu_re
 
 typedef int (*handler_fn)(struct vu_session *s, struct vu_message *m, struct vu_reply *r);
 
-/* Commands that are not listed are answered with EOPNOTSUPP. */
+/* Other commands are answered with EOPNOTSUPP. */
 static const handler_fn handlers[VU_COMMAND_COUNT] = {
 	[VU_VERSION] = handle_version,
 	[VU_DMA_MAP] = handle_dma_map,

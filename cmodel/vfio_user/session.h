@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * One client's messages to one chip.
- *
- * vu_session_run() serves a connected socket until the peer disconnects or sends a malformed
- * frame. vu_session_handle() handles one message of it and needs no socket.
- *
- * Threads: one a session; a device has at most one session at a time.
- */
+/* Handles one client's messages to one chip. */
 #ifndef VU_SESSION_H
 #define VU_SESSION_H
 
@@ -17,12 +10,12 @@
 
 struct vu_session {
 	struct vu_device *device;
-	bool greeted; /* VERSION was negotiated; until then nothing else is answered */
+	bool greeted; /* VERSION was negotiated; until then other messages are refused */
 };
 
 /*
- * Attaches to the device, detaches at the end. 0: the client has disconnected; else -errno, why the
- * session ended.
+ * Attaches to the device, detaches at the end. 0: the client has disconnected; else -errno, the
+ * reason why the session ended.
  */
 int vu_session_run(struct vu_device *d, int sock);
 

@@ -18,7 +18,7 @@ void vu_vm_init(struct vu_vm *vm, struct vu_device *d, unsigned id)
 
 /* ---- translation ----------------------------------------------------------------------------- */
 
-/* Cuts a run off at @limit of its aperture; -EFAULT when @va is beyond it. */
+/* Cuts a run off at @limit of its aperture; -EFAULT if @va is beyond it. */
 static int clip_end(struct vu_run *run, uint64_t va, uint64_t limit)
 {
 	if (run->address + (va - run->va) >= limit)
@@ -69,7 +69,7 @@ static int to_system(struct vu_device *d, uint64_t va, struct vu_run *run,
 		if (!r->writeable)
 			run->rights &= ~TXDA_PTE_WRITE;
 		ret->fd = r->fd;
-		/* Of the file at bus address 0, modulo 2^64; the sum below is right. */
+		/* File offset of bus address 0, modulo 2^64; the sum below is correct. */
 		ret->offset = r->offset - r->address;
 		err = 0;
 	}

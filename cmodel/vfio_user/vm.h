@@ -7,11 +7,11 @@
  * (see walk.h) and mapped. That is the TLB of the chip: it holds no negative entries, a flush drops
  * a range, a new root drops everything.
  *
- * Order of invalidations. Lookups happen in the thread that leads the model; they take the
- * device's lock for regions of guest memory. An operation that invalidates translations (flush,
- * root, unmapped guest memory, a link that goes down, bus mastering off) first changes what lookups
- * see, then has the model forget, which waits for the op that runs. When it returns, nothing uses
- * the old translations.
+ * Order of invalidations. Lookups happen in the thread that leads the model; they take the device's
+ * lock for regions of guest memory. An operation that invalidates translations (flush, root,
+ * unmapped guest memory, a link that goes down, bus mastering off) first changes the tables that
+ * lookups use, then makes the model drop its cache, which waits for the running op. When it
+ * returns, nothing uses the old translations.
  *
  * Each space reserves CM_VA_BYTES of host addresses, so that a process can have about 120.
  *
@@ -36,7 +36,7 @@ struct vu_group {
 	uint64_t id;
 	uint32_t rank_size; /* size << 8 | rank */
 	uint32_t routes;
-	/* What the model has in this slot; a size of 0: nothing. */
+	/* The state of this slot in the model; a size of 0: not set. */
 	uint32_t size, set_rank;
 	uint64_t set_id;
 };
@@ -55,13 +55,13 @@ struct vu_vm {
 
 void vu_vm_init(struct vu_vm *vm, struct vu_device *d, unsigned id);
 
-/* For a queue that starts: the address space, made if need be; -ENOMEM, -ENODEV. */
+/* For a queue that starts: the address space, created if necessary; -ENOMEM, -ENODEV. */
 int vu_vm_get(struct vu_vm *vm, struct cm_vm **ret);
 void vu_vm_put(struct vu_vm *vm);
 
 void vu_vm_set_root(struct vu_vm *vm, uint64_t root);
 void vu_vm_flush(struct vu_vm *vm);
-/* All translations. */
+/* Drops all translations. */
 void vu_vm_forget(struct vu_vm *vm);
 /* A register of group slot @g was written: passes the slot on to the model. */
 void vu_vm_group_changed(struct vu_vm *vm, unsigned g);

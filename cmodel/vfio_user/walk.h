@@ -2,10 +2,10 @@
 /*
  * Page tables in DRAM, as txda_regs.h lays them out.
  *
- * A lookup walks from the root to a leaf and then looks at the leaf's neighbours in the same table,
- * as far as they continue it: same rights, same aperture, next address. So one lookup yields the
- * longest run that one table can show, and a buffer that is contiguous in memory costs few host
- * mappings. Tables are memory that the host writes at any time: each entry is read once.
+ * A lookup walks from the root to a leaf and then checks the leaf's neighbours in the same table,
+ * as long as they continue it: same rights, same aperture, next address. So one lookup yields the
+ * longest run within one table, and a buffer that is contiguous in memory costs few host mappings.
+ * Tables are memory that the host writes at any time: each entry is read once.
  *
  * Threads: any; the tables are only read.
  */
@@ -23,7 +23,7 @@ struct vu_walk {
 };
 
 struct vu_run {
-	uint64_t va, bytes; /* the address that was looked up is within */
+	uint64_t va, bytes; /* contains the address that was looked up */
 	uint64_t address;   /* of the first byte, in its aperture */
 	unsigned aperture;  /* enum txda_aperture */
 	unsigned port;

@@ -20,7 +20,7 @@ enum vu_command {
 	VU_DEVICE_SET_IRQS = 8,
 	VU_REGION_READ = 9,
 	VU_REGION_WRITE = 10,
-	VU_DMA_READ = 11, /* from server to client, as the next */
+	VU_DMA_READ = 11, /* from server to client, as is the next */
 	VU_DMA_WRITE = 12,
 	VU_DEVICE_RESET = 13,
 	VU_COMMAND_COUNT
@@ -32,7 +32,7 @@ enum vu_command {
 #define VU_ERROR      0x20u
 
 struct vu_header {
-	uint16_t id; /* of the client's choice, the reply repeats it */
+	uint16_t id; /* chosen by the client, repeated in the reply */
 	uint16_t command;
 	uint32_t bytes; /* of the whole message */
 	uint32_t flags;
@@ -49,7 +49,7 @@ struct vu_version {
 
 struct vu_dma_map {
 	uint32_t argsz, flags;
-	uint64_t offset; /* into the file that came along */
+	uint64_t offset; /* into the file that was passed along */
 	uint64_t address, bytes;
 };
 
@@ -86,7 +86,7 @@ struct vu_region_info {
 	uint32_t argsz, flags;
 	uint32_t index, cap_offset;
 	uint64_t bytes;
-	uint64_t offset; /* for mmap() of the file that comes along */
+	uint64_t offset; /* for mmap() of the file that is passed along */
 };
 
 #define VU_CAP_SPARSE_MMAP 1
