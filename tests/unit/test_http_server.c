@@ -3,40 +3,18 @@
  * its own, the test is the client. */
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-#include <event2/event.h>
 
 #include "clock.h"
-#include "http.h"
-#include "listen.h"
+#include "http_fixture.h"
 
 #define STREAM_BYTES (4u << 20)
 #define BIG_BYTES    (1u << 20)
 
 static struct {
-	pthread_t thread;
-	struct event_base *base;
-	struct http_server *server;
-	struct listen_socket socket;
-	struct budget budget;
-	int stop_fd;
-	char dir[64], path[96];
+	struct http_fixture http;
 	atomic_uint gone, drained, made, uid, waiting;
 	atomic_size_t held;
 	struct http_conn *streaming;
@@ -60,7 +38,7 @@ static void make_stream(void)
 		t.streaming = NULL;
 		http_stream_end(c);
 	}
-	atomic_store(&t.held, t.budget.used);
+	atomic_store(&t.held, t.http.budget.used);
 }
 
 static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
@@ -83,17 +61,9 @@ static void on_request(void *arg, struct http_conn *c, const struct http_request
 		atomic_fetch_add(&t.made, 1);
 	} else {
 		if (!strcmp(r->path, "/drain"))
-			http_server_drain(t.server);
+			http_server_drain(t.http.server);
 		http_reply(c, 200, "text/plain", NULL, r->body, r->body_len);
 	}
-}
-
-static char *error_body(void *arg, int status, const char *message)
-{
-	char *text;
-
-	(void)arg;
-	return asprintf(&text, "{%d %s}", status, message) < 0 ? NULL : text;
 }
 
 static void on_gone(void *arg, void *user)
@@ -112,25 +82,6 @@ static void on_drained(void *arg, void *user)
 	make_stream();
 }
 
-static void on_stop(evutil_socket_t fd, short what, void *arg)
-{
-	(void)fd;
-	(void)what;
-	(void)arg;
-	event_base_loopbreak(t.base);
-}
-
-static void *loop(void *arg)
-{
-	struct event *stop = event_new(t.base, t.stop_fd, EV_READ, on_stop, NULL);
-
-	(void)arg;
-	event_add(stop, NULL);
-	event_base_dispatch(t.base);
-	event_free(stop);
-	return NULL;
-}
-
 static int setup(void **state)
 {
 	struct http_options options = {
@@ -141,64 +92,31 @@ static int setup(void **state)
 		.idle_seconds = 2,
 		.stall_seconds = 1,
 		.congested_bytes = 64 << 10,
-		.budget = &t.budget,
 	};
 	struct http_callbacks callbacks = {
 		.on_request = on_request,
-		.error_body = error_body,
+		.error_body = http_fixture_error_body,
 		.on_gone = on_gone,
 		.on_drained = on_drained,
 	};
-	char err[256];
 
 	(void)state;
 	memset(&t, 0, sizeof(t));
-	strcpy(t.dir, "/tmp/txda-http-XXXXXX");
-	assert_non_null(mkdtemp(t.dir));
-	snprintf(t.path, sizeof(t.path), "%s/s", t.dir);
-	budget_init(&t.budget, 4 << 20);
-	t.stop_fd = eventfd(0, EFD_CLOEXEC);
-	t.base = event_base_new();
-	assert_int_equal(listen_socket_open(t.path, 0600, NULL, &t.socket, err, sizeof(err)), 0);
-	assert_int_equal(http_server_new(t.base, &options, &callbacks, &t.server), 0);
-	assert_int_equal(http_server_listen(t.server, t.socket.fd), 0);
-	assert_int_equal(pthread_create(&t.thread, NULL, loop, NULL), 0);
+	http_fixture_init(&t.http, options, &callbacks);
+	http_fixture_run(&t.http);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	const uint64_t one = 1;
-	char lock[112];
-
 	(void)state;
-	assert_int_equal(write(t.stop_fd, &one, sizeof(one)), sizeof(one));
-	pthread_join(t.thread, NULL);
-	http_server_free(t.server);
-	assert_int_equal(t.budget.used, 0);
-	budget_clear(&t.budget);
-	event_base_free(t.base);
-	listen_socket_close(&t.socket);
-	close(t.stop_fd);
-	snprintf(lock, sizeof(lock), "%s.lock", t.path);
-	unlink(lock);
-	rmdir(t.dir);
+	http_fixture_fini(&t.http);
 	return 0;
 }
 
 static int dial(void)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	strcpy(address.sun_path, t.path);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	return fd;
-}
-
-static void say(int fd, const char *text)
-{
-	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+	return http_fixture_dial(&t.http);
 }
 
 /* Reads until the end of file (true) or until nothing comes for @ms (false); the beginning is in
@@ -243,10 +161,11 @@ static void test_pipeline(void **state)
 	int fd = dial();
 
 	(void)state;
-	say(fd,
-	    "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\noneGET /a "
-	    "HTTP/1.1\r\nHost: x\r\n\r\n"
-	    "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\ntwo");
+	http_fixture_send(fd,
+			  "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\noneGET /a "
+			  "HTTP/1.1\r\nHost: x\r\n\r\n"
+			  "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: "
+			  "3\r\n\r\ntwo");
 	assert_true(hear(fd, buf, sizeof(buf), 3000, NULL));
 	assert_non_null(strstr(buf, "\r\n\r\noneHTTP/1.1 200 OK\r\n"));
 	assert_non_null(strstr(buf, "Connection: close\r\n\r\ntwo"));
@@ -260,15 +179,15 @@ static void test_half_close(void **state)
 	int fd = dial();
 
 	(void)state;
-	say(fd, "GET /a HTTP/1.1\r\nHost: x\r\n\r\nPOST /echo HTTP/1.1\r\nHost: "
-		"x\r\nContent-Length: 3\r\n\r\nend");
+	http_fixture_send(fd, "GET /a HTTP/1.1\r\nHost: x\r\n\r\nPOST /echo HTTP/1.1\r\nHost: "
+			      "x\r\nContent-Length: 3\r\n\r\nend");
 	shutdown(fd, SHUT_WR);
 	assert_true(hear(fd, buf, sizeof(buf), 3000, NULL));
 	assert_non_null(strstr(buf, "\r\n\r\nend"));
 	close(fd);
 	/* One that waits, shut down its side, and then leaves. */
 	fd = dial();
-	say(fd, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
+	http_fixture_send(fd, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
 	shutdown(fd, SHUT_WR);
 	assert_false(hear(fd, buf, sizeof(buf), 300, NULL));
 	assert_int_equal(atomic_load(&t.gone), 0);
@@ -283,7 +202,7 @@ static void test_gone_at_once(void **state)
 	int fd = dial();
 
 	(void)state;
-	say(fd, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
+	http_fixture_send(fd, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(reaches(&t.waiting, 1, 3));
 	left = clock_s();
 	close(fd);
@@ -292,8 +211,8 @@ static void test_gone_at_once(void **state)
 	/* Also one that has sent more than is read ahead. */
 	memset(flood, 'x', sizeof(flood) - 1);
 	fd = dial();
-	say(fd, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
-	say(fd, flood);
+	http_fixture_send(fd, "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
+	http_fixture_send(fd, flood);
 	usleep(200000);
 	left = clock_s();
 	close(fd);
@@ -309,12 +228,12 @@ static void test_deadlines(void **state)
 
 	(void)state;
 	/* A byte now and then does not help. */
-	say(slow_head, "GET / HTTP/1.1\r\n");
-	say(slow_body, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n");
+	http_fixture_send(slow_head, "GET / HTTP/1.1\r\n");
+	http_fixture_send(slow_body, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n");
 	for (unsigned i = 0; i < 8; i++) {
 		usleep(100000);
-		say(slow_head, "X");
-		say(slow_body, "Y");
+		http_fixture_send(slow_head, "X");
+		http_fixture_send(slow_body, "Y");
 	}
 	assert_true(hear(slow_head, buf, sizeof(buf), 3000, NULL));
 	assert_non_null(strstr(buf, "HTTP/1.1 408 "));
@@ -337,7 +256,7 @@ static void test_too_many(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		fds[i] = dial();
-		say(fds[i], "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
+		http_fixture_send(fds[i], "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
 	}
 	assert_true(reaches(&t.waiting, 4, 3));
 	fds[4] = dial();
@@ -354,7 +273,7 @@ static void test_too_many(void **state)
 		usleep(20000);
 	}
 	assert_true(hear(fds[0], buf, sizeof(buf), 1000, NULL));
-	say(fds[4], "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+	http_fixture_send(fds[4], "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
 	assert_true(hear(fds[4], buf, sizeof(buf), 1000, NULL));
 	assert_non_null(strstr(buf, "200 OK"));
 	for (unsigned i = 0; i < 5; i++)
@@ -368,7 +287,7 @@ static void test_slow_reader(void **state)
 	int fd = dial();
 
 	(void)state;
-	say(fd, "GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+	http_fixture_send(fd, "GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
 	usleep(300000);
 	/* What the kernel holds for it, and what is held here: far from all. */
 	assert_true(atomic_load(&t.made) < STREAM_BYTES / 4);
@@ -380,7 +299,7 @@ static void test_slow_reader(void **state)
 	close(fd);
 	/* One that reads nothing is given up. */
 	fd = dial();
-	say(fd, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+	http_fixture_send(fd, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(reaches(&t.gone, 1, 4));
 	close(fd);
 }
@@ -391,17 +310,18 @@ static void test_expect_and_budget(void **state)
 	int fd = dial(), other = dial();
 
 	(void)state;
-	say(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: "
-		"100-continue\r\nContent-Length: 4\r\n\r\n");
+	http_fixture_send(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: "
+			      "100-continue\r\nContent-Length: 4\r\n\r\n");
 	assert_false(hear(fd, buf, sizeof(buf), 300, NULL));
 	assert_string_equal(buf, "HTTP/1.1 100 Continue\r\n\r\n");
-	say(fd, "body");
+	http_fixture_send(fd, "body");
 	assert_true(hear(fd, buf, sizeof(buf), 1000, NULL));
 	assert_non_null(strstr(buf, "\r\n\r\nbody"));
 	close(fd);
 	/* Too large: no invitation to send it. */
-	say(other, "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: "
-		   "2000000\r\n\r\n");
+	http_fixture_send(
+		other, "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: "
+		       "2000000\r\n\r\n");
 	assert_true(hear(other, buf, sizeof(buf), 5000, NULL));
 	assert_non_null(strstr(buf, "HTTP/1.1 413 "));
 	assert_null(strstr(buf, "100 Continue"));
@@ -417,19 +337,20 @@ static void test_beyond_share(void **state)
 
 	(void)state;
 	memset(body, 'b', sizeof(body) - 1);
-	say(holder, "POST /never HTTP/1.1\r\nHost: x\r\nContent-Length: 65535\r\n\r\n");
-	say(holder, body);
+	http_fixture_send(holder,
+			  "POST /never HTTP/1.1\r\nHost: x\r\nContent-Length: 65535\r\n\r\n");
+	http_fixture_send(holder, body);
 	assert_true(reaches(&t.waiting, 1, 10));
-	atomic_fetch_add(&t.budget.used, t.budget.limit);
-	say(fd, "GET /a HTTP/1.1\r\nHost: x\r\n");
+	atomic_fetch_add(&t.http.budget.used, t.http.budget.limit);
+	http_fixture_send(fd, "GET /a HTTP/1.1\r\nHost: x\r\n");
 	assert_false(hear(fd, buf, sizeof(buf), 100, NULL));
-	say(fd, "Connection: close\r\n\r\n");
+	http_fixture_send(fd, "Connection: close\r\n\r\n");
 	assert_true(hear(fd, buf, sizeof(buf), 10000, NULL));
 	assert_non_null(strstr(buf, "200 OK"));
-	say(other, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n");
+	http_fixture_send(other, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n");
 	assert_true(hear(other, buf, sizeof(buf), 10000, NULL));
 	assert_non_null(strstr(buf, "HTTP/1.1 429 "));
-	atomic_fetch_sub(&t.budget.used, t.budget.limit);
+	atomic_fetch_sub(&t.http.budget.used, t.http.budget.limit);
 	close(fd);
 	close(other);
 	close(holder);
@@ -445,7 +366,7 @@ static void test_answer_survives_body(void **state)
 	int fd = dial();
 
 	(void)state;
-	say(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n");
+	http_fixture_send(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n");
 	while (sent < 8000000) {
 		ssize_t n = send(fd, block, sizeof(block), MSG_NOSIGNAL);
 
@@ -488,12 +409,12 @@ static void test_unread_answer_stays(void **state)
 	size_t total;
 
 	(void)state;
-	say(big, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+	http_fixture_send(big, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(reaches(&t.made, 1, 3));
 	for (unsigned i = 0; i < 3; i++)
 		others[i] = dial();
 	fd = dial();
-	say(fd, "GET /drain HTTP/1.1\r\nHost: x\r\n\r\n");
+	http_fixture_send(fd, "GET /drain HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(hear(fd, buf, sizeof(buf), 3000, NULL));
 	assert_non_null(strstr(buf, "200 OK"));
 	assert_true(hear(big, buf, sizeof(buf), 3000, &total));

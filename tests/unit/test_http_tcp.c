@@ -7,26 +7,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
-#include <unistd.h>
-#include <cmocka.h>
 
-#include <event2/event.h>
-
-#include "http.h"
-#include "listen.h"
+#include "http_fixture.h"
 #include "listen_tcp.h"
 
 #define MAX	    16
@@ -34,14 +18,9 @@
 #define PATIENCE    20000 /* ms, for what comes; the tests expect no times */
 
 static struct {
-	pthread_t thread;
-	struct event_base *base;
-	struct http_server *server;
-	struct listen_socket socket;
+	struct http_fixture http;
 	struct sockaddr_storage address;
-	struct budget budget;
-	int tcp, stop_fd;
-	char dir[64], path[96];
+	int tcp;
 	atomic_uint gone, uid, waiting;
 	atomic_uint surplus; /* connections closed without an answer, when forgiven */
 } t;
@@ -74,7 +53,7 @@ static void on_request(void *arg, struct http_conn *c, const struct http_request
 	if (!strcmp(r->path, "/forgive")) {
 		struct account *a;
 
-		TAILQ_FOREACH(a, &t.budget.accounts, link) {
+		TAILQ_FOREACH(a, &t.http.budget.accounts, link) {
 			a->loop_paid_ns = 0;
 			atomic_fetch_add(&t.surplus, (unsigned)a->surplus);
 		}
@@ -85,14 +64,6 @@ static void on_request(void *arg, struct http_conn *c, const struct http_request
 	} else {
 		http_reply(c, 200, "text/plain", NULL, "yes", 3);
 	}
-}
-
-static char *error_body(void *arg, int status, const char *message)
-{
-	char *text;
-
-	(void)arg;
-	return asprintf(&text, "{%d %s}", status, message) < 0 ? NULL : text;
 }
 
 static void on_gone(void *arg, void *user)
@@ -108,25 +79,6 @@ static void on_drained(void *arg, void *user)
 	(void)user;
 }
 
-static void on_stop(evutil_socket_t fd, short what, void *arg)
-{
-	(void)fd;
-	(void)what;
-	(void)arg;
-	event_base_loopbreak(t.base);
-}
-
-static void *loop(void *arg)
-{
-	struct event *stop = event_new(t.base, t.stop_fd, EV_READ, on_stop, NULL);
-
-	(void)arg;
-	event_add(stop, NULL);
-	event_base_dispatch(t.base);
-	event_free(stop);
-	return NULL;
-}
-
 static int setup(void **state)
 {
 	struct http_options options = {
@@ -137,12 +89,11 @@ static int setup(void **state)
 		.idle_seconds = 60,
 		.stall_seconds = 60,
 		.congested_bytes = 64 << 10,
-		.budget = &t.budget,
 	};
 	struct http_callbacks callbacks = {
 		.on_head = on_head,
 		.on_request = on_request,
-		.error_body = error_body,
+		.error_body = http_fixture_error_body,
 		.on_gone = on_gone,
 		.on_drained = on_drained,
 	};
@@ -152,41 +103,20 @@ static int setup(void **state)
 
 	(void)state;
 	memset(&t, 0, sizeof(t));
-	strcpy(t.dir, "/tmp/txda-tcp-XXXXXX");
-	assert_non_null(mkdtemp(t.dir));
-	snprintf(t.path, sizeof(t.path), "%s/s", t.dir);
-	budget_init(&t.budget, 4 << 20);
-	t.stop_fd = eventfd(0, EFD_CLOEXEC);
-	t.base = event_base_new();
-	assert_int_equal(listen_socket_open(t.path, 0600, NULL, &t.socket, err, sizeof(err)), 0);
+	http_fixture_init(&t.http, options, &callbacks);
 	assert_int_equal(listen_tcp_resolve("127.0.0.1", 0, addresses, &n, err, sizeof(err)), 0);
 	assert_int_equal(listen_tcp_open(&addresses[0], &t.tcp, err, sizeof(err)), 0);
 	assert_int_equal(listen_tcp_adopt(t.tcp, &t.address, err, sizeof(err)), 0);
-	assert_int_equal(http_server_new(t.base, &options, &callbacks, &t.server), 0);
-	assert_int_equal(http_server_listen(t.server, t.socket.fd), 0);
-	assert_int_equal(http_server_listen(t.server, t.tcp), 0);
-	assert_int_equal(pthread_create(&t.thread, NULL, loop, NULL), 0);
+	assert_int_equal(http_server_listen(t.http.server, t.tcp), 0);
+	http_fixture_run(&t.http);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	const uint64_t one = 1;
-	char lock[112];
-
 	(void)state;
-	assert_int_equal(write(t.stop_fd, &one, sizeof(one)), sizeof(one));
-	pthread_join(t.thread, NULL);
-	http_server_free(t.server);
-	assert_int_equal(t.budget.used, 0);
-	budget_clear(&t.budget);
-	event_base_free(t.base);
-	listen_socket_close(&t.socket);
+	http_fixture_fini(&t.http);
 	close(t.tcp);
-	close(t.stop_fd);
-	snprintf(lock, sizeof(lock), "%s.lock", t.path);
-	unlink(lock);
-	rmdir(t.dir);
 	return 0;
 }
 
@@ -197,22 +127,6 @@ static int dial(void)
 	assert_true(fd >= 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&t.address, sizeof(struct sockaddr_in)), 0);
 	return fd;
-}
-
-static int dial_unix(void)
-{
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-
-	assert_true(fd >= 0);
-	strcpy(address.sun_path, t.path);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	return fd;
-}
-
-static void say(int fd, const char *text)
-{
-	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
 /* Reads until the text holds @until, or to the end of the stream (NULL); false: that came first, or
@@ -263,7 +177,7 @@ static int occupy(unsigned uid)
 	int fd = dial();
 
 	snprintf(head, sizeof(head), "GET /never HTTP/1.1\r\nHost: x\r\nKey: %u\r\n\r\n", uid);
-	say(fd, head);
+	http_fixture_send(fd, head);
 	assert_true(reaches(&t.waiting, waiting + 1));
 	return fd;
 }
@@ -274,14 +188,15 @@ static void test_let_in(void **state)
 	int fd = dial();
 
 	(void)state;
-	say(fd, "GET / HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
+	http_fixture_send(fd, "GET / HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
 	assert_true(hear(fd, buf, sizeof(buf), "\r\n\r\nyes"));
 	assert_int_equal(atomic_load(&t.uid), 7);
 	/* Each request anew: another user, and nobody. */
-	say(fd, "GET / HTTP/1.1\r\nHost: x\r\nKey: 8\r\n\r\n");
+	http_fixture_send(fd, "GET / HTTP/1.1\r\nHost: x\r\nKey: 8\r\n\r\n");
 	assert_true(hear(fd, buf, sizeof(buf), "\r\n\r\nyes"));
 	assert_int_equal(atomic_load(&t.uid), 8);
-	say(fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
+	http_fixture_send(
+		fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
 	assert_true(hear(fd, buf, sizeof(buf), NULL));
 	assert_int_equal(strncmp(buf, "HTTP/1.1 401 Unauthorized\r\n", 27), 0);
 	assert_non_null(strstr(buf, "\r\nWWW-Authenticate: Test\r\n"));
@@ -298,12 +213,14 @@ static void test_no_body_of_strangers(void **state)
 	int fd = dial();
 
 	(void)state;
-	say(fd, "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99\r\n\r\n");
+	http_fixture_send(
+		fd,
+		"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99\r\n\r\n");
 	assert_true(hear(fd, buf, sizeof(buf), "{401 no key}"));
 	assert_null(strstr(buf, "100 Continue"));
 	close(fd);
 	fd = dial();
-	say(fd, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+	http_fixture_send(fd, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(hear(fd, buf, sizeof(buf), NULL));
 	assert_non_null(strstr(buf, "HTTP/1.1 401 "));
 	assert_null(strstr(buf, "{401"));
@@ -317,7 +234,7 @@ static void test_deadlines(void **state)
 	int silent = dial(), slow = dial();
 
 	(void)state;
-	say(slow, "GET / HTTP/1.1\r\n");
+	http_fixture_send(slow, "GET / HTTP/1.1\r\n");
 	assert_true(hear(silent, buf, sizeof(buf), NULL));
 	assert_string_equal(buf, "");
 	assert_true(hear(slow, buf, sizeof(buf), NULL));
@@ -343,15 +260,15 @@ static void test_strangers_make_room(void **state)
 	/* A new one is served: the oldest have gone. */
 	close(fds[N - 1]);
 	fds[N - 1] = dial();
-	say(fds[N - 1], "GET / HTTP/1.1\r\nHost: x\r\nKey: 8\r\n\r\n");
+	http_fixture_send(fds[N - 1], "GET / HTTP/1.1\r\nHost: x\r\nKey: 8\r\n\r\n");
 	assert_true(hear(fds[N - 1], buf, sizeof(buf), "\r\n\r\nyes"));
 	for (unsigned i = 0; i < N - 1; i++)
 		open += is_open(fds[i]);
 	assert_true(open <= MAX_UNKNOWN);
 	/* Neither who is known nor the Unix socket has felt it. */
 	assert_true(is_open(user));
-	unix_fd = dial_unix();
-	say(unix_fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+	unix_fd = http_fixture_dial(&t.http);
+	http_fixture_send(unix_fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(hear(unix_fd, buf, sizeof(buf), "\r\n\r\nyes"));
 	assert_int_equal(atomic_load(&t.uid), getuid());
 	assert_int_equal(atomic_load(&t.gone), 0);
@@ -369,7 +286,7 @@ static void test_shares(void **state)
 
 	(void)state;
 	idle = dial();
-	say(idle, "GET / HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
+	http_fixture_send(idle, "GET / HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
 	assert_true(hear(idle, buf, sizeof(buf), "\r\n\r\nyes"));
 	/* 4 of 6, and 2 are left for others: the fifth takes the place of the one that idles. */
 	for (unsigned i = 0; i < 5; i++)
@@ -377,7 +294,7 @@ static void test_shares(void **state)
 	assert_true(hear(idle, buf, sizeof(buf), NULL));
 	close(idle);
 	fd = dial();
-	say(fd, "GET /never HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
+	http_fixture_send(fd, "GET /never HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
 	assert_true(hear(fd, buf, sizeof(buf), NULL));
 	assert_non_null(strstr(buf, "HTTP/1.1 503 "));
 	assert_non_null(strstr(
@@ -408,7 +325,7 @@ static void test_gone(void **state)
 	assert_true(reaches(&t.gone, 1));
 	fd = occupy(7);
 	memset(flood, 'x', sizeof(flood) - 1);
-	say(fd, flood);
+	http_fixture_send(fd, flood);
 	close(fd);
 	assert_true(reaches(&t.gone, 2));
 }
@@ -418,7 +335,7 @@ static void ask(int fd, const char *path, unsigned uid)
 	char head[96], buf[2048];
 
 	snprintf(head, sizeof(head), "GET %s HTTP/1.1\r\nHost: x\r\nKey: %u\r\n\r\n", path, uid);
-	say(fd, head);
+	http_fixture_send(fd, head);
 	assert_true(hear(fd, buf, sizeof(buf), "\r\n\r\nyes"));
 }
 
@@ -431,8 +348,8 @@ static void test_turns(void **state)
 	(void)state;
 	ask(light, "/", 8);
 	/* Also what came with the request that used it up. */
-	say(heavy, "GET /greedy HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n"
-		   "GET /never HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
+	http_fixture_send(heavy, "GET /greedy HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n"
+				 "GET /never HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
 	assert_true(hear(heavy, buf, sizeof(buf), "\r\n\r\nyes"));
 	for (unsigned i = 0; i < 10; i++)
 		ask(light, "/", 8);
@@ -448,7 +365,7 @@ static void test_turns(void **state)
 static void test_turns_of_connections(void **state)
 {
 	enum { N = 40 };
-	int fds[N], light = dial(), first = dial_unix();
+	int fds[N], light = dial(), first = http_fixture_dial(&t.http);
 	unsigned served = 0;
 	char buf[2048];
 
@@ -456,7 +373,7 @@ static void test_turns_of_connections(void **state)
 	ask(light, "/", 8);
 	ask(first, "/greedy", 0);
 	for (unsigned i = 0; i < N; i++) {
-		fds[i] = dial_unix();
+		fds[i] = http_fixture_dial(&t.http);
 		send(fds[i], "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
 	}
 	ask(light, "/", 8);
@@ -480,7 +397,7 @@ static void test_turns_of_connections(void **state)
 /* Nobody waits for a share when there are no others. */
 static void test_alone(void **state)
 {
-	int fd = dial_unix();
+	int fd = http_fixture_dial(&t.http);
 
 	(void)state;
 	ask(fd, "/greedy", 0);
