@@ -84,7 +84,7 @@ void txda_hwq_push(struct txda_hwq *hwq, u64 stream_va, u32 stream_bytes, u64 se
 	txda_write(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_DOORBELL), hwq->tail);
 }
 
-/* The queue executes nothing until it is started again: it stopped, was lost, or is gone. */
+/* The queue executes nothing until it is restarted: it stopped, was lost, or is gone. */
 static bool txda_hwq_is_stopped(u32 state)
 {
 	return state == TXDA_QUEUE_OFF || state == TXDA_QUEUE_LOST || state == ~0u;

@@ -66,11 +66,11 @@ struct txda_hwq {
 	/** @tail: Entries pushed, modulo 2^32. */
 	u32 tail;
 
-	/** @progress: Packets and ops executed for the owner, at the last look. */
+	/** @progress: Packets and ops executed for the owner, as of the last read. */
 	u64 progress;
 
 	/**
-	 * @progress_seen: The chip's counter at the last look; it restarts when the chip is reset.
+	 * @progress_seen: The chip's counter at the last read; it restarts when the chip is reset.
 	 */
 	u64 progress_seen;
 

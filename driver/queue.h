@@ -133,10 +133,10 @@ struct txda_queue {
 	/** @last_done_ns: When the last job on the ring ended. Under @lock. */
 	u64 last_done_ns;
 
-	/** @progress: Progress of the hardware queue at the last look. Under @hw_lock. */
+	/** @progress: Progress of the hardware queue at the last read. Under @hw_lock. */
 	u64 progress;
 
-	/** @progress_seen: Its value when the time limit was last looked at. Under @hw_lock. */
+	/** @progress_seen: Its value when the time limit was last checked. Under @hw_lock. */
 	u64 progress_seen;
 
 	/** @progress_ns: When it last changed. Under @hw_lock. */
@@ -224,7 +224,7 @@ bool txda_queue_kill(struct txda_queue *queue, u32 state, int guilty_err, int dr
  */
 bool txda_queue_read_progress(struct txda_queue *queue, u64 *ret_progress);
 
-/* Whether any job is on a ring, those of user @but aside. Fences may wait for this. */
+/* Whether any job is on a ring, except those of user @but. Fences may wait for this. */
 bool txda_queues_run(struct txda_device *tdev, const struct txda_user *but);
 
 /* In fault.c. */
