@@ -237,7 +237,7 @@ static void txda_bars_open(struct txda_device *tdev)
 
 /* ---- Culprits ------------------------------------------------------------------------------- */
 
-/* How long the command processor's clock may stand still without meaning anything. */
+/* How long the command processor's clock may be unchanged on a working chip. */
 #define TXDA_LIVENESS_MS 20
 
 static void txda_culprit_drop(struct txda_queue **at)

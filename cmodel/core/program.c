@@ -325,8 +325,10 @@ static const struct op_rule op_rules[TXDA_OP_COUNT] = {
 	[TXDA_OP_MERGE_ROWS] = {sizeof(struct txda_op_merge_rows) / 4, 7, 1},
 };
 
-/* Whether tensor @index may stand where it does: the op takes @n there, and @required says which
- * must be given. */
+/*
+ * Whether tensor @index may be operand @place of an op that has @n of them; those in @required, a
+ * bit each, must be given.
+ */
 static bool operand_fits(const struct loader *l, uint32_t index, unsigned place, unsigned n,
 			 uint8_t required)
 {

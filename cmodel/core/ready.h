@@ -2,7 +2,7 @@
 /*
  * Which queues are runnable: sets of queue slots, one bit each.
  *
- *	active   worth a look: something was submitted, or it goes on with what it has
+ *	active   to be checked: something was submitted, or it continues its work
  *	parked   waits for memory to change or for a time to come
  *	neither  empty, faulted, or in line for a collective (c2c.h)
  *

@@ -220,7 +220,7 @@ static void *closer(void *arg)
 		pthread_mutex_lock(&d->lock);
 		d->n_busy--;
 		d->busy[uid % SHARES]--;
-		/* Those who wait at the end, or for this user. */
+		/* Wakes threads that wait for the shutdown, or for this user. */
 		pthread_cond_broadcast(&d->work);
 	}
 	last = !--d->n_threads;
@@ -326,9 +326,9 @@ struct descriptor_set *descriptors_set(struct descriptors *d, uid_t uid)
 }
 
 /*
- * Reads what is queued in a socket that was shut down, so that the peer sees end of file rather than
- * a reset. False: descriptors may be among it. Peeking without room for them opens none, stops at
- * the first ones and tells that they are there.
+ * Reads the data queued in a socket that was shut down, so that the peer sees end of file rather
+ * than a reset. False: it may contain descriptors. Peeking without room for descriptors opens none,
+ * stops at the first ones and reports their presence.
  */
 static bool read_plain(int socket)
 {

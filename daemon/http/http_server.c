@@ -209,9 +209,9 @@ static void admit(struct http_server *s, struct http_conn *c)
 	c->account->connections += c->admitted;
 	s->n_admitted += c->admitted;
 	/*
-	 * Neither a place nor time for an answer; or not even the refused ones find room: they do
-	 * not read their answers. Half of it is for those that are being closed, lest all have to
-	 * wait.
+	 * There is neither a place nor time for an answer, or too many refused connections are
+	 * open, since their clients do not read the answers. Half of that room is for connections
+	 * being closed, so that not all have to wait.
 	 */
 	if (!c->admitted && (c->waits || count_all(s) > max + (max + 7) / 8)) {
 		c->account->surplus++;

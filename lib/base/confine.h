@@ -12,9 +12,9 @@
  *              a process, and memory is neither executable nor
  *              shared with others, unless @calls says so. What is not on the list
  *              fails with EPERM
- *   the rest   no new privileges, not dumpable: nobody of the same user reads its memory
+ *   the rest   no new privileges, not dumpable: other processes of the user cannot read its memory
  *
- * A kernel without landlock is no error: confine_landlock() tells. A kernel without seccomp is.
+ * A kernel without landlock is not an error (see confine_landlock()); one without seccomp is.
  *
  * Builds with a sanitizer are not confined, as its runtime opens files and traces itself;
  * confine_works() is false there.

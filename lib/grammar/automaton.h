@@ -3,7 +3,7 @@
  * A grammar's automata, determinised lazily, with all cached results.
  *
  *	place	a set of nodes of one rule: where a text may be within it
- *	frame	a call: the place to go on at when the called rule ends, and the frame below; the
+ *	frame	a call: the place to continue at when the called rule ends, and the frame below; the
  *		bottom one is the root. Frames are shared, so that a stack is its uppermost frame. A
  *		repeat's frame counts its rounds.
  *	config	a set of items (place, frame): all readings of a text so far
@@ -48,7 +48,7 @@ struct config;
 struct call {
 	bool repeat;
 	uint32_t id;	     /* rule or repeat */
-	struct place *after; /* where it goes on */
+	struct place *after; /* where it continues */
 };
 
 struct place {

@@ -14,7 +14,7 @@
  *   never gives up.
  * - Threads: a function may be called from any thread; "not concurrently" marks handles that one
  *   thread at a time may use.
- * - The reason of the last failure in words: txda_context_error(), per context and per thread of
+ * - The reason of the last failure as text: txda_context_error(), per context and per thread of
  *   the caller.
  *
  * Environment
@@ -276,9 +276,8 @@ struct txda_model_options {
 	bool verify_weights; /* check param.bin against its hash while loading */
 	void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
 	void *progress_arg;
-	bool keep_weights; /* they can be exported: txda_weights_export() */
-	unsigned
-		kv_blocks_per_group; /* 0: kv_blocks says it; else this many for each of kv_groups */
+	bool keep_weights;	      /* they can be exported: txda_weights_export() */
+	unsigned kv_blocks_per_group; /* 0: see kv_blocks; else this many for each of kv_groups */
 };
 
 int txda_model_load(struct txda_group *group, const struct txda_model_options *options,
@@ -319,8 +318,8 @@ struct txda_model_info {
 	char weights[16];      /* "bf16", "f16", "w8", "w4" */
 	/*
 	 * The cost of a launch, summed over all chips, for capacity planning and benchmarks. A
-	 * multiply-add counts as 2 flops. A token of the program `vision` is what becomes one: four
-	 * rows, say.
+	 * multiply-add counts as 2 flops. For the program `vision`, a token is a resulting one,
+	 * for example four rows.
 	 */
 	uint64_t step_weight_bytes; /* weights read by every launch that computes logits */
 	uint64_t flops_per_token;   /* linear layers */

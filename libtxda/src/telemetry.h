@@ -6,7 +6,7 @@
  * A page is one small file, $DIR/chips-PID-N, where $DIR is the first of these that can be used:
  *	$XDG_RUNTIME_DIR/txda
  *	/run/txda		when it exists and is writable
- *	/run/txdad		when it exists and is this user's: the system's daemon has it
+ *	/run/txdad		when it exists and is this user's: for the system's daemon
  *	/tmp/txda-UID		a directory of that user's alone to write
  * It is replaced in place by one write(), under a checksum that also covers its length, so that a
  * reader sees whole pages only (it reads again when the checksum does not match) and neither side

@@ -389,7 +389,7 @@ static struct jinja_value key_of(struct jinja_call *c, struct jinja_value item,
 
 /*
  * "age,name" makes a list of two keys. One key is a list as well, as in jinja2: lists compare their
- * items for equality first, so that None and undefined may stand beside their like.
+ * items for equality first, so that None and undefined may occur more than once.
  */
 static struct jinja_value sort_key(struct jinja_call *c, struct jinja_value item)
 {

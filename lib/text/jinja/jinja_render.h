@@ -82,7 +82,7 @@ struct jinja_args {
  *   t  any value, as str()    b  any value, as    e  string; escaped when the object of
  *                                a bool              the method is marked safe
  *
- * In front may stand what becomes of the input:
+ * An optional prefix states how the input is converted:
  *
  *   $  it is turned into a string by str()
  *   #  the same, and if it is marked safe, so is the result

@@ -628,7 +628,7 @@ static struct jinja_value filter_indent(struct jinja_call *c)
 	if (jinja_given(c, 0) && width.kind != JINJA_STRING && !jinja_as_int(width, &spaces))
 		jinja_fail(c->r, "indent: an integer or a string is required, not '%s'",
 			   jinja_type_name(width));
-	/* behind a last line end is an empty line; jinja2 adds "\n" first, which joins a "\r" */
+	/* after a last line end is an empty line; jinja2 appends "\n" first, which joins a "\r" */
 	if (lines->n)
 		last = lines->items[lines->n - 1].string;
 	if ((!last || last->data + last->length != s->data + s->length) &&

@@ -52,7 +52,7 @@ static inline size_t run_end(const uint8_t *s, size_t len, size_t at, unsigned c
 
 /*
  * The contraction after the apostrophe at @at: its end, 0 when there is none. The caller has
- * checked that the two characters behind the apostrophe are ASCII.
+ * checked that the two characters after the apostrophe are ASCII.
  */
 static size_t contraction(const uint8_t *s, size_t len, size_t at, bool fold)
 {
