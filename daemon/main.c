@@ -19,6 +19,7 @@
 #include <systemd/sd-daemon.h>
 
 #include "banner.h"
+#include "budget.h"
 #include "config.h"
 #include "confine.h"
 #include "log.h"
@@ -59,7 +60,8 @@ struct daemon {
 	struct models *models;
 	struct keeper *keeper;
 	struct server *server;
-	char **inherited; /* [n_inherited] names of descriptors from SD_LISTEN_FDS_START on */
+	struct budget budget; /* of all requests */
+	char **inherited;     /* [n_inherited] names of descriptors from SD_LISTEN_FDS_START on */
 	unsigned n_inherited;
 	struct sockets sockets;
 	struct reload reload;
@@ -542,7 +544,8 @@ static int start(struct daemon *d)
 		api_keys_free(keys);
 		return r;
 	}
-	r = server_new(d->base, &d->config, d->models, &d->server);
+	budget_init(&d->budget, d->config.max_memory);
+	r = server_new(d->base, &d->config, &d->budget, d->models, &d->server);
 	/* Models that can be served; errors are logged. */
 	if (r == -EINVAL)
 		d->exit_code = EXIT_CONFIG;
@@ -585,6 +588,7 @@ static void stop(struct daemon *d)
 		event_free(d->chip_event);
 	server_free(d->server);
 	models_free(d->models);
+	budget_clear(&d->budget);
 	keeper_free(d->keeper);
 	txda_context_unref(d->context);
 	if (d->base)

@@ -72,6 +72,7 @@ struct metrics_server {
 	uint64_t evicted;     /* those closed to make room for new ones */
 	uint64_t turned_away; /* requests over TCP without a valid key */
 	uint64_t held_bytes;
+	uint64_t kept_bytes;
 	uint64_t loop_json_bytes; /* bytes written by the event loop's thread */
 	uint64_t descriptors;	  /* of clients */
 	uint64_t responses[6];	  /* by first digit of the status */

@@ -8,6 +8,7 @@ void budget_init(struct budget *b, uint64_t limit)
 {
 	*b = (struct budget){.limit = limit};
 	TAILQ_INIT(&b->accounts);
+	kept_init(&b->kept, limit / KEPT_PART);
 }
 
 static void free_account(struct budget *b, struct account *a)
@@ -19,6 +20,7 @@ static void free_account(struct budget *b, struct account *a)
 
 void budget_clear(struct budget *b)
 {
+	kept_clear(&b->kept);
 	while (!TAILQ_EMPTY(&b->accounts))
 		free_account(b, TAILQ_FIRST(&b->accounts));
 }
@@ -68,7 +70,8 @@ void account_unref(struct account *a)
 		return;
 	TAILQ_FOREACH_REVERSE(idle, &b->accounts, account_list, link)
 	{
-		if (idle->refs)
+		/* What is charged to it may be freed by another thread at any time. */
+		if (idle->refs || atomic_load(&idle->held))
 			continue;
 		free_account(b, idle);
 		return;
@@ -107,17 +110,19 @@ bool account_has_loop(const struct account *a, uint64_t now_ns)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static uint64_t left(const struct budget *b)
+/* Whether a user may hold @held bytes while all hold @used, these included. */
+static bool is_share(const struct budget *b, uint64_t used, uint64_t held)
 {
-	uint64_t used = atomic_load(&b->used);
+	uint64_t left = used < b->limit ? b->limit - used : 0;
 
-	return used < b->limit ? b->limit - used : 0;
+	return held <= 3 * left || held <= b->limit / BUDGET_LITTLE;
 }
 
 uint64_t budget_room(const struct account *a)
 {
-	uint64_t most = 3 * left(a->budget), held = atomic_load(&a->held),
-		 little = a->budget->limit / BUDGET_LITTLE,
+	const struct budget *b = a->budget;
+	uint64_t used = atomic_load(&b->used), most = used < b->limit ? 3 * (b->limit - used) : 0,
+		 held = atomic_load(&a->held), little = b->limit / BUDGET_LITTLE,
 		 room = most > held ? (most - held) / 4 : 0;
 
 	return little > held && little - held > room ? little - held : room;
@@ -125,9 +130,44 @@ uint64_t budget_room(const struct account *a)
 
 bool budget_is_beyond(const struct account *a)
 {
-	uint64_t held = atomic_load(&a->held);
+	return !is_share(a->budget, atomic_load(&a->budget->used), atomic_load(&a->held));
+}
 
-	return held > 3 * left(a->budget) && held > a->budget->limit / BUDGET_LITTLE;
+static bool has_room(const struct account *a, uint64_t bytes)
+{
+	return is_share(a->budget, atomic_load(&a->budget->used) + bytes,
+			atomic_load(&a->held) + bytes);
+}
+
+bool budget_fits(struct account *a, uint64_t bytes)
+{
+	struct budget *b = a->budget;
+	uint64_t unused, own, used, held;
+
+	if (bytes > b->limit)
+		return false;
+	if (has_room(a, bytes))
+		return true;
+	/* Nothing is freed in vain. Other threads change these numbers: they are an estimate. */
+	unused = kept_unused(&b->kept, a, &own);
+	used = atomic_load(&b->used) + bytes;
+	held = atomic_load(&a->held) + bytes;
+	if (!is_share(b, used > unused ? used - unused : 0, held > own ? held - own : 0))
+		return false;
+	while (!has_room(a, bytes)) {
+		if (!kept_evict(&b->kept, a))
+			return false;
+	}
+	return true;
+}
+
+bool budget_is_exceeded(struct budget *b)
+{
+	while (atomic_load(&b->used) > b->limit) {
+		if (!kept_evict(&b->kept, NULL))
+			return true;
+	}
+	return false;
 }
 
 void budget_add(struct account *a, uint64_t bytes)
@@ -143,14 +183,17 @@ void budget_add(struct account *a, uint64_t bytes)
 
 void budget_release(struct account *a, uint64_t bytes)
 {
+	struct budget *b = a->budget;
+
+	/* An account that nobody references may be freed as soon as nothing is charged to it. */
 	atomic_fetch_sub(&a->held, bytes);
-	atomic_fetch_sub(&a->budget->used, bytes);
+	atomic_fetch_sub(&b->used, bytes);
 }
 
 /* Taken first and checked after, since other threads may take at the same time. */
 bool budget_take(struct account *a, uint64_t bytes)
 {
-	if (bytes > budget_room(a))
+	if (!budget_fits(a, bytes))
 		return false;
 	budget_add(a, bytes);
 	if (!budget_is_beyond(a))

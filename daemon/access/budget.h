@@ -6,15 +6,16 @@
  * the limit, two users three sevenths each, so there is always room for one more. A
  * BUDGET_LITTLE-th of the limit is never refused. Memory that cannot be refused any more
  * (budget_add()) may exceed the limit; then the owner ends a request of the user who holds most.
+ * Before anything is refused or ended, what is kept for later requests is freed (kept.h).
  *
  * Accepting and reading a user's connections may take one ACCOUNT_LOOP_PART-th of the loop's time,
  * and ACCOUNT_LOOP_BURST_NS of it at once. Only processor time counts: time in which the loop waits
  * for a processor is charged to nobody.
  *
- * There is one account per user. It exists as long as it is referenced, and longer for its
- * counters: the accounts of the last ACCOUNTS_KEPT users without references are kept.
+ * There is one account per user. It exists as long as it is referenced or charged for memory, and
+ * longer for its counters: the accounts of the last ACCOUNTS_KEPT users without references are kept.
  *
- * Threads: the event loop's; any for budget_take(), budget_add() and budget_release().
+ * Threads: the event loop's; any for the functions below budget_most().
  */
 #ifndef TXDA_DAEMON_BUDGET_H
 #define TXDA_DAEMON_BUDGET_H
@@ -26,6 +27,7 @@
 #include <sys/types.h>
 
 #include "identity.h"
+#include "kept.h"
 
 #define ACCOUNTS_KEPT	      256
 #define ACCOUNT_LOADS	      8
@@ -72,10 +74,11 @@ struct budget {
 	_Atomic uint64_t peak;	      /* highest use; the owner may reset it */
 	struct account_list accounts; /* most recently used first */
 	unsigned n_idle;	      /* number of accounts without references */
+	struct kept_list kept;
 };
 
 void budget_init(struct budget *b, uint64_t limit);
-/* Frees the accounts; none may be referenced any more. */
+/* Frees what is kept, and the accounts; none may be referenced or charged any more. */
 void budget_clear(struct budget *b);
 
 /* A reference to the account of @uid; @name: name of a key's user, or "". NULL: out of memory. */
@@ -100,14 +103,21 @@ static inline uint64_t budget_most(const struct budget *b)
 {
 	return b->limit / 4 * 3;
 }
-/* Bytes that the user may take now. */
+/* Bytes that the user may take now, without freeing what is kept. */
 uint64_t budget_room(const struct account *a);
-/* False if it exceeds that, and then nothing is taken. */
+/*
+ * Whether the user's share has room for @bytes more (0: whether the user is within it). If it would
+ * have without what is kept, as much of that is freed as is needed.
+ */
+bool budget_fits(struct account *a, uint64_t bytes);
+/* False if it does not fit, and then nothing is taken. */
 bool budget_take(struct account *a, uint64_t bytes);
 /* Takes it regardless of the limit; must also be paired with budget_release(). */
 void budget_add(struct account *a, uint64_t bytes);
 void budget_release(struct account *a, uint64_t bytes);
 /* Whether the user holds more than its share. */
 bool budget_is_beyond(const struct account *a);
+/* Whether all hold more than the limit, and freeing what is kept does not help. */
+bool budget_is_exceeded(struct budget *b);
 
 #endif

@@ -299,7 +299,7 @@ static void head_complete(struct http_conn *c)
 	/* Before a byte of the body is requested or stored. */
 	if (c->peer.tcp && !http_tcp_authorise(c, r))
 		return;
-	if (r->content_length > budget_room(c->account)) {
+	if (r->content_length && !budget_fits(c->account, r->content_length)) {
 		snprintf(message, sizeof(message),
 			 "too much is queued: the body has %llu bytes, %llu are held for the user; "
 			 "the share of the limit of %llu has room for %llu",
@@ -371,7 +371,7 @@ static void parse(struct http_conn *c)
 			if (!piece.iov_len)
 				return;
 			/* A request head is small, and may be a query about exactly this limit. */
-			if (c->head_done && budget_is_beyond(c->account)) {
+			if (c->head_done && !budget_fits(c->account, 0)) {
 				refuse(c, 429, "more is queued for the user than its share");
 				return;
 			}

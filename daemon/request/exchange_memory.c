@@ -1,34 +1,16 @@
 // SPDX-License-Identifier: MIT
 /* Accounting of a request's memory, on its user's account. */
 #include "exchange.h"
+#include "share.h"
 
 #include "server_internal.h"
-
-static bool refuse_bytes(const struct exchange *x, uint64_t bytes, const char *member,
-			 struct api_error *e)
-{
-	const struct budget *b = x->account->budget;
-
-	if (bytes > budget_most(b))
-		return api_error_set(e, 400, NULL, member,
-				     "the request may need %llu bytes of memory; the limit is "
-				     "%llu, three quarters of the total",
-				     (unsigned long long)bytes, (unsigned long long)budget_most(b));
-	return api_error_set(
-		e, 429, "overloaded", NULL,
-		"too much is queued: the request may need %llu bytes, %llu are held for "
-		"the user and %llu for all; the limit is %llu in all, and for a user three times "
-		"what is left",
-		(unsigned long long)bytes, (unsigned long long)x->account->held,
-		(unsigned long long)b->used, (unsigned long long)b->limit);
-}
 
 bool exchange_hold(struct exchange *x, uint64_t bytes, const char *member, struct api_error *e)
 {
 	budget_release(x->account, x->held);
 	x->held = 0;
 	if (!budget_take(x->account, bytes))
-		return refuse_bytes(x, bytes, member, e);
+		return share_refused(x->account, bytes, member, e);
 	x->held = bytes;
 	return true;
 }
@@ -36,7 +18,7 @@ bool exchange_hold(struct exchange *x, uint64_t bytes, const char *member, struc
 bool exchange_take(struct exchange *x, uint64_t bytes, const char *member, struct api_error *e)
 {
 	if (!budget_take(x->account, bytes))
-		return refuse_bytes(x, bytes, member, e);
+		return share_refused(x->account, bytes, member, e);
 	x->worker_held += bytes;
 	return true;
 }
@@ -78,7 +60,7 @@ void exchange_grow(struct exchange *x, uint64_t bytes)
 
 	x->held += bytes;
 	budget_add(x->account, bytes);
-	if (budget->used <= budget->limit)
+	if (!budget_is_exceeded(budget))
 		return;
 	most = find_largest(x->server, &leaving);
 	if (!most || budget->used - leaving <= budget->limit)

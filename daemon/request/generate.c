@@ -12,13 +12,12 @@
 #include "server_internal.h"
 
 #define TOKENS_PER_EVENT 32 /* maximum, so that log probabilities do not make a single one huge */
-#define EVENT_BYTES	 ((size_t)64 << 10)  /* approximate limit per job when streaming */
-#define CHOICE_OVERHEAD	 8192		     /* bytes of a choice besides its tokens */
-#define GRAMMAR_OVERHEAD ((uint64_t)1 << 20) /* typical memory of a grammar */
-#define TOKEN_BYTES	 16		     /* per token: its id and its text */
-#define LOGPROB_BYTES	 128		     /* approximate size of an entry in a whole answer */
-#define ECHO_BYTES	 8		     /* per token of an echoed prompt, only its text */
-#define ECHO_LOGPROB	 32		     /* with its name, log probability and offset */
+#define EVENT_BYTES	 ((size_t)64 << 10) /* approximate limit per job when streaming */
+#define CHOICE_OVERHEAD	 8192		    /* bytes of a choice besides its tokens */
+#define TOKEN_BYTES	 16		    /* per token: its id and its text */
+#define LOGPROB_BYTES	 128		    /* approximate size of an entry in a whole answer */
+#define ECHO_BYTES	 8		    /* per token of an echoed prompt, only its text */
+#define ECHO_LOGPROB	 32		    /* with its name, log probability and offset */
 
 /* x->own: the choices' sequences [n_choices]. */
 static struct sequence *sequence_of(const struct exchange *x, unsigned i)
@@ -72,7 +71,7 @@ static bool encode(struct exchange *x, struct api_error *e)
 	int r = 0;
 
 	if (!exchange_encode_prompts(x, e) ||
-	    !model_text_grammar(x->text, &x->params, &x->caller, &x->grammar, e))
+	    !model_text_grammar(x->text, &x->params, &x->caller, x->account, &x->grammar, e))
 		return false;
 	n = x->n_prompts * best_of;
 	x->own = calloc(n, sizeof(struct sequence));
@@ -126,10 +125,11 @@ static uint64_t prompt_token_bytes(const struct exchange *x)
  */
 static bool hold(struct exchange *x, struct api_error *e)
 {
-	uint64_t bytes = x->grammar ? GRAMMAR_OVERHEAD : 0, most;
+	/* Its grammar is charged by itself; with each choice it has a mask. */
+	uint64_t mask = x->grammar ? x->text->vocab / 8 : 0, bytes = 0, most;
 
 	for (unsigned i = 0; i < x->n_choices; i++)
-		bytes += CHOICE_OVERHEAD + prompt_token_bytes(x) * x->choices[i].prompt->n;
+		bytes += CHOICE_OVERHEAD + mask + prompt_token_bytes(x) * x->choices[i].prompt->n;
 	most = bytes + (uint64_t)x->n_choices * x->params.max_tokens *
 			       (token_bytes(x) + entries(x) * LOGPROB_BYTES);
 	if (x->params.max_tokens_given && most > budget_most(x->account->budget))

@@ -158,9 +158,10 @@ enum reply_tools model_text_tools(const struct model_text *t, const struct api_p
 }
 
 bool model_text_grammar(const struct model_text *t, const struct api_params *p,
-			const struct text_caller *caller, struct grammar **ret, struct api_error *e)
+			const struct text_caller *caller, struct account *a, struct grammar **ret,
+			struct api_error *e)
 {
-	return structured_compile(t->structured, t, p, caller, ret, e);
+	return structured_compile(t->structured, t, p, caller, a, ret, e);
 }
 
 int model_text_constrain(const struct model_text *t, const struct api_params *p,

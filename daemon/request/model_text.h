@@ -18,6 +18,7 @@
 #include "reply_parser.h"
 #include "text_process.h"
 
+struct account;
 struct grammar;
 struct pictures;
 struct structured;
@@ -96,9 +97,9 @@ bool model_text_take_ids(const struct model_text *t, const struct text_done *don
 
 /* The format of this request's tool calls. */
 enum reply_tools model_text_tools(const struct model_text *t, const struct api_params *p);
-/* The grammar for the request's answers, with a reference; NULL: none is requested. */
+/* The grammar for the request's answers, with a reference; NULL: none is requested. @a pays. */
 bool model_text_grammar(const struct model_text *t, const struct api_params *p,
-			const struct text_caller *caller, struct grammar **ret,
+			const struct text_caller *caller, struct account *a, struct grammar **ret,
 			struct api_error *e);
 /*
  * Constrains @r to the grammar, after reasoning if the model does that, and reasoning to its

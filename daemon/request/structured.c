@@ -2,33 +2,22 @@
 #include "structured.h"
 
 #include <errno.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "budget.h"
+#include "share.h"
 #include "text_buf.h"
 #include "text_tree.h"
 #include "tokenizer.h"
 
-#define MAX_KEPT       32
-#define MAX_KEPT_BYTES ((size_t)256 << 20)
-#define MAX_GRAMMAR    ((size_t)32 << 20) /* maximum message size of a grammar */
-
-struct kept {
-	uid_t user;
-	struct grammar *grammar;
-	char *key;
-	size_t key_len;
-	uint64_t used; /* incremented with each use */
-};
+#define MAX_GRAMMAR ((size_t)32 << 20) /* maximum message size of a grammar */
 
 struct structured {
 	struct grammar_vocab *vocab;
-	pthread_mutex_t lock;
-	struct kept kept[MAX_KEPT]; /* under lock, as are the following members */
-	unsigned n_kept;
-	uint64_t uses;
+	_Atomic(struct budget *) budget; /* where grammars are kept; NULL: none was made yet */
 };
 
 int structured_new(const struct txda_tokenizer *tokenizer, unsigned width, struct structured **ret)
@@ -55,7 +44,6 @@ int structured_new(const struct txda_tokenizer *tokenizer, unsigned width, struc
 		free(s);
 		return error;
 	}
-	pthread_mutex_init(&s->lock, NULL);
 	*ret = s;
 	return 0;
 }
@@ -64,12 +52,9 @@ void structured_free(struct structured *s)
 {
 	if (!s)
 		return;
-	for (unsigned i = 0; i < s->n_kept; i++) {
-		grammar_unref(s->kept[i].grammar);
-		free(s->kept[i].key);
-	}
+	if (s->budget)
+		kept_forget(&s->budget->kept, s);
 	grammar_vocab_unref(s->vocab);
-	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
 
@@ -78,10 +63,7 @@ struct grammar_vocab *structured_vocab(const struct structured *s)
 	return s->vocab;
 }
 
-/*
- * ---- cache
- * -------------------------------------------------------------------------------------------
- */
+/* ---- kept grammars --------------------------------------------------------------------------- */
 
 /* Everything that the grammar depends on, as a byte string; false: out of memory. */
 static bool make_key(const struct api_params *p, enum reply_tools tools, struct text_buf *key)
@@ -102,96 +84,48 @@ static bool make_key(const struct api_params *p, enum reply_tools tools, struct 
 	return ok;
 }
 
-/* The lock is held. */
-static struct kept *find(struct structured *s, uid_t user, const struct text_buf *key)
+static void *ref_thing(void *g)
 {
-	for (unsigned i = 0; i < s->n_kept; i++) {
-		if (s->kept[i].user == user && s->kept[i].key_len == key->len &&
-		    !memcmp(s->kept[i].key, key->data, key->len))
-			return &s->kept[i];
-	}
-	return NULL;
+	return grammar_ref(g);
 }
 
-/* The lock is held. */
-static void drop(struct structured *s, unsigned i)
+static void drop_thing(void *g)
 {
-	grammar_unref(s->kept[i].grammar);
-	free(s->kept[i].key);
-	s->kept[i] = s->kept[--s->n_kept];
+	grammar_unref(g);
 }
 
-static unsigned count_kept(const struct structured *s, uid_t user)
+static size_t thing_bytes(void *g)
 {
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < s->n_kept; i++)
-		n += s->kept[i].user == user;
-	return n;
+	return grammar_memory(g);
 }
 
-/* Evicts the least recently used entry of the user who has most entries. */
-static unsigned find_victim(const struct structured *s)
+static bool is_used(void *g)
 {
-	unsigned found = 0, most = 0;
-
-	for (unsigned i = 0; i < s->n_kept; i++) {
-		unsigned n = count_kept(s, s->kept[i].user);
-
-		if (n > most || (n == most && s->kept[i].used < s->kept[found].used)) {
-			most = n;
-			found = i;
-		}
-	}
-	return found;
+	return grammar_is_shared(g);
 }
 
-/* Stores a grammar under its key; takes over the key. */
-static void keep(struct structured *s, uid_t user, struct text_buf *key, struct grammar *g)
-{
-	size_t bytes = grammar_memory(g) + key->len;
-
-	pthread_mutex_lock(&s->lock);
-	for (unsigned i = 0; i < s->n_kept; i++)
-		bytes += grammar_memory(s->kept[i].grammar) + s->kept[i].key_len;
-	while (s->n_kept && (s->n_kept == MAX_KEPT || bytes > MAX_KEPT_BYTES)) {
-		unsigned i = find_victim(s);
-
-		bytes -= grammar_memory(s->kept[i].grammar) + s->kept[i].key_len;
-		drop(s, i);
-	}
-	if (!find(s, user, key) && bytes <= MAX_KEPT_BYTES) {
-		s->kept[s->n_kept++] = (struct kept){
-			.user = user,
-			.grammar = grammar_ref(g),
-			.key = key->data,
-			.key_len = key->len,
-			.used = ++s->uses,
-		};
-		*key = (struct text_buf){0};
-	}
-	pthread_mutex_unlock(&s->lock);
-}
-
-static struct grammar *find_kept(struct structured *s, uid_t user, const struct text_buf *key)
-{
-	struct grammar *g = NULL;
-	struct kept *kept;
-
-	pthread_mutex_lock(&s->lock);
-	kept = find(s, user, key);
-	if (kept) {
-		kept->used = ++s->uses;
-		g = grammar_ref(kept->grammar);
-	}
-	pthread_mutex_unlock(&s->lock);
-	return g;
-}
+static const struct kept_kind kept_grammar = {
+	.ref = ref_thing,
+	.drop = drop_thing,
+	.bytes = thing_bytes,
+	.is_used = is_used,
+};
 
 /*
- * ---- building
- * ----------------------------------------------------------------------------------------
+ * Of a user's account. A grammar belongs to the user for whom it was made as long as it exists,
+ * kept or not. When it is freed the account may vanish with it.
  */
+static bool count(void *account, int64_t bytes)
+{
+	if (bytes < 0) {
+		budget_release(account, (uint64_t)-bytes);
+		return true;
+	}
+	budget_add(account, (uint64_t)bytes);
+	return !budget_is_beyond(account);
+}
+
+/* ---- building -------------------------------------------------------------------------------- */
 
 static bool refused(const struct api_params *p, int error, const char *words, struct api_error *e)
 {
@@ -225,9 +159,23 @@ static bool try_out(struct structured *s, const struct api_params *p, struct gra
 	return true;
 }
 
+/* Charges the user for the grammar from now on. */
+static bool charge(struct account *a, const struct api_params *p, struct grammar *g,
+		   struct api_error *e)
+{
+	const struct grammar_meter meter = {count, a};
+	size_t bytes = grammar_memory(g);
+
+	/* The first call makes room, which the meter cannot. */
+	if (!budget_fits(a, bytes))
+		return share_refused(a, bytes, p->format.form ? p->format.param : "tools", e);
+	grammar_set_meter(g, &meter);
+	return true;
+}
+
 /* Takes over the grammar that the text process built. */
 static bool take(struct structured *s, const struct api_params *p, const struct text_done *done,
-		 struct grammar **ret, struct api_error *e)
+		 struct account *a, struct grammar **ret, struct api_error *e)
 {
 	int error = done->error;
 
@@ -237,14 +185,15 @@ static bool take(struct structured *s, const struct api_params *p, const struct 
 	if (error)
 		return refused(p, error, done->error == -EPROTO ? done->message : strerror(-error),
 			       e);
-	if (try_out(s, p, *ret, e))
+	if (charge(a, p, *ret, e) && try_out(s, p, *ret, e))
 		return true;
 	grammar_unref(*ret);
 	return false;
 }
 
 static bool make(struct structured *s, const struct model_text *t, const struct api_params *p,
-		 const struct text_caller *caller, struct grammar **ret, struct api_error *e)
+		 const struct text_caller *caller, struct account *a, struct grammar **ret,
+		 struct api_error *e)
 {
 	const struct api_format *f = &p->format;
 	struct text_job job = {
@@ -277,33 +226,30 @@ static bool make(struct structured *s, const struct model_text *t, const struct 
 	free(tree.data);
 	if (!ok)
 		return false;
-	ok = take(s, p, done, ret, e);
+	ok = take(s, p, done, a, ret, e);
 	free(done);
 	return ok;
 }
 
 bool structured_compile(struct structured *s, const struct model_text *t,
 			const struct api_params *p, const struct text_caller *caller,
-			struct grammar **ret, struct api_error *e)
+			struct account *a, struct grammar **ret, struct api_error *e)
 {
 	struct text_buf key = {0};
-	struct grammar *g = NULL;
-	bool ok;
 
 	*ret = NULL;
 	if (!p->format.form && p->tool_choice < API_TOOLS_REQUIRED)
 		return true;
-	ok = make_key(p, model_text_tools(t, p), &key);
-	if (ok)
-		g = find_kept(s, caller->user, &key);
-	else
-		refused(p, -ENOMEM, "", e);
-	if (ok && !g) {
-		ok = make(s, t, p, caller, &g, e);
-		if (ok)
-			keep(s, caller->user, &key, g);
+	if (!make_key(p, model_text_tools(t, p), &key)) {
+		free(key.data);
+		return refused(p, -ENOMEM, "", e);
+	}
+	*ret = kept_find(a, s, key.data, key.len);
+	if (!*ret && make(s, t, p, caller, a, ret, e)) {
+		s->budget = a->budget;
+		kept_add(a, s, key.data, key.len, &kept_grammar, *ret);
+		return true;
 	}
 	free(key.data);
-	*ret = g;
-	return ok;
+	return *ret;
 }

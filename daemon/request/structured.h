@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Grammars for requested output formats: a JSON schema, a regular expression, ..., or a tool call.
- * The model's text process builds them. Recent ones are cached, including the masks computed so
- * far, and found by their text, separately for each user: response times must not reveal what other
- * users request.
+ * The model's text process builds them. Recent ones are kept for the user (kept.h), including the
+ * masks computed so far. A grammar's memory is charged to its user as long as it exists; a user who
+ * holds more than its share has grammars that remember little.
  *
- * Threads: any; the cache has a lock.
+ * Threads: any.
  */
 #ifndef TXDA_SERVER_STRUCTURED_H
 #define TXDA_SERVER_STRUCTURED_H
@@ -14,6 +14,7 @@
 #include "grammar.h"
 #include "model_text.h"
 
+struct account;
 struct txda_tokenizer;
 struct structured;
 
@@ -26,11 +27,11 @@ void structured_free(struct structured *s);
 
 /*
  * The grammar that the request's answers must match, with a reference; *ret NULL: no constraint.
- * False: it cannot be built, see @e (400).
+ * False: it cannot be built (400), or the user has no room for it (429), see @e.
  */
 bool structured_compile(struct structured *s, const struct model_text *t,
 			const struct api_params *p, const struct text_caller *caller,
-			struct grammar **ret, struct api_error *e);
+			struct account *a, struct grammar **ret, struct api_error *e);
 
 struct grammar_vocab *structured_vocab(const struct structured *s);
 

@@ -232,11 +232,11 @@ static void put_users(struct server *s, const struct account *only, struct json_
 	struct metrics_user *users;
 	unsigned n = 0;
 
-	TAILQ_FOREACH(a, &s->budget.accounts, link)
+	TAILQ_FOREACH(a, &s->budget->accounts, link)
 		n++;
 	users = calloc(n, sizeof(*users));
 	n = 0;
-	TAILQ_FOREACH(a, &s->budget.accounts, link) {
+	TAILQ_FOREACH(a, &s->budget->accounts, link) {
 		struct metrics_user *u = &users[n];
 
 		if (!users || (only && a != only))
@@ -295,7 +295,8 @@ static void put_all_metrics(struct server *s, struct json_out *o)
 	s->metrics.connections = http_server_connections(s->http);
 	s->metrics.unknown = http_server_unknown(s->http);
 	s->metrics.evicted = http_server_evicted(s->http);
-	s->metrics.held_bytes = s->budget.used;
+	s->metrics.held_bytes = s->budget->used;
+	s->metrics.kept_bytes = kept_bytes(&s->budget->kept);
 	s->metrics.loop_json_bytes = json_out_written();
 	s->metrics.descriptors = descriptors_held(s->descriptors);
 	metrics_write(o, sources, n, &s->metrics);

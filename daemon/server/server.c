@@ -276,7 +276,7 @@ static void log_status(struct served_model *m, unsigned seconds)
  */
 static void give_memory_back(struct server *s)
 {
-	struct budget *b = &s->budget;
+	struct budget *b = s->budget;
 
 	if (b->used > b->peak / 2 || b->peak - b->used < TRIM_BYTES)
 		return;
@@ -289,7 +289,7 @@ static void log_unlogged(struct server *s)
 {
 	struct account *a;
 
-	TAILQ_FOREACH(a, &s->budget.accounts, link) {
+	TAILQ_FOREACH(a, &s->budget->accounts, link) {
 		if (a->unlogged)
 			log_info("uid %d%s%s: %u more requests, without lines of their own",
 				 (int)a->uid, a->name[0] ? " user " : "", a->name, a->unlogged);
@@ -357,7 +357,7 @@ static int start_http(struct server *s)
 		.idle_seconds = 120,
 		.stall_seconds = config->stall_seconds,
 		.congested_bytes = CONGESTED_BYTES,
-		.budget = &s->budget,
+		.budget = s->budget,
 		.descriptors = s->descriptors,
 	};
 	struct http_callbacks callbacks = {
@@ -427,8 +427,8 @@ static unsigned descriptor_limit(void)
 	return open_max / 16 < DESCRIPTORS_MAX ? DESCRIPTORS_MAX : (unsigned)(open_max / 16);
 }
 
-int server_new(struct event_base *base, struct config *config, struct models *table,
-	       struct server **ret)
+int server_new(struct event_base *base, struct config *config, struct budget *budget,
+	       struct models *table, struct server **ret)
 {
 	struct server *s = calloc(1, sizeof(*s));
 	struct timespec now;
@@ -440,7 +440,7 @@ int server_new(struct event_base *base, struct config *config, struct models *ta
 	s->base = base;
 	s->config = config;
 	s->table = table;
-	budget_init(&s->budget, config->max_memory);
+	s->budget = budget;
 	client_memory_start();
 	s->metrics.start_time = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	r = textpool_new(TEXT_THREADS, TEXT_MAX_THREADS, TEXT_JOBS, &s->pool);
@@ -570,7 +570,6 @@ void server_free(struct server *s)
 	json_out_free(&s->out);
 	api_keys_free(s->keys);
 	json_out_free(&s->chips.text);
-	budget_clear(&s->budget);
 	free(s);
 }
 

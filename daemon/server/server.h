@@ -14,6 +14,7 @@
 #include "config.h"
 
 struct api_keys;
+struct budget;
 struct event_base;
 struct model_found;
 struct models;
@@ -22,12 +23,12 @@ struct server;
 extern const struct model_text_ops server_text_ops; /* for the table */
 
 /*
- * Adds every model of @config to @table; models_pump() starts the loads. Both must outlive the
- * server. Models with errors are logged, and the others are served. -EINVAL: no model can be
+ * Adds every model of @config to @table; models_pump() starts the loads. All must outlive the
+ * server, @budget also the models, whose constraints are charged to it. Models with errors are logged, and the others are served. -EINVAL: no model can be
  * served, or one cannot and @config is strict.
  */
-int server_new(struct event_base *base, struct config *config, struct models *table,
-	       struct server **ret);
+int server_new(struct event_base *base, struct config *config, struct budget *budget,
+	       struct models *table, struct server **ret);
 /* Frees everything immediately, without waiting. */
 void server_free(struct server *s);
 

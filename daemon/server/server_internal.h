@@ -20,7 +20,7 @@ struct server {
 	struct http_server *http;
 	struct textpool *pool;
 	struct event *pool_event, *kick_event, *check_event;
-	struct budget budget;
+	struct budget *budget;		 /* borrowed */
 	struct api_keys *keys;		 /* of TCP clients; NULL: no key is required */
 	unsigned turned_away;		 /* requests over TCP without a valid key, not logged yet */
 	char turned_from[HTTP_ADDRESS];	 /* the most recent of them */

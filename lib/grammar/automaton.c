@@ -11,9 +11,6 @@
 
 #define CHUNK_BYTES ((size_t)32 << 10)
 
-/* Bytes of all automata together. */
-static _Atomic size_t all_bytes;
-
 struct chunk {
 	struct chunk *next;
 	size_t used, size;
@@ -95,7 +92,6 @@ void automaton_free(struct automaton *a)
 		next = chunk->next;
 		free(chunk);
 	}
-	atomic_fetch_sub(&all_bytes, a->counted);
 	grammar_vocab_unref(a->vocab);
 	free(a->places.slots);
 	free(a->frames.slots);
@@ -140,14 +136,6 @@ void automaton_begin(struct automaton *a)
 int automaton_error(const struct automaton *a)
 {
 	return a->error;
-}
-
-bool automaton_is_full(struct automaton *a)
-{
-	size_t all = atomic_fetch_add(&all_bytes, a->bytes - a->counted) + a->bytes - a->counted;
-
-	a->counted = a->bytes;
-	return a->bytes > (all > GRAMMAR_CACHE_ALL ? GRAMMAR_CACHE_LOW : GRAMMAR_CACHE);
 }
 
 bool automaton_pay(struct automaton *a, uint32_t n)

@@ -9,8 +9,8 @@
  *	config	a set of items (place, frame): all readings of a text so far
  *
  * Each is interned: equal ones are the same object, and results (transitions, allowed tokens) are
- * cached with it. All memory belongs to the automaton; when it uses too much (automaton_is_full()),
- * what is still needed is copied into a new one.
+ * cached with it. All memory belongs to the automaton; when it uses too much, what is still needed
+ * is copied into a new one.
  *
  * Counting. Whether 5000 or 4000 rounds are left does not affect the next token if no allowed token
  * is that long: inside a counted repeat, tokens longer than HORIZON bytes are not allowed. So each
@@ -97,8 +97,7 @@ struct automaton {
 	const struct nfa *nfa;
 	struct grammar_vocab *vocab; /* the vocabulary of the masks; NULL: none yet */
 	struct chunk *chunks;
-	size_t bytes;	/* all memory held */
-	size_t counted; /* part of bytes that is included in the total of all automata */
+	size_t bytes; /* all memory held */
 	int error;
 	int64_t work; /* remaining operations of this call */
 	uint32_t next_id;
@@ -143,8 +142,6 @@ struct config *automaton_at(struct automaton *a, struct place *place, struct fra
 struct config *automaton_pop(struct automaton *a, struct frame *frame);
 struct config *automaton_canonical(struct automaton *a, struct config *c);
 
-/* Whether its memory is used up, so that a new one should replace it. */
-bool automaton_is_full(struct automaton *a);
 /* Copies a config of another automaton of the same nfa. */
 struct config *automaton_copy(struct automaton *a, const struct config *from);
 

@@ -33,12 +33,11 @@
 
 #define GRAMMAR_MAX_NODES (1u << 20) /* of the automata of all rules */
 #define GRAMMAR_MAX_RULES (1u << 16)
-#define GRAMMAR_MAX_DEPTH 1024		      /* nested calls; deeper ones are not followed */
-#define GRAMMAR_MAX_ITEMS 2048		      /* simultaneous readings of a text */
-#define GRAMMAR_MAX_WORK  (16u << 20)	      /* operations per call */
-#define GRAMMAR_CACHE	  ((size_t)32 << 20)  /* bytes of cached results of a grammar */
-#define GRAMMAR_CACHE_ALL ((size_t)512 << 20) /* of all grammars; beyond it each may have ... */
-#define GRAMMAR_CACHE_LOW ((size_t)1 << 20)   /* ... this */
+#define GRAMMAR_MAX_DEPTH 1024		     /* nested calls; deeper ones are not followed */
+#define GRAMMAR_MAX_ITEMS 2048		     /* simultaneous readings of a text */
+#define GRAMMAR_MAX_WORK  (16u << 20)	     /* operations per call */
+#define GRAMMAR_CACHE	  ((size_t)32 << 20) /* bytes of cached results of a grammar */
+#define GRAMMAR_CACHE_LOW ((size_t)1 << 20)  /* the same while its meter says that it is too much */
 
 /* ---- the vocabulary -------------------------------------------------------------------------- */
 
@@ -78,8 +77,22 @@ struct text_buf;
 int grammar_export(const struct grammar *g, struct text_buf *out);
 int grammar_import(const char *data, size_t len, struct grammar **ret);
 
-/* Memory held, including cached results. */
-size_t grammar_memory(struct grammar *g);
+/* Bytes that it held after the last call, including cached results. Never blocks. */
+size_t grammar_memory(const struct grammar *g);
+/* Whether there are other references than the caller's. */
+bool grammar_is_shared(const struct grammar *g);
+
+/*
+ * Accounts for a grammar's memory. count() is called with each change in bytes, by any thread, one
+ * at a time, and must not use the grammar; the last call, with all that is left, is made when the
+ * grammar is freed. False: its owner holds too much, and it should remember little.
+ */
+struct grammar_meter {
+	bool (*count)(void *arg, int64_t bytes);
+	void *arg;
+};
+/* For a grammar that nobody shares yet. Returns what count() does for the memory so far. */
+bool grammar_set_meter(struct grammar *g, const struct grammar_meter *meter);
 
 /* ---- a text in the making -------------------------------------------------------------------- */
 

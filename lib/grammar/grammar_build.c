@@ -334,6 +334,31 @@ struct grammar_piece grammar_call(struct grammar_builder *b, uint32_t rule)
 
 /* ---- the grammar ----------------------------------------------------------------------------- */
 
+void grammar_count(struct grammar *g)
+{
+	size_t before = atomic_load_explicit(&g->bytes, memory_order_relaxed),
+	       bytes = sizeof(*g) + g->automaton->bytes + g->nfa.n_nodes * sizeof(struct node) +
+		       g->nfa.n_rules * sizeof(uint32_t) + g->nfa.n_repeats * sizeof(struct repeat);
+
+	if (bytes == before)
+		return;
+	atomic_store_explicit(&g->bytes, bytes, memory_order_relaxed);
+	if (g->meter.count)
+		g->too_much = !g->meter.count(g->meter.arg, (int64_t)bytes - (int64_t)before);
+}
+
+size_t grammar_memory(const struct grammar *g)
+{
+	return atomic_load_explicit(&g->bytes, memory_order_relaxed);
+}
+
+bool grammar_set_meter(struct grammar *g, const struct grammar_meter *meter)
+{
+	g->meter = *meter;
+	g->too_much = !meter->count(meter->arg, (int64_t)grammar_memory(g));
+	return !g->too_much;
+}
+
 struct grammar *grammar_of_nfa(struct nfa *nfa)
 {
 	struct grammar *g = calloc(1, sizeof(*g));
@@ -347,6 +372,7 @@ struct grammar *grammar_of_nfa(struct nfa *nfa)
 	g->nfa = *nfa;
 	*nfa = (struct nfa){0};
 	automaton_move(g->automaton, &g->nfa);
+	grammar_count(g);
 	return g;
 }
 
@@ -389,6 +415,11 @@ struct grammar *grammar_ref(struct grammar *g)
 	return g;
 }
 
+bool grammar_is_shared(const struct grammar *g)
+{
+	return atomic_load_explicit(&g->refs, memory_order_acquire) > 1;
+}
+
 void grammar_unref(struct grammar *g)
 {
 	if (!g || atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1)
@@ -396,5 +427,7 @@ void grammar_unref(struct grammar *g)
 	automaton_free(g->automaton);
 	nfa_free(&g->nfa);
 	pthread_mutex_destroy(&g->lock);
+	if (g->meter.count)
+		g->meter.count(g->meter.arg, -(int64_t)grammar_memory(g));
 	free(g);
 }

@@ -56,6 +56,9 @@ struct grammar {
 	/* Under lock. */
 	struct automaton *automaton; /* cached results */
 	struct grammar_matcher *matchers;
+	struct grammar_meter meter; /* count NULL: none */
+	bool too_much;		    /* as it said last */
+	_Atomic size_t bytes;	    /* as counted last; read without the lock */
 };
 
 /*
@@ -67,6 +70,8 @@ int nfa_check(struct nfa *nfa, char *const *names, char *err, size_t errlen);
 void nfa_find_classes(struct nfa *nfa);
 /* grammar_build.c: creates a grammar from *nfa, which it takes over. NULL: out of memory. */
 struct grammar *grammar_of_nfa(struct nfa *nfa);
+/* Counts its memory anew. Locked, or not shared yet. */
+void grammar_count(struct grammar *g);
 void nfa_free(struct nfa *nfa);
 
 #endif

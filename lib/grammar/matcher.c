@@ -54,8 +54,10 @@ static void start_afresh(struct grammar *g)
 static struct automaton *begin(struct grammar *g)
 {
 	pthread_mutex_lock(&g->lock);
-	if (automaton_is_full(g->automaton))
+	if (g->automaton->bytes > (g->too_much ? GRAMMAR_CACHE_LOW : GRAMMAR_CACHE)) {
 		start_afresh(g);
+		grammar_count(g);
+	}
 	automaton_begin(g->automaton);
 	return g->automaton;
 }
@@ -64,6 +66,7 @@ static int end(struct grammar *g)
 {
 	int error = automaton_error(g->automaton);
 
+	grammar_count(g);
 	pthread_mutex_unlock(&g->lock);
 	return error;
 }
@@ -207,15 +210,4 @@ bool grammar_matcher_may_end(const struct grammar_matcher *m)
 bool grammar_matcher_over(const struct grammar_matcher *m)
 {
 	return m->over;
-}
-
-size_t grammar_memory(struct grammar *g)
-{
-	size_t bytes;
-
-	pthread_mutex_lock(&g->lock);
-	bytes = sizeof(*g) + g->automaton->bytes + g->nfa.n_nodes * sizeof(struct node) +
-		g->nfa.n_rules * sizeof(uint32_t) + g->nfa.n_repeats * sizeof(struct repeat);
-	pthread_mutex_unlock(&g->lock);
-	return bytes;
 }

@@ -309,6 +309,39 @@ def test_memory(txdad, model):
     d.stop()
 
 
+# Grammars kept for later requests count for whoever asked for them, and give way to requests.
+def test_kept(txdad, model):
+    limit = 16 << 20
+    d = Daemon(txdad, "--load=demand", "--model=m=" + model, "--max-memory=16M", "--max-body=32M")
+    kept = lambda: d.metric("http_kept_bytes")
+    for i in range(10):
+        words = [f"{i}-{k * 2654435761 % 4294967296:08x}" for k in range(3000)]
+        status, data = d.post("/v1/completions", {"prompt": [5, 6, 7], "max_tokens": 1, "guided_choice": words}, A)
+        check(status == 200, f"grammar {i}: {status} {data[:300]}")
+    until(lambda: d.metric("http_held_bytes") - kept() < 65536, "requests hold memory that have ended")
+    print(f"{kept():.0f} bytes are kept")
+    check(1 << 20 < kept() <= limit // 4, f"{kept()} bytes are kept; the limit is {limit // 4}")
+    check(f'txda_user_held_bytes{{user="{A}"}} 0' not in d.ask("GET", "/metrics")[1].decode(), "the user does not hold what is kept")
+    # More than fits beside it.
+    s = d.connect(B)[0]
+    s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (limit // 4 * 3 - 65536))
+    with s:
+        answer = s.recv(4096)
+    check(answer.startswith(b"HTTP/1.1 100"), f"what is kept costs B its share: {answer}")
+    check(kept() < 1 << 20, f"{kept()} bytes are still kept")
+    # Grammars that do not fit beside what A holds itself are refused.
+    held = d.connect(A)[0]
+    half_sent(held, limit // 4 * 3 - (1 << 20))
+    held.sendall(b" " * (limit // 4 * 3 - (2 << 20)))
+    until(lambda: d.metric("http_held_bytes") > limit // 2, "A's body is not held")
+    words = [f"{k * 2654435761 % 4294967296:08x}{k:08x}" for k in range(12000)]
+    status, data = d.post("/v1/completions", {"prompt": [5, 6, 7], "max_tokens": 1, "guided_choice": words}, A)
+    check(status == 429, f"a grammar beyond A's share: {status} {data[:300]}")
+    held.close()
+    until(lambda: d.metric("http_held_bytes") - kept() < 65536, "something is held for nobody")
+    d.stop()
+
+
 def test_log(txdad, model):
     d = Daemon(txdad, "--load=demand", "--model=m=" + model)
     n = 3000
@@ -390,7 +423,7 @@ def test_impostor(txdad, model):
             check(heard == (len(programs) if trusted else 0), f"user {uid}, who listens, was spoken to by {heard} of {len(programs)}")
 
 
-TESTS = [test_hidden_models, test_ids, test_metrics, test_grammars, test_connections, test_memory, test_log, test_loads, test_impostor]
+TESTS = [test_hidden_models, test_ids, test_metrics, test_grammars, test_connections, test_memory, test_kept, test_log, test_loads, test_impostor]
 
 
 def main():
