@@ -114,7 +114,7 @@ static int get_key(const struct cache_source *source, const struct child_options
 	int error;
 
 	add_options(source, tp, sizeof(tp), argv, 3);
-	error = child_run(options, argv, key, len, err, errlen);
+	error = child_run(options, argv, key, len, NULL, err, errlen);
 	if (error)
 		return error;
 	n = strcspn(key, "\r\n");
@@ -231,7 +231,7 @@ static int run_compiler(const struct cache_source *source, const struct child_op
 		argv[n++] = (char *)"--jobs";
 		argv[n] = jobs;
 	}
-	error = child_run(options, argv, out, sizeof(out), err, errlen);
+	error = child_run(options, argv, out, sizeof(out), NULL, err, errlen);
 	if (!error && !cache_is_case(w->made)) {
 		snprintf(err, errlen, "%s made no %s/model_info.json", source->compiler, w->made);
 		error = -EIO;

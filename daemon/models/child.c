@@ -243,7 +243,7 @@ bool child_gives_way(void)
 }
 
 int child_run(const struct child_options *options, char *const argv[], char *out, size_t outlen,
-	      char *err, size_t errlen)
+	      size_t *ret_n, char *err, size_t errlen)
 {
 	struct child c = {.out_fd = -1,
 			  .err_fd = -1,
@@ -273,5 +273,7 @@ int child_run(const struct child_options *options, char *const argv[], char *out
 	error = listen_to(&c, options, &status);
 	close_fd(c.out_fd);
 	close_fd(c.err_fd);
+	if (ret_n)
+		*ret_n = c.out_used;
 	return judge(&c, options, argv[0], error, status);
 }

@@ -12,9 +12,13 @@
 #include <unistd.h>
 
 #include "cache.h"
+#include "child.h"
 #include "gguf_name.h"
 #include "owned.h"
+#include "program.h"
 #include "source.h"
+
+#define CONFIG_SECONDS 30 /* longest time of reading a config.json */
 
 /* A directory, or a GGUF file. */
 struct place {
@@ -55,8 +59,54 @@ static uint64_t bytes_of(const char *dir, const char *suffix)
 	return bytes;
 }
 
+/* Whether config.json has these letters; others are not parsed, as most have no param_dir. */
+static bool may_name_case(const char *dir)
+{
+	static const char letters[] = "param_dir";
+	char path[PATH_MAX], err[400], *text;
+	size_t bytes;
+	bool found;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/config.json", dir) >= sizeof(path) ||
+	    owned_read_path(path, CONFIG_FACTS_BYTES, &text, &bytes, err, sizeof(err)))
+		return false;
+	found = memmem(text, bytes, letters, sizeof(letters) - 1);
+	free(text);
+	return found;
+}
+
+/* What config.json says of its case dir: a confined process reads it. */
+static int read_config(const char *dir, struct config_facts *ret, char *err, size_t errlen)
+{
+	static const atomic_bool never;
+	const struct child_options options = {.seconds = CONFIG_SECONDS, .stop = &never};
+	char program[PATH_MAX], mode[] = "--config", *where = strdup(dir), why[256] = "";
+	char *const argv[] = {program, mode, where, NULL};
+	struct {
+		struct config_facts facts;
+		char end; /* the NUL behind the output */
+	} out;
+	size_t n = 0;
+	int r = where ? program_find("txdad-text", program, sizeof(program)) : -ENOMEM;
+
+	if (!r)
+		r = child_run(&options, argv, (char *)&out, sizeof(out), &n, why, sizeof(why));
+	free(where);
+	if (!r && n != sizeof(out.facts))
+		r = -EPROTO;
+	if (r) {
+		snprintf(err, errlen, "%.400s/config.json cannot be read in a confined process: %s",
+			 dir, *why ? why : strerror(-r));
+		return r;
+	}
+	config_facts_tame(&out.facts);
+	*ret = out.facts;
+	return 0;
+}
+
 static int classify_model(struct place *s, char *err, size_t errlen)
 {
+	struct config_facts config;
 	char ignored[256];
 	int r;
 
@@ -76,7 +126,12 @@ static int classify_model(struct place *s, char *err, size_t errlen)
 			 s->path);
 		return -EINVAL;
 	}
-	r = param_dir_find(s->path, s->case_dir, sizeof(s->case_dir), &s->facts, err, errlen);
+	if (!may_name_case(s->path))
+		return 0;
+	r = read_config(s->path, &config, err, errlen);
+	if (!r)
+		r = param_dir_find(s->path, &config, s->case_dir, sizeof(s->case_dir), &s->facts,
+				   err, errlen);
 	if (r <= 0)
 		return r;
 	s->is_checkpoint = false;

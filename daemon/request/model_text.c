@@ -11,15 +11,12 @@
 #include "detok.h"
 #include "grammar.h"
 #include "hash.h"
-#include "json_strict.h"
 #include "pictures.h"
 #include "structured.h"
 #include "text_buf.h"
 #include "text_process.h"
 #include "text_tree.h"
 #include "tokenizer.h"
-
-#define MAX_PROCESSOR ((size_t)1 << 20) /* maximum size of preprocessor_config.json */
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
@@ -185,22 +182,24 @@ int model_text_constrain(const struct model_text *t, const struct api_params *p,
 /* ---- images ---------------------------------------------------------------------------------- */
 
 /* Without a usable image processor the model still accepts text. */
-static void load_images(struct model_text *t, const char *dir, const struct engine_limits *limits)
+static void take_images(struct model_text *t, const struct engine_limits *limits,
+			const struct text_loaded *l)
 {
-	char path[1200];
-	cJSON *config;
+	struct image_values v;
 
-	if (!limits->tower.max_units)
+	snprintf(t->image_error, sizeof(t->image_error), "%s", l->image_error);
+	if (!limits->tower.max_units || !l->images.length)
 		return;
-	snprintf(path, sizeof(path), "%s/preprocessor_config.json", dir);
-	if (txda_json_load(path, MAX_PROCESSOR, &config, t->image_error, sizeof(t->image_error)))
-		return;
-	if (!image_processor_parse(config, &limits->tower, &t->processor, t->image_error,
-				   sizeof(t->image_error))) {
-		t->tower = limits->tower;
-		t->embeds = limits->embeds;
+	if (l->images.length == sizeof(v)) {
+		memcpy(&v, (const char *)l + l->images.offset, sizeof(v));
+		if (!image_processor_import(&v, &limits->tower, &t->processor)) {
+			t->tower = limits->tower;
+			t->embeds = limits->embeds;
+			return;
+		}
 	}
-	cJSON_Delete(config);
+	snprintf(t->image_error, sizeof(t->image_error),
+		 "the values of preprocessor_config.json are invalid");
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -239,6 +238,7 @@ int model_text_load(const char *dir, const struct engine_limits *limits,
 		    const struct model_text_options *options, struct model_text **ret, char *err,
 		    size_t errlen)
 {
+	struct text_process_options process = options->process;
 	struct model_text *t = calloc(1, sizeof(*t));
 	struct text_loaded *l = NULL;
 	int r;
@@ -249,8 +249,13 @@ int model_text_load(const char *dir, const struct engine_limits *limits,
 	}
 	t->max_context = limits->max_context;
 	t->vocab = limits->vocab;
-	load_images(t, dir, limits);
-	r = text_process_start(dir, &options->process, &t->process, &l, err, errlen);
+	if (limits->tower.max_units) {
+		process.tower = &limits->tower;
+		process.tower_bytes = sizeof(limits->tower);
+	}
+	r = text_process_start(dir, &process, &t->process, &l, err, errlen);
+	if (!r)
+		take_images(t, limits, l);
 	if (!r)
 		r = take_loaded(t, dir, options, l, err, errlen);
 	free(l);

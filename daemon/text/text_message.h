@@ -61,7 +61,9 @@ struct text_loaded {
 	uint32_t n_stop_tokens;
 	int32_t stop_tokens[TEXT_STOP_TOKENS];
 	uint8_t files[32];	 /* SHA-256 of all that it read, templates included */
+	char image_error[256];	 /* reason why there is no image processor */
 	struct text_part tables; /* txda_tokenizer_export() */
+	struct text_part images; /* image_processor_export(); empty: no images */
 };
 
 enum text_job_kind {

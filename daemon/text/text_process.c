@@ -36,6 +36,7 @@ struct lane {
 struct text_process {
 	struct text_process_options options;
 	char dir[PATH_MAX], program[PATH_MAX];
+	char *tower;	    /* NULL, or in hexadecimal digits */
 	uint8_t digest[32]; /* hash of what it read; a restarted process must have read the same */
 	pthread_mutex_t lock;
 	/* Under lock. */
@@ -194,7 +195,7 @@ static void choose_environment(char *env[8])
 static int spawn(struct text_process *p, int fd)
 {
 	char memory[24], seconds[16], *env[8];
-	char *argv[] = {p->program, p->dir, memory, seconds, NULL};
+	char *argv[] = {p->program, p->dir, memory, seconds, p->tower, NULL};
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t how;
 	sigset_t none, all;
@@ -237,8 +238,10 @@ static int check_loaded(struct text_loaded *l)
 {
 	l->message[sizeof(l->message) - 1] = '\0';
 	l->chat_error[sizeof(l->chat_error) - 1] = '\0';
+	l->image_error[sizeof(l->image_error) - 1] = '\0';
 	if (l->error > 0 || l->n_stop_tokens > TEXT_STOP_TOKENS ||
-	    (!l->error && !text_part_fits(&l->tables, sizeof(*l), l->size)))
+	    (!l->error && (!text_part_fits(&l->tables, sizeof(*l), l->size) ||
+			   !text_part_fits(&l->images, sizeof(*l), l->size))))
 		return -EPROTO;
 	return 0;
 }
@@ -432,6 +435,20 @@ static void give_lane_back(struct text_process *p, unsigned index, bool sound)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+static int write_tower(struct text_process *p)
+{
+	const uint8_t *bytes = p->options.tower;
+	size_t n = p->options.tower_bytes;
+
+	p->options.tower = NULL;
+	if (!bytes)
+		return 0;
+	p->tower = malloc(2 * n + 1);
+	for (size_t i = 0; i < n && p->tower; i++)
+		snprintf(p->tower + 2 * i, 3, "%02x", bytes[i]);
+	return p->tower ? 0 : -ENOMEM;
+}
+
 int text_process_start(const char *dir, const struct text_process_options *options,
 		       struct text_process **ret, struct text_loaded **ret_loaded, char *err,
 		       size_t errlen)
@@ -455,9 +472,12 @@ int text_process_start(const char *dir, const struct text_process_options *optio
 	if (r)
 		snprintf(err, errlen,
 			 "txdad-text was found neither beside this program nor in PATH");
+	else if ((r = write_tower(p)))
+		snprintf(err, errlen, "out of memory");
 	else
 		r = start(p, options->stop, ret_loaded, err, errlen);
 	if (r) {
+		free(p->tower);
 		free(p);
 		return r;
 	}
@@ -495,6 +515,7 @@ void text_process_free(struct text_process *p)
 	}
 	end_process(p);
 	pthread_mutex_destroy(&p->lock);
+	free(p->tower);
 	free(p);
 }
 

@@ -26,6 +26,12 @@ struct text_process_options {
 	unsigned seconds;	 /* longest time of a job, and of reading the model */
 	uint64_t memory;	 /* address space of the process, and of each lane */
 	const atomic_bool *stop; /* NULL, or ends the reading soon after it becomes true */
+	/*
+	 * NULL, or the model's image encoder: bytes that the process takes as a struct of this
+	 * build, to read preprocessor_config.json by. Only needed by text_process_start().
+	 */
+	const void *tower;
+	size_t tower_bytes;
 };
 
 /* The caller of a job. */

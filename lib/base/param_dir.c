@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,7 @@
 #include "json_strict.h"
 #include "owned.h"
 
-/* The parsed tree takes about forty times as much. Larger files are left to the compiler. */
-#define MAX_CONFIG ((size_t)1 << 20)
-#define MAX_INFO   ((size_t)1 << 20)
+#define MAX_INFO ((size_t)1 << 20)
 
 static const cJSON *find(const cJSON *object, const char *key)
 {
@@ -113,6 +112,66 @@ int case_facts_fit(const struct case_facts *f, const char *case_dir, const struc
 	else
 		return 0;
 	return -EINVAL;
+}
+
+/* ---- what a config.json says ----------------------------------------------------------------- */
+
+static double get_value(const cJSON *object, const char *key)
+{
+	const cJSON *item = find(object, key);
+
+	return !item ? NAN : cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+static enum config_tp get_tp(const cJSON *tp)
+{
+	const cJSON *use = find(tp, "use_tp");
+
+	if (!tp)
+		return CONFIG_TP_ABSENT;
+	if (!cJSON_IsObject(tp) || (use && !cJSON_IsBool(use)))
+		return CONFIG_TP_INVALID;
+	return !use ? CONFIG_TP_OPEN : cJSON_IsTrue(use) ? CONFIG_TP_ON : CONFIG_TP_OFF;
+}
+
+/* A key that occurs twice is the compiler's to refuse. */
+static void get_param_dir(const cJSON *config, struct config_facts *f)
+{
+	const char *name = cJSON_GetStringValue(find(config, "param_dir"));
+	const cJSON *item;
+	unsigned n = 0;
+
+	cJSON_ArrayForEach(item, config)
+		n += item->string && !strcmp(item->string, "param_dir");
+	if (name && n == 1 && strlen(name) < sizeof(f->param_dir))
+		snprintf(f->param_dir, sizeof(f->param_dir), "%s", name);
+}
+
+void config_facts_read(const char *dir, struct config_facts *ret)
+{
+	char path[PATH_MAX];
+	cJSON *config = NULL;
+
+	*ret = (struct config_facts){.vocab = NAN, .hidden = NAN, .layers = NAN, .parallel = NAN};
+	if ((size_t)snprintf(path, sizeof(path), "%s/config.json", dir) >= sizeof(path) ||
+	    txda_json_load(path, CONFIG_FACTS_BYTES, &config, NULL, 0))
+		return;
+	get_param_dir(config, ret);
+	get_text(config, "model_type", ret->type, sizeof(ret->type));
+	ret->vocab = get_value(config, "vocab_size");
+	ret->hidden = get_value(config, "hidden_size");
+	ret->layers = get_value(config, "num_hidden_layers");
+	ret->parallel = get_value(find(config, "tensor_parallel"), "parallel_size");
+	ret->tp = get_tp(find(config, "tensor_parallel"));
+	cJSON_Delete(config);
+}
+
+void config_facts_tame(struct config_facts *f)
+{
+	f->param_dir[sizeof(f->param_dir) - 1] = '\0';
+	f->type[sizeof(f->type) - 1] = '\0';
+	if (f->tp > CONFIG_TP_ON)
+		f->tp = CONFIG_TP_INVALID;
 }
 
 /* ---- whose it is ----------------------------------------------------------------------------- */
@@ -263,52 +322,48 @@ static int check_files(const char *case_dir, const cJSON *info, uid_t owner, cha
 
 /* ---- whether it is of this model ------------------------------------------------------------- */
 
-static int check_tp(const cJSON *config, const struct case_facts *f, const char *case_dir,
-		    char *err, size_t errlen)
+static int check_tp(const struct config_facts *config, const struct case_facts *f,
+		    const char *case_dir, char *err, size_t errlen)
 {
-	const cJSON *tp = find(config, "tensor_parallel"), *use = find(tp, "use_tp");
-	const cJSON *size = find(tp, "parallel_size");
-
-	if (!tp)
-		return 0;
-	if (!cJSON_IsObject(tp) || (use && !cJSON_IsBool(use))) {
+	switch (config->tp) {
+	case CONFIG_TP_INVALID:
 		snprintf(err, errlen,
 			 "config.json: tensor_parallel is not an object with use_tp "
 			 "true or false");
 		return -EINVAL;
-	}
-	if (!use || cJSON_IsFalse(use)) {
-		if (!use || f->tp < 2)
+	case CONFIG_TP_OFF:
+		if (f->tp < 2)
 			return 0;
 		snprintf(err, errlen,
 			 "config.json: tensor_parallel.use_tp is false, but its param_dir %.300s "
 			 "was compiled for %u chips",
 			 case_dir, f->tp);
 		return -EINVAL;
-	}
-	if (!cJSON_IsNumber(size) || size->valuedouble != (double)f->tp) {
+	case CONFIG_TP_ON:
+		if (config->parallel == (double)f->tp)
+			return 0;
 		snprintf(err, errlen,
 			 "config.json: tensor_parallel.parallel_size is %.10g, but its param_dir "
 			 "%.300s was compiled for %u chip%s",
-			 cJSON_IsNumber(size) ? size->valuedouble : 0, case_dir, f->tp,
+			 isnan(config->parallel) ? 0 : config->parallel, case_dir, f->tp,
 			 f->tp == 1 ? "" : "s");
 		return -EINVAL;
+	default: return 0;
 	}
-	return 0;
 }
 
-static int check_fit(const cJSON *config, const cJSON *info, const struct case_facts *f,
-		     const char *case_dir, char *err, size_t errlen)
+static int check_fit(const struct config_facts *config, const cJSON *info,
+		     const struct case_facts *f, const char *case_dir, char *err, size_t errlen)
 {
 	const struct {
 		const char *key;
+		double config;
 		unsigned value;
 	} sizes[] = {
-		{"vocab_size", f->vocab},
-		{"hidden_size", f->hidden},
-		{"num_hidden_layers", f->layers},
+		{"vocab_size", config->vocab, f->vocab},
+		{"hidden_size", config->hidden, f->hidden},
+		{"num_hidden_layers", config->layers, f->layers},
 	};
-	const char *type = cJSON_GetStringValue(find(config, "model_type"));
 	const cJSON *programs = find(info, "programs"), *program;
 	bool steps = !programs;
 
@@ -322,23 +377,20 @@ static int check_fit(const cJSON *config, const cJSON *info, const struct case_f
 			 case_dir);
 		return -EINVAL;
 	}
-	if (type && *f->family && strcmp(type, f->family)) {
+	if (*config->type && *f->family && strcmp(config->type, f->family)) {
 		snprintf(err, errlen,
 			 "config.json: model_type is \"%.60s\", but its param_dir %.300s is of the "
 			 "family %s",
-			 type, case_dir, f->family);
+			 config->type, case_dir, f->family);
 		return -EINVAL;
 	}
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		const cJSON *item = find(config, sizes[i].key);
-
-		if (!item || !sizes[i].value ||
-		    (cJSON_IsNumber(item) && item->valuedouble == (double)sizes[i].value))
+		if (isnan(sizes[i].config) || !sizes[i].value ||
+		    sizes[i].config == (double)sizes[i].value)
 			continue;
 		snprintf(err, errlen,
 			 "config.json: %s is %.17g, but in its param_dir %.300s it is %u",
-			 sizes[i].key, cJSON_IsNumber(item) ? item->valuedouble : 0, case_dir,
-			 sizes[i].value);
+			 sizes[i].key, sizes[i].config, case_dir, sizes[i].value);
 		return -EINVAL;
 	}
 	return check_tp(config, f, case_dir, err, errlen);
@@ -355,17 +407,12 @@ static bool has(const char *dir, const char *name)
 	       !lstat(path, &st);
 }
 
-/* The target of param_dir, if that is a case dir. Duplicate keys are refused by the compiler. */
-static bool find_case(const char *dir, const cJSON *config, char *real)
+/* The target of param_dir, if that is a case dir. */
+static bool find_case(const char *dir, const char *name, char *real)
 {
-	const cJSON *param = find(config, "param_dir"), *item;
-	const char *name = cJSON_GetStringValue(param);
 	char path[PATH_MAX];
-	unsigned n = 0;
 
-	cJSON_ArrayForEach(item, config)
-		n += item->string && !strcmp(item->string, "param_dir");
-	if (!name || !*name || n != 1 || has_parent_part(name))
+	if (!*name || has_parent_part(name))
 		return false;
 	if ((size_t)snprintf(path, sizeof(path), "%s%s%s", *name == '/' ? "" : dir,
 			     *name == '/' ? "" : "/", name) >= sizeof(path) ||
@@ -375,7 +422,7 @@ static bool find_case(const char *dir, const cJSON *config, char *real)
 	       !has(real, "model.safetensors.index.json");
 }
 
-static int check_case(const char *dir, const cJSON *config, const char *case_dir,
+static int check_case(const char *dir, const struct config_facts *config, const char *case_dir,
 		      struct case_facts *ret_facts, char *err, size_t errlen)
 {
 	cJSON *info = NULL;
@@ -404,29 +451,22 @@ static int check_case(const char *dir, const cJSON *config, const char *case_dir
 	return r;
 }
 
-int param_dir_find(const char *dir, char *ret_case, size_t len, struct case_facts *ret_facts,
-		   char *err, size_t errlen)
+int param_dir_find(const char *dir, const struct config_facts *config, char *ret_case, size_t len,
+		   struct case_facts *ret_facts, char *err, size_t errlen)
 {
 	char full[PATH_MAX], real[PATH_MAX];
-	cJSON *config = NULL;
-	int r = 0;
+	int r;
 
-	if (!realpath(dir, full) ||
-	    (size_t)snprintf(real, sizeof(real), "%s/config.json", full) >= sizeof(real) ||
-	    txda_json_load(real, MAX_CONFIG, &config, NULL, 0))
+	if (!realpath(dir, full) || !find_case(full, config->param_dir, real))
 		return 0;
-	if (find_case(full, config, real)) {
-		r = check_case(full, config, real, ret_facts, err, errlen);
-		if (!r && strlen(real) >= len) {
-			snprintf(err, errlen, "%.400s: %zu bytes; the limit is %zu", real,
-				 strlen(real), len - 1);
-			r = -ENAMETOOLONG;
-		}
-		if (!r) {
-			memcpy(ret_case, real, strlen(real) + 1);
-			r = 1;
-		}
+	r = check_case(full, config, real, ret_facts, err, errlen);
+	if (!r && strlen(real) >= len) {
+		snprintf(err, errlen, "%.400s: %zu bytes; the limit is %zu", real, strlen(real),
+			 len - 1);
+		r = -ENAMETOOLONG;
 	}
-	cJSON_Delete(config);
-	return r;
+	if (r)
+		return r;
+	memcpy(ret_case, real, strlen(real) + 1);
+	return 1;
 }

@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum case_experts {
 	CASE_EXPERTS_UNKNOWN,
@@ -47,15 +48,44 @@ struct case_wishes {
 int case_facts_fit(const struct case_facts *facts, const char *case_dir,
 		   const struct case_wishes *wishes, char *err, size_t errlen);
 
+enum config_tp {
+	CONFIG_TP_ABSENT,
+	CONFIG_TP_INVALID, /* tensor_parallel is not what it should be */
+	CONFIG_TP_OPEN,	   /* use_tp is not given */
+	CONFIG_TP_OFF,
+	CONFIG_TP_ON,
+};
+
 /*
- * Finds the case dir of the checkpoint @dir.
+ * What a config.json says of its case dir. Plain numbers and texts, so that one process can read
+ * the file for another one.
+ */
+struct config_facts {
+	char param_dir[4096];			/* "": none that counts */
+	char type[64];				/* model_type; "": not given */
+	double vocab, hidden, layers, parallel; /* NaN: not given; 0: not a number */
+	uint32_t tp;				/* of enum config_tp */
+};
+
+#define CONFIG_FACTS_BYTES ((size_t)1 << 20) /* a larger config.json is for the compiler alone */
+
+/*
+ * Reads the config.json of @dir in this process. Without one, or if it is not JSON, there is no
+ * param_dir: what is wrong with it is the compiler's to report.
+ */
+void config_facts_read(const char *dir, struct config_facts *ret);
+/* Makes sound what another process says it has read: texts end, numbers are of the enum. */
+void config_facts_tame(struct config_facts *f);
+
+/*
+ * Looks for the case dir of the checkpoint @dir, whose config.json says @config.
  *
  * 1: found; *ret_case is its absolute path without links, its files have the sizes stated in
  * model_info.json, and it matches the model and the number of chips in config.json. 0: there is
  * none: no param_dir, or one with safetensors or without model_info.json, whose errors the compiler
  * reports. -EPERM: the owner is not acceptable; -EINVAL: it does not match; -ENAMETOOLONG.
  */
-int param_dir_find(const char *dir, char *ret_case, size_t len, struct case_facts *ret_facts,
-		   char *err, size_t errlen);
+int param_dir_find(const char *dir, const struct config_facts *config, char *ret_case, size_t len,
+		   struct case_facts *ret_facts, char *err, size_t errlen);
 
 #endif

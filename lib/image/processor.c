@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "processor.h"
+#include "processor_limits.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,8 +11,6 @@
 #include "set_error.h"
 
 #define MAX_ASPECT 200 /* the reference processors refuse pictures with a larger one */
-#define MAX_SIDE   65535
-#define MAX_SLICES 1000
 
 /* ---- preprocessor_config.json ---- */
 
@@ -48,7 +47,7 @@ static int get_three(const cJSON *config, const char *key, float ret[3], char *e
 	for (int i = 0; i < 3; i++) {
 		const cJSON *item = cJSON_GetArrayItem(list, i);
 
-		if (!cJSON_IsNumber(item) || !(fabs(item->valuedouble) <= 1e6))
+		if (!cJSON_IsNumber(item) || !(fabs(item->valuedouble) <= PROCESSOR_MAX_VALUE))
 			return set_error(-EINVAL, err, errlen, "%s: entry %d is not a number", key,
 					 i);
 		ret[i] = (float)item->valuedouble;
@@ -167,9 +166,11 @@ static int parse_limits(const cJSON *config, struct image_processor *p, char *er
 	int r = check_keys(size, "size", keys, 4, err, errlen);
 
 	for (int i = 0; i < 4 && !r; i++)
-		r = get_number(size, keys[i], 1, 1e12, i % 2 ? &most : &least, err, errlen);
+		r = get_number(size, keys[i], 1, PROCESSOR_MAX_PIXELS, i % 2 ? &most : &least, err,
+			       errlen);
 	for (int i = 2; i < 4 && !r; i++)
-		r = get_number(config, keys[i], 1, 1e12, i % 2 ? &most : &least, err, errlen);
+		r = get_number(config, keys[i], 1, PROCESSOR_MAX_PIXELS, i % 2 ? &most : &least,
+			       err, errlen);
 	if (!r && least > most)
 		r = set_error(-EINVAL, err, errlen, "min_pixels: %g is above max_pixels %g", least,
 			      most);
@@ -224,7 +225,8 @@ static int parse_values(const cJSON *config, struct image_processor *p, char *er
 			      "resample: %g is not supported (2, bilinear, and 3, bicubic, are)",
 			      filter);
 	if (!r)
-		r = get_number(config, "rescale_factor", 0, 1e6, &scale, err, errlen);
+		r = get_number(config, "rescale_factor", 0, PROCESSOR_MAX_SCALE, &scale, err,
+			       errlen);
 	if (!r)
 		r = get_three(config, "image_mean", p->mean, err, errlen);
 	if (!r)
@@ -267,9 +269,11 @@ static int parse_slices(const cJSON *config, const struct image_tower *t, struct
 	p->slice = p->number = true;
 	r = check_same(config, "patch_size", t->patch, err, errlen);
 	if (!r)
-		r = get_number(config, "max_slice_nums", 1, MAX_SLICES, &most, err, errlen);
+		r = get_number(config, "max_slice_nums", 1, PROCESSOR_MAX_SLICES, &most, err,
+			       errlen);
 	if (!r)
-		r = get_number(config, "scale_resolution", 1, MAX_SIDE, &side, err, errlen);
+		r = get_number(config, "scale_resolution", 1, PROCESSOR_MAX_SIDE, &side, err,
+			       errlen);
 	if (!r)
 		r = get_bool(config, "slice_mode", &p->slice, err, errlen);
 	if (!r)
@@ -419,8 +423,8 @@ static int fit_slices(const struct image_processor *p, const struct image_tower 
 		fit_piece(p, t, true, &sh, &sw);
 	}
 	fit_piece(p, t, !ret->rows, &h, &w);
-	if (h > MAX_SIDE || w > MAX_SIDE || sh * ret->rows > MAX_SIDE ||
-	    sw * ret->columns > MAX_SIDE)
+	if (h > PROCESSOR_MAX_SIDE || w > PROCESSOR_MAX_SIDE ||
+	    sh * ret->rows > PROCESSOR_MAX_SIDE || sw * ret->columns > PROCESSOR_MAX_SIDE)
 		return set_error(-EINVAL, err, errlen, "a picture of %u x %u becomes %g x %g",
 				 width, height, w, h);
 	ret->whole = (struct image_size){(uint32_t)h / t->patch, (uint32_t)w / t->patch};
@@ -434,10 +438,10 @@ int image_process_size(const struct image_processor *p, const struct image_tower
 	double h = height, w = width, f = t->patch * t->merge;
 	int r;
 
-	if (!width || !height || width > MAX_SIDE || height > MAX_SIDE)
+	if (!width || !height || width > PROCESSOR_MAX_SIDE || height > PROCESSOR_MAX_SIDE)
 		return set_error(-EINVAL, err, errlen,
 				 "a picture of %u x %u; sides must be from 1 to %d", width, height,
-				 MAX_SIDE);
+				 PROCESSOR_MAX_SIDE);
 	*ret = (struct image_parts){.whole = {height, width}};
 	if (t->kind == IMAGE_TILES)
 		return 0;
@@ -453,7 +457,7 @@ int image_process_size(const struct image_processor *p, const struct image_tower
 			"a picture of %u x %u: without do_resize sides must be multiples of %g",
 			width, height, f);
 	}
-	if (!(h >= f && w >= f && h <= MAX_SIDE && w <= MAX_SIDE))
+	if (!(h >= f && w >= f && h <= PROCESSOR_MAX_SIDE && w <= PROCESSOR_MAX_SIDE))
 		return set_error(-EINVAL, err, errlen, "a picture of %u x %u becomes %g x %g",
 				 width, height, w, h);
 	ret->whole = (struct image_size){(uint32_t)h / t->patch, (uint32_t)w / t->patch};

@@ -29,6 +29,21 @@ int image_processor_parse(const cJSON *config, const struct image_tower *t,
 			  struct image_processor *ret, char *err, size_t errlen);
 
 /*
+ * The same as numbers of fixed size: one process reads the file, another one takes over what it
+ * found. A bit of @flags for each bool, in their order.
+ */
+struct image_values {
+	uint64_t min_pixels, max_pixels;
+	double scale;
+	float mean[3], std[3];
+	uint32_t max_slices, resolution, filter, flags;
+};
+void image_processor_export(const struct image_processor *p, struct image_values *ret);
+/* Checks all of them, whoever wrote them. -EINVAL: not what image_processor_parse() makes. */
+int image_processor_import(const struct image_values *v, const struct image_tower *t,
+			   struct image_processor *ret);
+
+/*
  * The size at which the tower processes a picture, computed without its pixels, for limits and
  * token counts. -EINVAL: a size that the processor does not accept.
  */

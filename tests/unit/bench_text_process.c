@@ -109,7 +109,7 @@ int main(int argc, char **argv)
 	struct text_buf read = {0};
 	char err[512];
 
-	if (argc != 2 || text_model_read(&m, argv[1], &read) || !m.tokenizer) {
+	if (argc != 2 || text_model_read(&m, argv[1], NULL, &read) || !m.tokenizer) {
 		fprintf(stderr, "usage: bench_text_process MODEL_DIR\n");
 		return 64;
 	}

@@ -21,7 +21,8 @@ static void say(int fd, const void *data, size_t n)
 
 static void load(const char *how)
 {
-	struct text_loaded l = {.size = sizeof(l), .tables = {sizeof(l), 0}};
+	struct text_loaded l = {
+		.size = sizeof(l), .tables = {sizeof(l), 0}, .images = {sizeof(l), 0}};
 
 	if (!strcmp(how, "dies"))
 		abort();
@@ -41,6 +42,8 @@ static void load(const char *how)
 		l.size = UINT32_MAX;
 	if (!strcmp(how, "beyond"))
 		l.tables = (struct text_part){sizeof(l), 1};
+	if (!strcmp(how, "images"))
+		l.images = (struct text_part){sizeof(l), 48};
 	if (!strcmp(how, "wraps"))
 		l.tables = (struct text_part){UINT32_MAX, UINT32_MAX};
 	if (!strcmp(how, "stops"))

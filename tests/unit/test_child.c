@@ -28,7 +28,7 @@ static int run(const char *script, char *out, size_t outlen, char *err, size_t e
 		.seconds = 600, .stop = &stop, .progress = on_progress};
 
 	atomic_store(&stop, false);
-	return child_run(&options, argv, out, outlen, err, errlen);
+	return child_run(&options, argv, out, outlen, NULL, err, errlen);
 }
 
 static void test_says(void **state)

@@ -415,6 +415,60 @@ static void test_clip(void **state)
 	free(b.rgb);
 }
 
+/* What another process says is taken over as it was read, and checked. */
+static void test_values(void **state)
+{
+	static const struct {
+		const char *text;
+		const struct image_tower *tower;
+	} all[] = {
+		{QWEN("\"min_pixels\":512,\"max_pixels\":3072,"), &merging},
+		{QWEN("\"do_resize\":false,"), &merging},
+		{LLAVA(",\"do_normalize\":false"), &tiled},
+		{MINICPM(",\"use_image_id\":false"), &sliced},
+	};
+	struct image_processor p, copy;
+	struct image_values good, v;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(parse(all[i].text, all[i].tower, &p), 0);
+		image_processor_export(&p, &v);
+		assert_int_equal(image_processor_import(&v, all[i].tower, &copy), 0);
+		assert_true(p.count_frames == copy.count_frames && p.resize == copy.resize &&
+			    p.slice == copy.slice && p.number == copy.number &&
+			    p.filter == copy.filter && p.scale == copy.scale &&
+			    p.min_pixels == copy.min_pixels && p.max_pixels == copy.max_pixels &&
+			    p.max_slices == copy.max_slices && p.resolution == copy.resolution &&
+			    !memcmp(p.mean, copy.mean, sizeof(p.mean)) &&
+			    !memcmp(p.std, copy.std, sizeof(p.std)));
+		good = v;
+#define WRONG(member, value)                                                                       \
+	do {                                                                                       \
+		v = good;                                                                          \
+		v.member = value;                                                                  \
+		assert_int_equal(image_processor_import(&v, all[i].tower, &copy), -EINVAL);        \
+	} while (0)
+		WRONG(flags, 16);
+		WRONG(filter, 1);
+		WRONG(scale, NAN);
+		WRONG(scale, -1);
+		WRONG(mean[2], INFINITY);
+		WRONG(std[0], 0);
+		WRONG(std[1], NAN);
+		if (all[i].tower->kind == IMAGE_MERGE) {
+			WRONG(min_pixels, 0);
+			WRONG(max_pixels, good.min_pixels - 1);
+			WRONG(max_pixels, UINT64_MAX);
+		}
+		if (all[i].tower->kind == IMAGE_SLICES) {
+			WRONG(max_slices, 0);
+			WRONG(resolution, 65536);
+			WRONG(flags, good.flags & ~8u);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -422,7 +476,7 @@ int main(void)
 		cmocka_unit_test(test_sizes),	      cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_resize),	      cmocka_unit_test(test_clip),
 		cmocka_unit_test(test_slices_config), cmocka_unit_test(test_keys),
-		cmocka_unit_test(test_slices_sizes),
+		cmocka_unit_test(test_slices_sizes),  cmocka_unit_test(test_values),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -278,6 +278,51 @@ static void repairs_the_cache(void **state)
 	models_free(t);
 }
 
+/* A confined process reads config.json; what it says is checked, and its failure is an error. */
+static void has_config_read_apart(void **state)
+{
+	static const struct {
+		const char *program, *words;
+		int result;
+	} cases[] = {
+		{"echo no; exit 3", "confined process: ", -EIO},
+		{"echo what is wrong >&2; exit 3", "confined process: what is wrong", -EIO},
+		{"kill -9 $$", "was killed by signal 9", -EIO},
+		{"head -c 100 /dev/zero", "confined process: ", -EPROTO},
+		{"head -c 100000 /dev/zero", "confined process: ", -EPROTO},
+		/* A path without an end that leads nowhere: a checkpoint to be compiled. */
+		{"head -c $SIZE /dev/zero | tr '\\000' '\\377'", "", 0},
+		{"head -c $SIZE /dev/zero", "", 0},
+	};
+	const char *before = getenv("PATH");
+	char path[8192], script[256], size[32], err[512];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s:%s", at("bin"), before);
+	before = strdup(before);
+	snprintf(size, sizeof(size), "%zu", sizeof(struct config_facts));
+	make_hf("apart", "");
+	make_case("apart/case");
+	put("apart/config.json", "{\"param_dir\": \"case\"}", 0644);
+	assert_int_equal(mkdir(at("bin"), 0755), 0);
+	setenv("PATH", path, 1);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(script, sizeof(script), "#!/bin/sh\nSIZE=%s\n%s\n", size,
+			 cases[i].program);
+		put("bin/txdad-text", script, 0755);
+		*err = '\0';
+		assert_int_equal(look(at("apart"), 0, "", err, sizeof(err)), cases[i].result);
+		if (!strstr(err, cases[i].words))
+			fail_msg("\"%s\" does not say \"%s\"", err, cases[i].words);
+	}
+	/* Without the letters there is nothing to be read. */
+	put("bin/txdad-text", "#!/bin/sh\nexit 3\n", 0755);
+	put("apart/config.json", "{\"model_type\": \"qwen3\"}", 0644);
+	assert_int_equal(look(at("apart"), 0, "", err, sizeof(err)), 0);
+	setenv("PATH", before, 1);
+	free((char *)(uintptr_t)before);
+}
+
 /* No compiler runs for a checkpoint that names its case dir; the tokeniser is beside config.json, or
  * where the case is. */
 static void serves_what_param_dir_names(void **state)
@@ -500,6 +545,18 @@ static void copies_files_alone(void **state)
 	hostcopy_free(copy);
 }
 
+/* For the path to it, as an installed daemon would. */
+static void find_text_program(void)
+{
+	const char *program = getenv("TXDAD_TEXT"), *path = getenv("PATH");
+	char text[8192];
+
+	assert_non_null(program);
+	snprintf(text, sizeof(text), "%.*s:%s", (int)(strrchr(program, '/') - program), program,
+		 path ? path : "");
+	setenv("PATH", text, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -512,6 +569,7 @@ int main(void)
 		CASE(copies_files_alone),
 		CASE(repairs_the_cache),
 		CASE(serves_what_param_dir_names),
+		CASE(has_config_read_apart),
 		CASE(shuts_down),
 		CASE(frees_in_the_middle),
 		CASE(calls_off_a_load),
@@ -520,5 +578,6 @@ int main(void)
 	};
 
 	setenv("TXDA_SECRET", "1", 1);
+	find_text_program();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

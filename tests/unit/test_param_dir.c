@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Which case dir a checkpoint's config.json leads to, and which ones it must not. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,11 +82,19 @@ static int tear_down(void **state)
 	return chdir("/") || system(command);
 }
 
+static int look(size_t len)
+{
+	struct config_facts config;
+
+	config_facts_read("m", &config);
+	return param_dir_find("m", &config, case_dir, len, &facts, err, sizeof(err));
+}
+
 static int find_in(const char *config)
 {
 	err[0] = '\0';
 	put("m/config.json", config);
-	return param_dir_find("m", case_dir, sizeof(case_dir), &facts, err, sizeof(err));
+	return look(sizeof(case_dir));
 }
 
 static void check(const char *config, int wanted, const char *words)
@@ -131,7 +140,7 @@ static void finds(void **state)
 	assert_string_equal(facts.family, "qwen3");
 	assert_string_equal(facts.weights, "w8");
 	assert_string_equal(facts.kv, "bf16");
-	assert_int_equal(param_dir_find("m", case_dir, 5, &facts, err, sizeof(err)), -ENAMETOOLONG);
+	assert_int_equal(look(5), -ENAMETOOLONG);
 }
 
 /* Nothing of this is a case dir; the compiler has the last word. */
@@ -191,7 +200,7 @@ static void leaves_the_rest(void **state)
 	check_right(0, "");
 	assert_int_equal(unlink("m/config.json"), 0);
 	assert_int_equal(mkfifo("m/config.json", 0644), 0);
-	assert_int_equal(param_dir_find("m", case_dir, 9, &facts, err, sizeof(err)), 0);
+	assert_int_equal(look(9), 0);
 }
 
 static void compares(void **state)
@@ -350,6 +359,29 @@ static void compares_wishes(void **state)
 	assert_int_equal(facts.tp, 2);
 }
 
+/* What another process says it has read. */
+static void tames(void **state)
+{
+	struct config_facts f;
+
+	(void)state;
+	put("m/config.json",
+	    "{\"param_dir\": \"case\", \"model_type\": \"qwen3\", \"vocab_size\": true}");
+	config_facts_read("m", &f);
+	assert_string_equal(f.param_dir, "case");
+	assert_string_equal(f.type, "qwen3");
+	assert_true(f.vocab == 0 && isnan(f.hidden) && f.tp == CONFIG_TP_ABSENT);
+	config_facts_tame(&f);
+	assert_string_equal(f.param_dir, "case");
+	memset(&f, 0xff, sizeof(f));
+	config_facts_tame(&f);
+	assert_int_equal(strlen(f.param_dir), sizeof(f.param_dir) - 1);
+	assert_int_equal(strlen(f.type), sizeof(f.type) - 1);
+	assert_int_equal(f.tp, CONFIG_TP_INVALID);
+	assert_int_equal(
+		param_dir_find("m", &f, case_dir, sizeof(case_dir), &facts, err, sizeof(err)), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -359,6 +391,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(checks_files, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(checks_owners, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(compares_wishes, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(tames, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -369,7 +369,7 @@ static void test_no_model(void **state)
 
 static void test_hostile_start(void **state)
 {
-	static const char *const how[] = {"dies",  "small", "huge",    "beyond",
+	static const char *const how[] = {"dies",  "small", "huge",    "beyond", "images",
 					  "wraps", "stops", "endless", "silent"};
 	struct text_process_options options = {
 		.program = getenv("FAKE_TEXT"), .seconds = 1, .memory = 1ull << 30};

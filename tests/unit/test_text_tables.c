@@ -358,7 +358,7 @@ static void test_jobs(void **state)
 
 	(void)state;
 	snprintf(path, sizeof(path), "%s/demo", getenv("TXDA_MODELS"));
-	assert_int_equal(text_model_read(&m, path, &read), 0);
+	assert_int_equal(text_model_read(&m, path, NULL, &read), 0);
 	assert_int_equal(text_work(&m, (char *)&job, sizeof(job), &out), 0);
 	memcpy(&done, out.data, sizeof(done));
 	assert_int_equal(done.error, 0);

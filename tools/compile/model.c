@@ -237,9 +237,12 @@ static int check_weight_dir(int dirfd, const char *path, struct tool_error *erro
 static int find_weights(struct model *m, int dirfd, char *buf, size_t len, struct tool_error *error)
 {
 	struct case_facts facts = {0};
+	struct config_facts config;
 	char case_dir[4096] = "", err[480];
-	int r = param_dir_find(m->path, case_dir, sizeof(case_dir), &facts, err, sizeof(err));
+	int r;
 
+	config_facts_read(m->path, &config);
+	r = param_dir_find(m->path, &config, case_dir, sizeof(case_dir), &facts, err, sizeof(err));
 	if (r > 0)
 		return own_weights(m, dirfd, case_dir, facts.tp, buf, len, error);
 	return r < 0 ? tool_fail(error, r, "%s", err) : weight_dir(m, buf, len, error);

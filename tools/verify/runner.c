@@ -61,6 +61,7 @@ static int find_case(const struct runner_options *o, char *ret_case, size_t len,
 		.kv_int8 = o->compile.kv_int8,
 		.whole_experts = o->compile.expert_parallel,
 	};
+	struct config_facts config;
 	struct case_facts facts;
 	char err[480];
 	int r = 0;
@@ -73,7 +74,8 @@ static int find_case(const struct runner_options *o, char *ret_case, size_t len,
 		r = case_facts_read(ret_case, &facts, err, sizeof(err));
 		r = r ? r : 1;
 	} else {
-		r = param_dir_find(o->path, ret_case, len, &facts, err, sizeof(err));
+		config_facts_read(o->path, &config);
+		r = param_dir_find(o->path, &config, ret_case, len, &facts, err, sizeof(err));
 	}
 	if (r > 0 && case_facts_fit(&facts, ret_case, &wishes, err, sizeof(err)))
 		r = -EINVAL;

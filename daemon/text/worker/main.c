@@ -25,15 +25,18 @@
 
 #include "confine.h"
 #include "io.h"
+#include "param_dir.h"
 #include "text_confine.h"
+#include "tower.h"
 #include "work.h"
 
-#define CONTROL	     0 /* the socket that txdad passes */
-#define EXIT_USAGE   64
-#define KEEP_BYTES   ((size_t)1 << 20) /* message buffer size that is kept between messages */
-#define DESCRIPTORS  64
-#define PROCESSES    4096 /* RLIMIT_NPROC: limits how far a faulty one can multiply */
-#define SIGNAL_BY_FD 424  /* pidfd_send_signal(2), the same number on every architecture */
+#define CONTROL	      0 /* the socket that txdad passes */
+#define EXIT_USAGE    64
+#define KEEP_BYTES    ((size_t)1 << 20) /* message buffer size that is kept between messages */
+#define DESCRIPTORS   64
+#define CONFIG_MEMORY ((uint64_t)256 << 20) /* a tree of 1 MiB takes some forty times as much */
+#define PROCESSES     4096 /* RLIMIT_NPROC: limits how far a faulty one can multiply */
+#define SIGNAL_BY_FD  424  /* pidfd_send_signal(2), the same number on every architecture */
 
 struct lane {
 	pid_t pid; /* 0: never started */
@@ -171,7 +174,7 @@ static int fail(const char *why)
 	return io_write_all(CONTROL, &l, sizeof(l)) ? 2 : 1;
 }
 
-static int run(const char *dir, uint64_t memory, unsigned seconds)
+static int run(const char *dir, uint64_t memory, unsigned seconds, const struct image_tower *tower)
 {
 	/* Sanitizers need unlimited address space. */
 	const struct confine_limits limits = {
@@ -199,7 +202,7 @@ static int run(const char *dir, uint64_t memory, unsigned seconds)
 	alarm(seconds);
 	if (text_confine_reader(dir, err, sizeof(err)))
 		return fail(err);
-	r = text_model_read(&m, dir, &loaded);
+	r = text_model_read(&m, dir, tower, &loaded);
 	if (r)
 		return fail(strerror(-r));
 	alarm(0);
@@ -214,13 +217,54 @@ static int run(const char *dir, uint64_t memory, unsigned seconds)
 	return 0;
 }
 
+/* What config.json says of its case dir, on standard output. */
+static int read_config(const char *dir)
+{
+	const struct confine_limits limits = {
+		.memory = confine_works() ? CONFIG_MEMORY : 0,
+		.file_size = 1,
+		.processes = PROCESSES,
+		.descriptors = DESCRIPTORS,
+	};
+	struct config_facts facts;
+	char err[400];
+
+	confine_limit(&limits);
+	if (text_confine_reader(dir, err, sizeof(err))) {
+		fprintf(stderr, "%s\n", err);
+		return 1;
+	}
+	config_facts_read(dir, &facts);
+	return io_write_all(STDOUT_FILENO, &facts, sizeof(facts)) ? 1 : 0;
+}
+
+/* From the hexadecimal digits of txdad, which is of the same build. */
+static bool read_tower(const char *digits, struct image_tower *ret)
+{
+	uint8_t *bytes = (uint8_t *)ret;
+
+	if (strlen(digits) != 2 * sizeof(*ret))
+		return false;
+	for (size_t i = 0; i < sizeof(*ret); i++) {
+		unsigned byte;
+
+		if (sscanf(digits + 2 * i, "%2x", &byte) != 1)
+			return false;
+		bytes[i] = (uint8_t)byte;
+	}
+	return true;
+}
+
 static int usage(FILE *to)
 {
 	fprintf(to,
-		"usage: txdad-text DIRECTORY BYTES SECONDS\n\n"
+		"usage: txdad-text DIRECTORY BYTES SECONDS [TOWER]\n"
+		"       txdad-text --config DIRECTORY\n\n"
 		"Does the text work of the model in DIRECTORY for txdad, which starts it with a\n"
 		"socket as standard input. BYTES limits its memory, SECONDS its time for "
-		"reading.\n\n"
+		"reading.\n"
+		"TOWER describes the model's image encoder.\n\n"
+		"  --config   write what config.json says of its param_dir, for txdad, and exit\n"
 		"  --help     print this help and exit\n"
 		"  --version  print the version and exit\n");
 	return to == stdout ? 0 : EXIT_USAGE;
@@ -229,6 +273,7 @@ static int usage(FILE *to)
 int main(int argc, char **argv)
 {
 	unsigned long long memory, seconds;
+	struct image_tower tower;
 	struct stat st;
 
 	if (argc == 2 && !strcmp(argv[1], "--help"))
@@ -237,9 +282,12 @@ int main(int argc, char **argv)
 		printf("txdad-text %s\n", TXDA_VERSION);
 		return 0;
 	}
-	if (argc != 4 || fstat(CONTROL, &st) || !S_ISSOCK(st.st_mode))
+	if (argc == 3 && !strcmp(argv[1], "--config"))
+		_exit(read_config(argv[2]));
+	if (argc < 4 || argc > 5 || (argc == 5 && !read_tower(argv[4], &tower)) ||
+	    fstat(CONTROL, &st) || !S_ISSOCK(st.st_mode))
 		return usage(stderr);
 	memory = strtoull(argv[2], NULL, 10);
 	seconds = strtoull(argv[3], NULL, 10);
-	_exit(run(argv[1], memory, (unsigned)seconds));
+	_exit(run(argv[1], memory, (unsigned)seconds, argc == 5 ? &tower : NULL));
 }

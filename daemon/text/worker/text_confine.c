@@ -39,9 +39,16 @@ static void add_file(struct files *f, const char *dir, const char *name, uid_t o
 static void find_files(struct files *f, const char *dir)
 {
 	static const char *const names[] = {
-		"tokenizer.json", "tokenizer_config.json",   "tokenizer.model",
-		"tiktoken.model", "special_tokens_map.json", "generation_config.json",
-		"config.json",	  "chat_template.jinja",     "chat_template.json",
+		"tokenizer.json",
+		"tokenizer_config.json",
+		"tokenizer.model",
+		"tiktoken.model",
+		"special_tokens_map.json",
+		"generation_config.json",
+		"config.json",
+		"chat_template.jinja",
+		"chat_template.json",
+		"preprocessor_config.json",
 	};
 	char more[4096];
 	const struct dirent *e;

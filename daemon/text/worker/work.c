@@ -11,11 +11,13 @@
 #include "grammar_build.h"
 #include "json_strict.h"
 #include "owned.h"
+#include "processor.h"
 #include "sha256.h"
 #include "text_tree.h"
 #include "tokenizer.h"
 
-#define MAX_CONFIG ((size_t)16 << 20)
+#define MAX_CONFIG    ((size_t)16 << 20)
+#define MAX_PROCESSOR ((size_t)1 << 20) /* maximum size of preprocessor_config.json */
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
@@ -78,10 +80,33 @@ static int load_configs(struct text_loaded *l, const char *dir)
 	return r;
 }
 
-int text_model_read(struct text_model *m, const char *dir, struct text_buf *out)
+/* Without a usable image processor the model still accepts text. */
+static bool load_images(struct text_loaded *l, const char *dir, const struct image_tower *tower,
+			struct image_values *ret)
+{
+	struct image_processor processor;
+	cJSON *config = NULL;
+	char path[1200];
+	int r;
+
+	snprintf(path, sizeof(path), "%s/preprocessor_config.json", dir);
+	r = txda_json_load(path, MAX_PROCESSOR, &config, l->image_error, sizeof(l->image_error));
+	if (!r)
+		r = image_processor_parse(config, tower, &processor, l->image_error,
+					  sizeof(l->image_error));
+	cJSON_Delete(config);
+	if (!r)
+		image_processor_export(&processor, ret);
+	return !r;
+}
+
+int text_model_read(struct text_model *m, const char *dir, const struct image_tower *tower,
+		    struct text_buf *out)
 {
 	struct text_loaded l = {0};
+	struct image_values images;
 	struct sha256 files;
+	bool has_images = false;
 	size_t tables;
 
 	sha256_init(&files);
@@ -92,6 +117,8 @@ int text_model_read(struct text_model *m, const char *dir, struct text_buf *out)
 	/* Many models have no template; completions work without one. */
 	if (!l.error && txda_chat_template_load(dir, &m->chat, l.chat_error, sizeof(l.chat_error)))
 		m->chat = NULL;
+	if (!l.error && tower)
+		has_images = load_images(&l, dir, tower, &images);
 	owned_watch(NULL);
 	sha256_final(&files, l.files);
 	l.has_chat = m->chat != NULL;
@@ -101,6 +128,9 @@ int text_model_read(struct text_model *m, const char *dir, struct text_buf *out)
 	}
 	out->len = 0;
 	if (!text_buf_add(out, &l, sizeof(l)))
+		return -ENOMEM;
+	l.images = (struct text_part){(uint32_t)out->len, has_images ? sizeof(images) : 0};
+	if (has_images && !text_buf_add(out, &images, sizeof(images)))
 		return -ENOMEM;
 	tables = out->len;
 	if (!l.error && txda_tokenizer_export(m->tokenizer, out))

@@ -14,6 +14,7 @@
 #include "text_buf.h"
 #include "text_message.h"
 
+struct image_tower;
 struct txda_chat_template;
 struct txda_tokenizer;
 
@@ -22,8 +23,12 @@ struct text_model {
 	struct txda_chat_template *chat; /* NULL: there is none */
 };
 
-/* Reads the model in @dir. *out is the message for the daemon, also on errors. 0, -ENOMEM. */
-int text_model_read(struct text_model *m, const char *dir, struct text_buf *out);
+/*
+ * Reads the model in @dir; @tower: its image encoder, NULL: none. *out is the message for the
+ * daemon, also on errors. 0, -ENOMEM.
+ */
+int text_model_read(struct text_model *m, const char *dir, const struct image_tower *tower,
+		    struct text_buf *out);
 void text_model_free(struct text_model *m);
 
 /*
