@@ -68,6 +68,7 @@ struct http_server {
 	bool is_tcp[HTTP_MAX_LISTENERS];
 	unsigned n_listeners;
 	struct event *tick, *resume;
+	struct http_storm *storm;
 	bool tick_fast, draining;
 	TAILQ_HEAD(, account) turns; /* of users with connections that wait for them */
 	struct event *next_turn;

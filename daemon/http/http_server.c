@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "http.h"
 #include "http_internal.h"
+#include "http_storm.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -61,19 +62,6 @@ const char *http_reason(int status)
 		if (reasons[i].status == status)
 			return reasons[i].reason;
 	return "Unknown";
-}
-
-static void peer_of(int fd, struct http_peer *ret)
-{
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	*ret = (struct http_peer){.uid = (uid_t)-1, .gid = (gid_t)-1};
-	if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) && len == sizeof(cred))
-		*ret = (struct http_peer){.uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
-	/* These ids belong to the users of keys; no process has them as its uid. */
-	if (ret->uid >= IDENTITY_OWN_UIDS)
-		ret->uid = (uid_t)-1;
 }
 
 void http_close(struct http_server *s, const struct http_peer *peer, int fd)
@@ -158,7 +146,8 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	for (unsigned i = 0; !s->draining && i < s->n_listeners; i++)
-		event_add(s->listeners[i], NULL);
+		if (s->is_tcp[i] || !http_storm_goes_on(s->storm))
+			event_add(s->listeners[i], NULL);
 }
 
 /* Open connections, and those that have yet to be closed. */
@@ -221,6 +210,40 @@ static void admit(struct http_server *s, struct http_conn *c)
 	}
 }
 
+/* ---- storms ---------------------------------------------------------------------------------- */
+
+/* Lets the other thread accept; the loop has closed a connection of that user as surplus. */
+static void begin_storm(struct http_server *s, uid_t uid)
+{
+	int listeners[HTTP_MAX_LISTENERS];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->n_listeners; i++)
+		if (!s->is_tcp[i])
+			listeners[n++] = event_get_fd(s->listeners[i]);
+	if (s->draining)
+		return;
+	http_storm_name(s->storm, uid, listeners, n);
+	for (unsigned i = 0; i < s->n_listeners && http_storm_goes_on(s->storm); i++)
+		if (!s->is_tcp[i])
+			event_del(s->listeners[i]);
+}
+
+static void on_storm_closed(void *arg, uid_t uid, unsigned n)
+{
+	struct http_server *s = arg;
+	struct account *a = account_get(s->options.budget, uid, "");
+
+	if (a)
+		a->surplus += n;
+	account_unref(a);
+}
+
+static void on_storm_over(void *arg)
+{
+	on_resume(-1, 0, arg);
+}
+
 /*
  * Whether there is neither a place nor time for a connection of a Unix socket: it is closed before
  * anything is made of it.
@@ -237,9 +260,37 @@ static bool is_surplus(struct http_server *s, int fd, const struct http_peer *pe
 		http_turn_of(s, a);
 		http_close(s, peer, fd);
 		http_turn_end(s);
+		begin_storm(s, peer->uid);
 	}
 	account_unref(a);
 	return surplus;
+}
+
+/* Makes a connection of an accepted socket, or closes it. */
+static void take(struct http_server *s, int fd, const struct http_peer *peer)
+{
+	struct http_conn *c;
+
+	if (!peer->tcp && is_surplus(s, fd, peer))
+		return;
+	c = http_conn_new(s, fd, peer);
+	if (!c)
+		return;
+	http_turn_of(s, c->account);
+	admit(s, c);
+	http_turn_end(s);
+}
+
+static void on_storm_take(void *arg, int fd, const struct http_peer *peer)
+{
+	struct http_server *s = arg;
+
+	if (s->draining) {
+		http_close(s, peer, fd);
+		return;
+	}
+	http_turn_begin(s, NULL);
+	take(s, fd, peer);
 }
 
 static void on_accept(evutil_socket_t listener, short what, void *arg)
@@ -254,7 +305,6 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 		struct sockaddr_storage address = {0};
 		socklen_t len = sizeof(address);
 		struct http_peer peer;
-		struct http_conn *c;
 
 		/*
 		 * Connections that are being closed can only be waited for; accepting more does not
@@ -276,17 +326,12 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 		if (fd < 0)
 			break;
 		if (address.ss_family == AF_UNIX)
-			peer_of(fd, &peer);
+			http_storm_peer(fd, &peer);
 		else
 			http_tcp_accepted(s, fd, &address, &peer);
-		if (!peer.tcp && is_surplus(s, fd, &peer))
-			continue;
-		c = http_conn_new(s, fd, &peer);
-		if (!c)
-			continue;
-		http_turn_of(s, c->account);
-		admit(s, c);
-		http_turn_end(s);
+		take(s, fd, &peer);
+		if (!tcp && http_storm_goes_on(s->storm))
+			return;
 	}
 	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
 		log_warning("cannot accept connections: %s", strerrordesc_np(errno));
@@ -298,7 +343,17 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 int http_server_new(struct event_base *base, const struct http_options *options,
 		    const struct http_callbacks *callbacks, struct http_server **ret)
 {
+	const unsigned max = options->max_connections;
 	struct http_server *s = calloc(1, sizeof(*s));
+	const struct http_storm_options storm = {
+		.base = base,
+		.descriptors = options->descriptors,
+		.max_closing = max / 4,
+		.take = on_storm_take,
+		.closed = on_storm_closed,
+		.over = on_storm_over,
+		.arg = s,
+	};
 
 	if (!s)
 		return -ENOMEM;
@@ -310,7 +365,7 @@ int http_server_new(struct event_base *base, const struct http_options *options,
 	s->next_turn = evtimer_new(base, http_turn_next, s);
 	s->schedstat = -1;
 	TAILQ_INIT(&s->turns);
-	if (!s->tick || !s->resume || !s->next_turn) {
+	if (!s->tick || !s->resume || !s->next_turn || http_storm_new(&storm, &s->storm)) {
 		http_server_free(s);
 		return -ENOMEM;
 	}
@@ -324,6 +379,7 @@ void http_server_free(struct http_server *s)
 		return;
 	while (s->conns)
 		http_conn_free(s->conns);
+	http_storm_free(s->storm);
 	for (unsigned i = 0; i < s->n_listeners; i++)
 		event_free(s->listeners[i]);
 	if (s->tick)
@@ -361,6 +417,7 @@ void http_server_drain(struct http_server *s)
 	struct http_conn *c, *next;
 
 	s->draining = true;
+	http_storm_end(s->storm);
 	for (unsigned i = 0; i < s->n_listeners; i++)
 		event_del(s->listeners[i]);
 	for (c = s->conns; c; c = next) {

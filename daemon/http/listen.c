@@ -13,8 +13,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define BACKLOG 256
-
 static int fail(int error, char *err, size_t errlen, const char *what, const char *path)
 {
 	snprintf(err, errlen, "%s %s: %s", what, path, strerror(error));
@@ -123,7 +121,7 @@ static int make_socket(const struct sockaddr_un *address, mode_t mode, const cha
 	error = group ? -set_group(path, group, err, errlen) : 0;
 	if (!error && chmod(path, mode))
 		error = -fail(errno, err, errlen, "cannot set the mode of", path);
-	if (!error && listen(fd, BACKLOG))
+	if (!error && listen(fd, LISTEN_BACKLOG))
 		error = -fail(errno, err, errlen, "cannot listen on", path);
 	if (error) {
 		unlink(path);

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#define LISTEN_BACKLOG 256 /* connections that the kernel queues until they are accepted */
+
 struct listen_socket {
 	int fd, lock_fd; /* lock_fd: -1 for a socket from systemd */
 	char path[112];	 /* "" for a socket from systemd */

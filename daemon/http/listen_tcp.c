@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "listen_tcp.h"
+#include "listen.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,8 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#define BACKLOG 256
 
 static bool has(const struct listen_address *list, unsigned n, const struct addrinfo *a)
 {
@@ -127,7 +126,7 @@ int listen_tcp_open(const struct listen_address *a, int *ret_fd, char *err, size
 	 */
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
 	    (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on))) ||
-	    bind(fd, (const struct sockaddr *)&a->address, a->len) || listen(fd, BACKLOG))
+	    bind(fd, (const struct sockaddr *)&a->address, a->len) || listen(fd, LISTEN_BACKLOG))
 		error = errno;
 	if (!error) {
 		*ret_fd = fd;

@@ -51,12 +51,14 @@ static void on_request(void *arg, struct http_conn *c, const struct http_request
 	if (!strcmp(r->path, "/greedy"))
 		http_conn_account(c)->loop_paid_ns = UINT64_MAX / 2;
 	if (!strcmp(r->path, "/forgive")) {
+		unsigned surplus = 0;
 		struct account *a;
 
 		TAILQ_FOREACH(a, &t.http.budget.accounts, link) {
 			a->loop_paid_ns = 0;
-			atomic_fetch_add(&t.surplus, (unsigned)a->surplus);
+			surplus += (unsigned)a->surplus;
 		}
+		atomic_store(&t.surplus, surplus);
 	}
 	if (!strcmp(r->path, "/never")) {
 		http_conn_set_user(c, &t);
@@ -387,6 +389,11 @@ static void test_turns_of_connections(void **state)
 		served += *buf != 0;
 	}
 	assert_in_range(served, 1, MAX);
+	/* The thread that accepts meanwhile (http_storm.h) has its count told when it is quiet. */
+	for (unsigned i = 0; i < 1000 && atomic_load(&t.surplus) != N - served; i++) {
+		ask(light, "/forgive", 8);
+		poll(NULL, 0, 10);
+	}
 	assert_int_equal(atomic_load(&t.surplus), N - served);
 	for (unsigned i = 0; i < N; i++)
 		close(fds[i]);

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+/* The thread that accepts in the loop's place: whose connections it closes, and when it ends. */
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include <event2/event.h>
+
+#include "clock.h"
+#include "http_storm.h"
+#include "listen.h"
+
+#define CLIENTS 200
+
+static struct {
+	struct event_base *base;
+	struct listen_socket socket;
+	struct http_storm *storm;
+	char dir[64], path[96];
+	unsigned taken, closed, over;
+	bool name_again;
+} t;
+
+static void on_take(void *arg, int fd, const struct http_peer *peer)
+{
+	(void)arg;
+	assert_int_equal(peer->uid, getuid());
+	assert_int_equal(peer->pid, getpid());
+	t.taken++;
+	close(fd);
+	if (t.name_again)
+		http_storm_name(t.storm, peer->uid, &t.socket.fd, 1);
+}
+
+static void on_closed(void *arg, uid_t uid, unsigned n)
+{
+	(void)arg;
+	assert_int_equal(uid, getuid());
+	t.closed += n;
+}
+
+static void on_over(void *arg)
+{
+	(void)arg;
+	t.over++;
+}
+
+static int setup(void **state)
+{
+	struct http_storm_options options = {.take = on_take, .closed = on_closed, .over = on_over};
+	char err[256];
+
+	(void)state;
+	memset(&t, 0, sizeof(t));
+	strcpy(t.dir, "/tmp/txda-storm-XXXXXX");
+	assert_non_null(mkdtemp(t.dir));
+	snprintf(t.path, sizeof(t.path), "%s/s", t.dir);
+	assert_int_equal(listen_socket_open(t.path, 0600, NULL, &t.socket, err, sizeof(err)), 0);
+	t.base = event_base_new();
+	options.base = t.base;
+	assert_int_equal(http_storm_new(&options, &t.storm), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	char lock[112];
+
+	(void)state;
+	http_storm_free(t.storm);
+	event_base_free(t.base);
+	listen_socket_close(&t.socket);
+	snprintf(lock, sizeof(lock), "%s.lock", t.path);
+	unlink(lock);
+	rmdir(t.dir);
+	return 0;
+}
+
+static int dial(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	strcpy(address.sun_path, t.path);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+/* Whether the connection is closed soon; the loop runs meanwhile. */
+static bool is_closed(int fd, unsigned ms)
+{
+	struct pollfd ready = {.fd = fd, .events = POLLIN};
+	uint64_t end = clock_ms() + ms;
+	char byte;
+
+	do {
+		event_base_loop(t.base, EVLOOP_NONBLOCK);
+		if (poll(&ready, 1, 1) == 1)
+			return read(fd, &byte, 1) <= 0;
+	} while (clock_ms() < end);
+	return false;
+}
+
+/* Runs the loop until *value has reached @wanted. */
+static void wait_for(const unsigned *value, unsigned wanted)
+{
+	uint64_t end = clock_ms() + 60000;
+
+	while (*value < wanted && clock_ms() < end) {
+		event_base_loop(t.base, EVLOOP_NONBLOCK);
+		poll(NULL, 0, 1);
+	}
+	assert_int_equal(*value, wanted);
+}
+
+/* The loop sees one of a user's connections from time to time, and is told of the others. */
+static void surplus_is_closed(void **state)
+{
+	(void)state;
+	t.name_again = true;
+	http_storm_name(t.storm, getuid(), &t.socket.fd, 1);
+	assert_true(http_storm_goes_on(t.storm));
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		int fd = dial();
+
+		assert_true(is_closed(fd, 60000));
+		close(fd);
+	}
+	/* It ends by itself when no more come, and then nothing is accepted. */
+	wait_for(&t.over, 1);
+	assert_false(http_storm_goes_on(t.storm));
+	assert_int_equal(t.taken + t.closed, CLIENTS);
+	assert_true(t.closed > 0);
+	int fd = dial();
+
+	assert_false(is_closed(fd, 2 * STORM_QUIET_MS));
+	close(fd);
+	close(accept(t.socket.fd, NULL, NULL));
+	/* And begins again. */
+	http_storm_name(t.storm, getuid(), &t.socket.fd, 1);
+	fd = dial();
+	assert_true(is_closed(fd, 60000));
+	close(fd);
+}
+
+static void others_are_handed_on(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		int fd;
+
+		/* More users than it knows at a time. */
+		http_storm_name(t.storm, getuid() + 1 + i, &t.socket.fd, 1);
+		fd = dial();
+		assert_true(is_closed(fd, 60000));
+		close(fd);
+	}
+	assert_int_equal(t.taken, CLIENTS);
+	assert_int_equal(t.closed, 0);
+}
+
+/* Whoever ends it has the listener for itself at once, also while many connect. */
+static void it_can_be_ended(void **state)
+{
+	int fds[2 * STORM_BACKLOG];
+
+	(void)state;
+	for (unsigned round = 0; round < 20; round++) {
+		unsigned n = 0, before;
+
+		http_storm_name(t.storm, getuid() + 1, &t.socket.fd, 1);
+		for (; n < STORM_BACKLOG / 2; n++)
+			fds[n] = dial();
+		http_storm_end(t.storm);
+		assert_false(http_storm_goes_on(t.storm));
+		/* The queue is as long as before. */
+		for (; n < 2 * STORM_BACKLOG; n++)
+			fds[n] = dial();
+		while (accept4(t.socket.fd, NULL, NULL, SOCK_CLOEXEC) >= 0 &&
+		       poll(&(struct pollfd){.fd = t.socket.fd, .events = POLLIN}, 1, 0) == 1)
+			;
+		for (before = 0; before < 20; before++) {
+			event_base_loop(t.base, EVLOOP_NONBLOCK);
+			poll(NULL, 0, 1);
+		}
+		while (n)
+			close(fds[--n]);
+	}
+	assert_int_equal(t.over, 0);
+	/* With connections that nobody has taken yet. */
+	http_storm_name(t.storm, getuid() + 1, &t.socket.fd, 1);
+	fds[0] = dial();
+	poll(NULL, 0, 20);
+	http_storm_free(t.storm);
+	t.storm = NULL;
+	assert_true(is_closed(fds[0], 1000));
+	close(fds[0]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(surplus_is_closed, setup, teardown),
+		cmocka_unit_test_setup_teardown(others_are_handed_on, setup, teardown),
+		cmocka_unit_test_setup_teardown(it_can_be_ended, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
