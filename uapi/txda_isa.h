@@ -322,9 +322,9 @@ struct txda_op_rmsnorm {
  * their groups.
  * W8 and W4 weights: the activations are quantised by row to int8 in groups of 32 of K (scale =
  * max|x| / 127), products are int32; but see TXDA_LINEAR_FLOAT_INPUT. W4M, W5M and W6S: likewise to
- * int16 (scale = max|x| / 32512), which F32_INPUT takes for float32. W8Z, W4Z, F8, MX4: products
- * are of floats, the activations rounded to bf16 where the chip multiplies bf16; blocks of 32 of K are
- * summed by themselves, then scaled.
+ * int16 (scale = max|x| / 32512), which F32_INPUT takes for float32. F8, MX4: products are of
+ * floats, the activations rounded to bf16 where the chip multiplies bf16; blocks of 32 of K are
+ * summed by themselves, then scaled. W8Z, W4Z: one of these two, as is faster on the chip.
  *   in:  [0] x F32 or BF16 [M, X]       [1] W TILE32 or TILE32_GATED [N, K]
  *        [2] bias F32 [N] or none       [3] norm weight F32 [X] or none
  *        [4] residual F32 [M, N] or none (may be the output itself)
@@ -371,11 +371,12 @@ static inline int txda_is_plain_act(__u32 act)
 
 /*
  * BF16, W8Z, W4Z, F8 and MX4 weights, and W8 and W4 with FLOAT_INPUT: the activations enter the
- * products as they are (float32, or two bf16 terms that hold 16 of its bits), not rounded to bf16. For
- * projections whose rounding the model amplifies, such as queries and keys that are not normalised.
+ * products as they are (float32, or two bf16 terms or an int16 that hold 16 of its bits), not rounded
+ * to bf16. For projections whose rounding the model amplifies, such as queries and keys that are not
+ * normalised.
  */
 #define TXDA_LINEAR_F32_INPUT (1u << 0)
-/* W8 and W4 weights: the activations are not quantised, products as for W8Z and W4Z. */
+/* W8 and W4 weights: the activations are not quantised to int8, products as for W8Z and W4Z. */
 #define TXDA_LINEAR_FLOAT_INPUT (1u << 1)
 
 struct txda_op_linear {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Panel kernels for weights in groups with float activations: W8, W4, their kin with zero points
- * and F8 (tile layouts in txda_layouts.h, packed activations in simd.h). Included by path.c.
+ * Panel kernels for weights in groups with float activations: F8, MX4 and, without AVX-512 (others
+ * have int16 there, kern_two_level.h), W8, W4 and their kin with zero points (tile layouts in
+ * txda_layouts.h, packed activations in simd.h). Included by path.c.
  *
  * A block of 32 of K is summed by itself and then scaled into the sums of the panel: the blocks are
  * short chains of additions that the CPU can overlap, and the order is the same for any number of
@@ -52,12 +53,8 @@ V_INLINE vf group_zero(const uint8_t *header, unsigned c)
 
 #define WORDS_PER_BLOCK(t) ((t).wide ? 33 : 17) /* 16 pairs, and the sum */
 
-/* Nibbles as bf16 numbers from -8 to 7, twice: only the low 5 bits of an index count. */
-#define NIBBLES                                                                                    \
-	0xc100, 0xc0e0, 0xc0c0, 0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0x0000, 0x3f80, 0x4000,    \
-		0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0
-static const uint16_t nibble_table[32] __attribute__((aligned(64))) = {NIBBLES, NIBBLES};
-/* The same of MX4: 0, 0.5, 1, 1.5, 2, 3, 4, 6, and these negated. */
+/* MX4 as bf16: 0, 0.5, 1, 1.5, 2, 3, 4, 6, and these negated, twice: only the low 5 bits of an index
+ * count. */
 #define MX4_VALUES                                                                                 \
 	0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80,    \
 		0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0
@@ -85,34 +82,14 @@ static const uint8_t f8_high[128] __attribute__((aligned(64))) = {
 
 /* The pairs of one load of 16 columns, as many as it holds of each column: 4 of nibbles, 2 of
  * bytes. */
-V_INLINE void nibble_pairs(const struct group_kind t, __m512i v, __m512i p[4])
+V_INLINE void mx4_pairs(__m512i v, __m512i p[4])
 {
-	const __m512i table = _mm512_load_si512(t.dtype == TXDA_MX4 ? mx4_table : nibble_table);
+	const __m512i table = _mm512_load_si512(mx4_table);
 
 	p[0] = _mm512_permutexvar_epi16(v, table);
 	p[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(v, 4), table);
 	p[2] = _mm512_permutexvar_epi16(_mm512_srli_epi16(v, 8), table);
 	p[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(v, 12), table);
-}
-
-/* Byte @i of each lane, less 128, as a float: exact in bf16, so its high half is all of it. */
-V_INLINE __m512i byte_float(__m512i v, const int i)
-{
-	const __m512i magic = _mm512_set1_epi32(0x4b000000);
-
-	v = _mm512_and_si512(_mm512_srli_epi32(v, 8 * (unsigned)i), _mm512_set1_epi32(255));
-	return (__m512i)_mm512_sub_ps((__m512)_mm512_or_si512(v, magic),
-				      _mm512_set1_ps(8388736.0f));
-}
-
-V_INLINE void byte_pairs(__m512i v, __m512i p[4])
-{
-	const __m512i high = _mm512_set1_epi32((int)0xffff0000);
-
-	p[0] = _mm512_or_si512(_mm512_srli_epi32(byte_float(v, 0), 16),
-			       _mm512_and_si512(byte_float(v, 1), high));
-	p[1] = _mm512_or_si512(_mm512_srli_epi32(byte_float(v, 2), 16),
-			       _mm512_and_si512(byte_float(v, 3), high));
 }
 
 V_INLINE void f8_pairs(__m512i v, __m512i p[4])
@@ -137,14 +114,11 @@ V_INLINE void group_block(const struct group_kind t, const unsigned rows, __m512
 		__m512i v0 = _mm512_load_si512(w), v1 = _mm512_load_si512(w + 64), p0[4], p1[4];
 
 		if (nibbles) {
-			nibble_pairs(t, v0, p0);
-			nibble_pairs(t, v1, p1);
-		} else if (t.dtype == TXDA_F8) {
+			mx4_pairs(v0, p0);
+			mx4_pairs(v1, p1);
+		} else {
 			f8_pairs(v0, p0);
 			f8_pairs(v1, p1);
-		} else {
-			byte_pairs(v0, p0);
-			byte_pairs(v1, p1);
 		}
 		EACH(i, pairs * terms) {
 			EACH(m, rows) {
@@ -165,31 +139,23 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, const s
 	const uint32_t *a = p->a;
 	const size_t pace = p->pace;
 	float *acc = p->acc;
-	__m512 d[CM_MR_GROUP][2], s[2], z[2] = {{0}, {0}};
+	__m512 d[CM_MR_GROUP][2], s[2];
 
 	for (unsigned m = 0; p->first && m < 2 * rows; m++)
 		_mm512_storeu_ps(acc + m * 16, _mm512_setzero_ps());
 	for (size_t n = p->n; n;) {
 		size_t blocks = p->group / 32 < n ? p->group / 32 : n;
 
-		EACH(v, 2) {
+		EACH(v, 2)
 			s[v] = (__m512)group_scale(t, w, v * 16);
-			if (has_zero(t))
-				z[v] = (__m512)group_zero(w, v * 16);
-		}
 		w += group_header(t);
 		n -= blocks;
 		fetch_ahead(&ahead, pace, group_header(t) / 64);
 		for (; blocks; blocks--, w += block, a += words * rows) {
-			const float *sum = (const float *)a + (words - 1) * rows;
-
 			fetch_ahead(&ahead, pace, block / 64);
 			EACH(m, rows)
 				EACH(v, 2)
-					d[m][v] = has_zero(t)
-							  ? _mm512_mul_ps(_mm512_set1_ps(-sum[m]),
-									  z[v])
-							  : _mm512_setzero_ps();
+					d[m][v] = _mm512_setzero_ps();
 			group_block(t, rows, d, w, a);
 			EACH(m, rows)
 				EACH(v, 2) {
@@ -210,23 +176,14 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, const s
 #else
 /* ---- floats ---- */
 
-#define GROUP_STEP (VL == 16 ? 8 : 4) /* rows whose sums stay in registers */
-
-#if defined(__AVX512F__)
-static const float nibble_table[16]
-	__attribute__((aligned(64))) = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
-#endif
+#define GROUP_STEP  (VL == 16 ? 8 : 4) /* rows whose sums stay in registers */
 
 /* Where in its block of 8 the n-th nibble of a lane is. */
 #define NIBBLE_K(n) ((n) / 2 + ((n)&1) * 4)
 
 V_INLINE vf nibble_float(vu v, const unsigned n)
 {
-#if defined(__AVX512F__)
-	return (vf)_mm512_permutexvar_ps((__m512i)(v >> 4 * n), _mm512_load_ps(nibble_table));
-#else
 	return v_i2f((vi)(v >> 4 * n & 15u) - 8);
-#endif
 }
 
 /* Words (two elements each) of VL columns from c on, of pair @p of their 4, in the low half of each
@@ -374,20 +331,24 @@ V_INLINE void group_panel(const struct group_kind t, const struct cm_panel *p)
 #define GROUP_BODY(type) GROUP_CASES(((struct group_kind){type, false}), p);
 #endif
 
+#if VL != 16
 GROUP_FUNCTION(group_w8, TXDA_W8)
 GROUP_FUNCTION(group_w4, TXDA_W4)
 GROUP_FUNCTION(group_w8z, TXDA_W8Z)
 GROUP_FUNCTION(group_w4z, TXDA_W4Z)
+#endif
 GROUP_FUNCTION(group_f8, TXDA_F8)
 GROUP_FUNCTION(group_mx4, TXDA_MX4)
 
 static void panel_group(const struct cm_panel *p)
 {
 	switch (p->dtype) {
+#if VL != 16
 	case TXDA_W8: group_w8(p); break;
 	case TXDA_W4: group_w4(p); break;
 	case TXDA_W8Z: group_w8z(p); break;
 	case TXDA_W4Z: group_w4z(p); break;
+#endif
 	case TXDA_F8: group_f8(p); break;
 	case TXDA_MX4: group_mx4(p); break;
 	}

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Panel kernels for weights with scales of two levels, W4M, W5M and W6S, and int16 activations (tile
- * layouts in txda_layouts.h, packed activations in simd.h). Included by path.c.
+ * Panel kernels for weights with int16 activations: with scales of two levels, W4M, W5M and W6S, and,
+ * with AVX-512, those of one level whose activations are not int8: W8, W4, W8Z and W4Z (tile layouts
+ * in txda_layouts.h, packed activations in simd.h). Included by path.c.
  *
  * The codes of a block are spread to bytes on their way to the products. A run of K that shares a scale
  * (32 elements, 16 of W6S) is summed in int32, which holds 32 * 63 * 32512. Then, per row and column:
  *   W4M, W5M:  c += x (s sum - m xsum)    x: scale of the activations, xsum: sum of their integers
  *   W6S:       c += x s sum               sum begins at -32 xsum of the half
+ *   W8, W4:    c += x s sum               sum begins at -128 xsum or -8 xsum
+ *   W8Z, W4Z:  c += x s (sum - z xsum)    likewise
  */
 
 /* Words of a block of packed rows, and where the scales and the sums are. */
@@ -69,7 +72,7 @@ V_INLINE void split_block(const int32_t r[32], uint32_t words[16], int32_t sum[2
 #endif
 }
 
-static void pack_two_level(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k)
+static void pack_i16(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k)
 {
 	for (size_t i = 0; i < k; i += 32, block += TWO_LEVEL_WORDS(mr)) {
 		float in[32] = {0}, scale;
@@ -92,12 +95,15 @@ static void pack_two_level(uint32_t *block, unsigned mr, unsigned m, const float
 V_INLINE __m512i two_level_quad(const unsigned type, const uint8_t *q, const unsigned t)
 {
 	const int left = HIGH_LEFT(type, t);
-	__m512i v = _mm512_load_si512(q + t / 2 * 128), high;
+	__m512i v, high;
 
+	if (txda_tile_block_bytes(type) == 1024)
+		return _mm512_load_si512(q + t * 128);
+	v = _mm512_load_si512(q + t / 2 * 128);
 	if (t % 2)
 		v = _mm512_srli_epi16(v, 4);
 	v = _mm512_and_si512(v, _mm512_set1_epi8(15));
-	if (type == TXDA_W4M)
+	if (type != TXDA_W5M && type != TXDA_W6S)
 		return v;
 	high = _mm512_load_si512(q + HIGH_BYTES(type, t));
 	high = left > 0 ? _mm512_slli_epi16(high, (unsigned)left)
@@ -111,7 +117,7 @@ V_INLINE void two_level_dots(const unsigned type, const unsigned rows, __m512i s
 			     const uint8_t *q, const uint32_t *a, const unsigned first,
 			     const unsigned n)
 {
-	__m512i high[CM_MR_TWO_LEVEL][2];
+	__m512i high[CM_MR_I16][2];
 
 	EACH(m, rows)
 		high[m][0] = high[m][1] = _mm512_setzero_si512();
@@ -140,7 +146,7 @@ V_INLINE __m512 two_level_scale(const uint8_t *d, const uint8_t *s, const bool i
 V_INLINE void two_level_minimums(const unsigned type, const unsigned rows, __m512 c[][2],
 				 const uint8_t *header, const uint8_t *w, const uint32_t *a)
 {
-	__m512i d[CM_MR_TWO_LEVEL][2];
+	__m512i d[CM_MR_I16][2];
 	__m512 s[2], min[2];
 
 	EACH(m, rows)
@@ -166,7 +172,7 @@ V_INLINE void two_level_halves(const unsigned type, const unsigned rows, __m512 
 			       const uint8_t *header, const uint8_t *w, const uint32_t *a)
 {
 	EACH(half, 2) {
-		__m512i d[CM_MR_TWO_LEVEL][2];
+		__m512i d[CM_MR_I16][2];
 		__m512 s[2];
 
 		EACH(m, rows)
@@ -185,6 +191,38 @@ V_INLINE void two_level_halves(const unsigned type, const unsigned rows, __m512 
 	}
 }
 
+/* Groups of one level. */
+V_INLINE void one_level_block(const unsigned type, const unsigned rows, __m512 c[][2],
+			      const uint8_t *header, const uint8_t *w, const uint32_t *a)
+{
+	const int zero = txda_is_nibbles(type) ? 8 : 128;
+	__m512i d[CM_MR_I16][2];
+
+	EACH(m, rows) {
+		const int32_t *xsum = (const int32_t *)a + TWO_LEVEL_SUM(rows) + m;
+
+		d[m][0] = d[m][1] = _mm512_set1_epi32(-zero * (xsum[0] + xsum[rows]));
+	}
+	two_level_dots(type, rows, d, w, a, 0, 8);
+	EACH(v, 2) {
+		__m512 s = (__m512)v_load_f16((const uint16_t *)header + v * 16), z;
+
+		if (txda_tile_group_header(type) == 128)
+			z = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(
+				_mm256_load_si256((const __m256i *)(header + 64 + v * 32))));
+		EACH(m, rows) {
+			const int32_t *xsum = (const int32_t *)a + TWO_LEVEL_SUM(rows) + m;
+			__m512 x = _mm512_set1_ps(((const float *)a)[TWO_LEVEL_SCALE(rows) + m]);
+			__m512 sum = _mm512_cvtepi32_ps(d[m][v]);
+
+			if (txda_tile_group_header(type) == 128)
+				sum = _mm512_fnmadd_ps(
+					z, _mm512_set1_ps((float)(xsum[0] + xsum[rows])), sum);
+			c[m][v] = _mm512_fmadd_ps(sum, _mm512_mul_ps(s, x), c[m][v]);
+		}
+	}
+}
+
 V_INLINE void two_level_rows(const unsigned rows, const unsigned type, const struct cm_panel *p)
 {
 	const unsigned bytes = txda_tile_block_bytes(type);
@@ -192,7 +230,7 @@ V_INLINE void two_level_rows(const unsigned rows, const unsigned type, const str
 	const uint32_t *a = p->a;
 	const size_t pace = p->pace;
 	float *acc = p->acc;
-	__m512 c[CM_MR_TWO_LEVEL][2];
+	__m512 c[CM_MR_I16][2];
 
 	EACH(m, rows)
 		EACH(v, 2)
@@ -205,7 +243,9 @@ V_INLINE void two_level_rows(const unsigned rows, const unsigned type, const str
 			left = p->group / 32;
 			fetch_ahead(&ahead, pace, txda_tile_group_header(type) / 64);
 		}
-		if (type == TXDA_W6S)
+		if (!txda_is_two_level(type))
+			one_level_block(type, rows, c, header, w, a);
+		else if (type == TXDA_W6S)
 			two_level_halves(type, rows, c, header, w, a);
 		else
 			two_level_minimums(type, rows, c, header, w, a);
@@ -340,9 +380,22 @@ TWO_LEVEL_PANEL(panel_w4m, TXDA_W4M)
 TWO_LEVEL_PANEL(panel_w5m, TXDA_W5M)
 TWO_LEVEL_PANEL(panel_w6s, TXDA_W6S)
 
-static void panel_two_level(const struct cm_panel *p)
+#if VL == 16
+TWO_LEVEL_PANEL(panel_w8_i16, TXDA_W8)
+TWO_LEVEL_PANEL(panel_w4_i16, TXDA_W4)
+TWO_LEVEL_PANEL(panel_w8z_i16, TXDA_W8Z)
+TWO_LEVEL_PANEL(panel_w4z_i16, TXDA_W4Z)
+#endif
+
+static void panel_i16(const struct cm_panel *p)
 {
 	switch (p->dtype) {
+#if VL == 16
+	case TXDA_W8: panel_w8_i16(p); break;
+	case TXDA_W4: panel_w4_i16(p); break;
+	case TXDA_W8Z: panel_w8z_i16(p); break;
+	case TXDA_W4Z: panel_w4z_i16(p); break;
+#endif
 	case TXDA_W4M: panel_w4m(p); break;
 	case TXDA_W5M: panel_w5m(p); break;
 	case TXDA_W6S: panel_w6s(p); break;

@@ -27,6 +27,9 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 #if !defined(CM_BF16_DOT)
 	.bf16_floats = true,
 #endif
+#if VL == 16
+	.groups_i16 = true,
+#endif
 #if defined(CM_TILES)
 	.tiles = true,
 	.rest = rest,
@@ -53,8 +56,8 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.interleave = interleave,
 	.panel_f16 = panel_f16,
 	.panel_f32 = panel_f32,
-	.pack_two_level = pack_two_level,
-	.panel_two_level = panel_two_level,
+	.pack_i16 = pack_i16,
+	.panel_i16 = panel_i16,
 	.pack_group = pack_group,
 	.panel_group = panel_group,
 	.rotate = rotate,

@@ -19,13 +19,16 @@
 static void set_units(struct cm_product *p)
 {
 	unsigned words = cm_simd->bf16_floats || p->wide ? 2 : 1;
-	bool two_level = txda_is_two_level(p->w->dtype);
 
 	p->mr = cm_simd->mr;
 	if (p->i8) {
 		p->per = TXDA_QUANT_BLOCK;
-		p->unit_bytes = two_level ? 76 : 40;
-		p->mr = two_level ? CM_MR_TWO_LEVEL : cm_simd->mr_i8;
+		p->unit_bytes = 40;
+		p->mr = cm_simd->mr_i8;
+	} else if (p->i16) {
+		p->per = TXDA_QUANT_BLOCK;
+		p->unit_bytes = 76;
+		p->mr = CM_MR_I16;
 	} else if (p->grouped) {
 		p->per = TXDA_QUANT_BLOCK;
 		p->unit_bytes = (16 * words + 1) * 4;
@@ -43,14 +46,21 @@ static void set_units(struct cm_product *p)
 		p->packed = cm_div_up(p->k, 32) * 16;
 }
 
+/* Whether weights of that type have int16 activations, unless they have int8 ones. */
+static bool takes_i16(unsigned dtype)
+{
+	return txda_is_two_level(dtype) ||
+	       (cm_simd->groups_i16 && dtype != TXDA_F8 && dtype != TXDA_MX4);
+}
+
 void cm_product_init(struct cm_product *p, const struct cm_launch *l, const struct cm_tensor *x,
 		     const struct cm_tensor *w, const struct cm_tensor *norm,
 		     const uint32_t *columns, float eps, uint32_t flags)
 {
-	bool quant = txda_is_grouped(w->dtype),
-	     i8 = ((w->dtype == TXDA_W8 || w->dtype == TXDA_W4) &&
-		   !(flags & TXDA_LINEAR_FLOAT_INPUT)) ||
-		  txda_is_two_level(w->dtype);
+	bool quant = txda_is_grouped(w->dtype) && !l->precise,
+	     i8 = quant && (w->dtype == TXDA_W8 || w->dtype == TXDA_W4) &&
+		  !(flags & TXDA_LINEAR_FLOAT_INPUT),
+	     i16 = quant && !i8 && takes_i16(w->dtype);
 
 	*p = (struct cm_product){
 		.x = x,
@@ -63,10 +73,11 @@ void cm_product_init(struct cm_product *p, const struct cm_launch *l, const stru
 		.eps = eps,
 		.precise = l->precise,
 		.wide = flags & TXDA_LINEAR_F32_INPUT,
-		.i8 = quant && i8 && !l->precise,
-		.grouped = quant && !i8 && !l->precise,
+		.i8 = i8,
+		.i16 = i16,
+		.grouped = quant && !i8 && !i16,
 		.panel_bytes = txda_tile_panel_bytes(w->dtype, w->dim[w->ndim - 1], w->group),
-		.group_bytes = quant ? txda_tile_group_bytes(w->dtype, w->group) : 0,
+		.group_bytes = txda_tile_group_bytes(w->dtype, w->group),
 	};
 	set_units(p);
 }
@@ -162,8 +173,8 @@ static void pack_row(const struct cm_product *p, uint64_t r, unsigned m, unsigne
 				    p->wide);
 	else if (p->per == 2)
 		cm_simd->pack_bf16(to, mr, m, in, p->k, p->wide);
-	else if (p->i8 && txda_is_two_level(p->w->dtype))
-		cm_simd->pack_two_level(to, mr, m, in, p->k);
+	else if (p->i16)
+		cm_simd->pack_i16(to, mr, m, in, p->k);
 	else if (p->i8)
 		cm_simd->pack_i8(to, mr, m, in, p->k, p->w->dtype == TXDA_W4 ? 8 : 128);
 	else
@@ -241,8 +252,7 @@ static void precise_panel(const struct cm_product *p, float *acc, const uint8_t 
 
 bool cm_product_in_tiles(const struct cm_product *p)
 {
-	return cm_simd->tiles && !p->precise &&
-	       (p->per == 2 || (p->i8 && !txda_is_two_level(p->w->dtype)));
+	return cm_simd->tiles && !p->precise && (p->per == 2 || p->i8);
 }
 
 uint64_t cm_product_stretch(const struct cm_product *p, uint64_t rows)
@@ -268,8 +278,8 @@ static void multiply_block(const struct cm_product *p, const struct cm_panel *bl
 {
 	if (p->grouped)
 		cm_simd->panel_group(block);
-	else if (txda_is_two_level(p->w->dtype))
-		cm_simd->panel_two_level(block);
+	else if (p->i16)
+		cm_simd->panel_i16(block);
 	else if (p->w->dtype == TXDA_W8)
 		cm_simd->panel_w8(block);
 	else if (p->w->dtype == TXDA_W4)

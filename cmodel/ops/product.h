@@ -18,12 +18,13 @@ struct cm_product {
 	const uint32_t *columns;      /* [K], below X or TXDA_NONE; or NULL */
 	uint64_t width, n, k;	      /* X, N, K */
 	float eps;
-	bool precise, wide, i8, grouped; /* i8: integer activations; grouped: floats for groups */
-	unsigned per;			 /* elements of K a unit of the panel kernel */
-	unsigned unit_bytes;		 /* of packed activations, per row */
-	unsigned mr;			 /* most rows of a block */
-	uint64_t units;			 /* of K */
-	uint64_t packed;		 /* units of a packed row: with what fills its last step */
+	bool precise, wide;
+	bool i8, i16, grouped; /* activations: integers, or floats for groups */
+	unsigned per;	       /* elements of K a unit of the panel kernel */
+	unsigned unit_bytes;   /* of packed activations, per row */
+	unsigned mr;	       /* most rows of a block */
+	uint64_t units;	       /* of K */
+	uint64_t packed;       /* units of a packed row: with what fills its last step */
 	uint64_t panel_bytes, group_bytes; /* of weights; no groups: 0 */
 };
 

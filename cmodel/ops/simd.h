@@ -15,7 +15,7 @@
  *   int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] }, zero being
  *          what the zero point of the weights adds: the sum of the 32 q times -8 (W4) or -128 (W8)
  *   int16: per 32 of K { u32 q[8][2][mr] of 4 K each; float scale[mr]; int32 sum[2][mr] of the first
- *          and of the last 16 }, for weights of two levels. The two are the high bytes and what is left
+ *          and of the last 16 }, for weights of two levels and with groups_i16. The two are the high bytes and what is left
  *          to add to 256 times these, or, without AVX-512, the even and the odd elements
  *   group: per 32 of K { u32[16][mr], a pair each, or u32[16][2][mr] when wide, or float[32][mr]
  *          with bf16_floats; float sum[mr] of the values as they are multiplied }. For nibbles the
@@ -30,11 +30,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CM_MR		12 /* rows of a packed block of float32 */
-#define CM_MR_I8	6  /* and of one with int8 activations, which have int32 sums besides */
-#define CM_MR_TWO_LEVEL 3  /* and of one for weights of two levels, with two sums */
-#define CM_MR_GROUP	8  /* and of one for weights in groups with float activations */
-#define CM_MR_MAX	32 /* no path has more */
+#define CM_MR	    12 /* rows of a packed block of float32 */
+#define CM_MR_I8    6  /* and of one with int8 activations, which have int32 sums besides */
+#define CM_MR_I16   3  /* and of one with int16 activations, with two sums */
+#define CM_MR_GROUP 8  /* and of one for weights in groups with float activations */
+#define CM_MR_MAX   32 /* no path has more */
 
 /*
  * acc[m][32] (+)= block of packed rows times units of K of one panel.
@@ -106,6 +106,7 @@ struct cm_put {
 struct cm_simd {
 	const char *name;
 	bool bf16_floats;   /* products of bf16 weights are made in float32 */
+	bool groups_i16;    /* W8, W4, W8Z and W4Z without int8 activations have int16 ones */
 	bool tiles;	    /* the layouts of packed activations above */
 	unsigned mr, mr_i8; /* most rows of a block: bf16, int8 */
 	/* This thread will not compute for a while; or NULL. */
@@ -130,8 +131,8 @@ struct cm_simd {
 	void (*panel_w8)(const struct cm_panel *p);
 	void (*panel_w4)(const struct cm_panel *p);
 	/* W4M, W5M and W6S. */
-	void (*pack_two_level)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k);
-	void (*panel_two_level)(const struct cm_panel *p);
+	void (*pack_i16)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k);
+	void (*panel_i16)(const struct cm_panel *p);
 	/* As for w8 and w4, but with float activations; any type with groups of one level. */
 	void (*pack_group)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 			   bool nibbles, bool wide);

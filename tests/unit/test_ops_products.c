@@ -19,10 +19,18 @@ struct linear_case {
 	double tol;
 };
 
+static bool has_i16(const struct linear_case *c)
+{
+	return txda_is_two_level(c->dtype) ||
+	       (cm_simd->groups_i16 &&
+		(c->dtype == TXDA_W8Z || c->dtype == TXDA_W4Z ||
+		 (c->floats && (c->dtype == TXDA_W8 || c->dtype == TXDA_W4))));
+}
+
 static bool has_floats(const struct linear_case *c)
 {
-	return c->floats || (c->group && c->dtype != TXDA_W8 && c->dtype != TXDA_W4 &&
-			     !txda_is_two_level(c->dtype));
+	return c->group && !has_i16(c) &&
+	       (c->floats || (c->dtype != TXDA_W8 && c->dtype != TXDA_W4));
 }
 
 /* What the products are made with, by the rules of the instruction set: rounded to bf16 (for
@@ -36,7 +44,7 @@ static void round_input(const struct linear_case *c, float *x)
 			x[k] = cm_bf16_to_f32(cm_f32_to_bf16(x[k]));
 	for (uint64_t b = 0; c->group && !has_floats(c) && b < c->k; b += TXDA_QUANT_BLOCK) {
 		uint64_t end = b + TXDA_QUANT_BLOCK < c->k ? b + TXDA_QUANT_BLOCK : c->k;
-		float max = 0, steps = txda_is_two_level(c->dtype) ? 32512 : 127;
+		float max = 0, steps = has_i16(c) ? 32512 : 127;
 
 		for (uint64_t k = b; k < end; k++)
 			max = fmaxf(max, fabsf(x[k]));
