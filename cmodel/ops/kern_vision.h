@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Row kernels of vision towers: LayerNorm and the activations of one element. Included by path.c;
- * see simd.h. */
+/* Row kernels of vision towers. Included by path.c; see simd.h. */
 
 static void layernorm(float *out, const float *x, const float *w, const float *b, size_t n,
 		      float eps)
@@ -30,36 +29,4 @@ static void layernorm(float *out, const float *x, const float *w, const float *b
 					 (b ? v_load(b + i) : v_set1(0)));
 	for (; i < n; i++)
 		out[i] = (x[i] - mean) * scale * w[i] + (b ? b[i] : 0);
-}
-
-/* x times the normal distribution up to x: formula 7.1.26 of Abramowitz and Stegun, within 1e-7. */
-V_INLINE vf gelu_erf(vf x)
-{
-	vf a = v_max(x, -x) * v_set1(0.70710678f), t, p;
-
-	t = v_set1(1.0f) / v_fma(a, v_set1(0.3275911f), v_set1(1.0f));
-	p = v_fma(t, v_set1(1.061405429f), v_set1(-1.453152027f));
-	p = v_fma(p, t, v_set1(1.421413741f));
-	p = v_fma(p, t, v_set1(-0.284496736f));
-	p = v_fma(p, t, v_set1(0.254829592f));
-	p = p * t * v_exp(-(a * a)) * v_set1(0.5f);
-	return x * v_select(x < v_set1(0.0f), p, v_set1(1.0f) - p);
-}
-
-/* x[32] = act(x) */
-static void activate(float *x, unsigned act)
-{
-	for (int i = 0; i < 32; i += VL) {
-		vf v = v_load(x + i), e;
-
-		switch (act) {
-		case TXDA_ACT_GELU: v_store(x + i, gelu_erf(v)); continue;
-		case TXDA_ACT_GELU_TANH:
-			e = v * v_fma(v * v, v_set1(-0.0713548163f), v_set1(-1.59576912f));
-			break;
-		case TXDA_ACT_GELU_QUICK: e = v * v_set1(-1.702f); break;
-		default: e = -v;
-		}
-		v_store(x + i, v / (v_set1(1.0f) + v_exp(e)));
-	}
 }

@@ -326,28 +326,30 @@ struct part {
 	const uint8_t *a; /* packed rows */
 };
 
-/* Rows [r, end) of a panel if nothing but a gate or a residual is to be done: at once. */
+/* Rows [r, end) of a panel at once, unless some of its columns are not there. */
 static bool finish_at_once(const struct cm_launch *l, const struct cm_product *p, const float *acc,
 			   uint64_t panel, uint64_t r, uint64_t end)
 {
 	const struct cm_tensor *out = l->out[0];
 	const bool gated = l->in[1]->layout == TXDA_TILE32_GATED, f32 = out->dtype == TXDA_F32;
-	const uint64_t width = gated ? 16 : 32,
-		       at = r * out->dim[1] + l->op->linear.out_col + panel * width;
-	const struct cm_put put = {
-		.out = (uint8_t *)out->ptr + at * (f32 ? 4 : 2),
-		.stride = out->dim[1],
-		.f32 = f32,
-		.add = l->in[4] ? (const float *)l->in[4]->ptr + at : NULL,
-	};
+	const uint64_t width = gated ? 16 : 32, n = panel * width,
+		       at = r * out->dim[1] + l->op->linear.out_col + n;
+	const float *bias = l->in[2] ? (const float *)l->in[2]->ptr + n : NULL;
 
-	if (p->precise || l->in[2] || (panel + 1) * width > (gated ? p->n / 2 : p->n) ||
-	    l->op->linear.act != (gated ? TXDA_ACT_SILU_GATED : TXDA_ACT_NONE))
+	if (p->precise || n + width > (gated ? p->n / 2 : p->n))
 		return false;
-	if (gated)
-		cm_simd->put_silu(&put, acc, (unsigned)(end - r));
-	else
-		cm_simd->put_rows(&put, acc, (unsigned)(end - r));
+	cm_simd->put(
+		&(struct cm_put){
+			.out = (uint8_t *)out->ptr + at * (f32 ? 4 : 2),
+			.stride = out->dim[1],
+			.f32 = f32,
+			.act = l->op->linear.act,
+			.limit = l->op->linear.limit,
+			.bias = bias,
+			.bias_up = bias && gated ? bias + p->n / 2 : NULL,
+			.add = l->in[4] ? (const float *)l->in[4]->ptr + at : NULL,
+		},
+		acc, (unsigned)(end - r));
 	return true;
 }
 

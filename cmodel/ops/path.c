@@ -8,6 +8,7 @@
 #include "vec.h"
 
 #include "kern_rows.h"
+#include "kern_finish.h"
 #include "kern_linear.h"
 #include "kern_two_level.h"
 #include "kern_group.h"
@@ -62,12 +63,7 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.panel_group = panel_group,
 	.rotate = rotate,
 	.put_every_other = put_every_other,
-	.silu_gate = silu_gate,
-	.put_rows = put_rows,
-	.put_silu = put_silu,
-	.gelu_gate = gelu_gate,
-	.swiglu_gate = swiglu_gate,
-	.softcap = softcap,
+	.put = put,
 	.attend = attend,
 	.index_scores = index_scores,
 	.delta_step = delta_step,
@@ -77,5 +73,4 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.blend = blend,
 	.next_above = next_above,
 	.layernorm = layernorm,
-	.activate = activate,
 };

@@ -339,6 +339,12 @@ static float precise_swiglu(float gate, float up, float limit)
 	return (float)((u + 1) * g / (1.0 + exp(-1.702 * g)));
 }
 
+/* act(acc) of one panel and row. */
+static void put_one(float *out, const float *acc, uint32_t act, float limit)
+{
+	cm_simd->put(&(struct cm_put){.out = out, .f32 = true, .act = act, .limit = limit}, acc, 1);
+}
+
 void cm_gate(bool precise, uint32_t act, float limit, float *out, const float *acc)
 {
 	if (precise && act == TXDA_ACT_SWIGLU_CLAMPED)
@@ -347,12 +353,8 @@ void cm_gate(bool precise, uint32_t act, float limit, float *out, const float *a
 	else if (precise)
 		for (unsigned c = 0; c < 16; c++)
 			out[c] = (float)precise_gate(act, acc[c]) * acc[16 + c];
-	else if (act == TXDA_ACT_GELU_GATED)
-		cm_simd->gelu_gate(out, acc);
-	else if (act == TXDA_ACT_SWIGLU_CLAMPED)
-		cm_simd->swiglu_gate(out, acc, limit);
 	else
-		cm_simd->silu_gate(out, acc);
+		put_one(out, acc, act ? act : TXDA_ACT_SILU_GATED, limit);
 }
 
 void cm_product_bias(const struct cm_product *p, float *acc, const float *bias, uint64_t panel)
@@ -374,7 +376,7 @@ void cm_product_bias(const struct cm_product *p, float *acc, const float *bias, 
 void cm_softcap(bool precise, float cap, float *acc)
 {
 	if (!precise)
-		cm_simd->softcap(acc, cap);
+		put_one(acc, acc, TXDA_ACT_SOFTCAP, cap);
 	for (unsigned c = 0; precise && c < 32; c++)
 		acc[c] = (float)(cap * tanh((double)acc[c] / cap));
 }
@@ -393,7 +395,7 @@ static double precise_activation(uint32_t act, double x)
 void cm_activate(bool precise, uint32_t act, float *acc)
 {
 	if (!precise)
-		cm_simd->activate(acc, act);
+		put_one(acc, acc, act, 0);
 	for (unsigned c = 0; precise && c < 32; c++)
 		acc[c] = (float)precise_activation(act, acc[c]);
 }

@@ -95,12 +95,19 @@ struct cm_attend {
 	uint32_t next_from;
 };
 
-/* Where the sums of a panel go: 32 columns, or 16 gated ones, of rows that follow each other. */
+/*
+ * What becomes of the sums of a panel: act(sums + bias) + add, in 32 columns, or 16 gated ones, of rows
+ * that follow each other.
+ */
 struct cm_put {
 	void *out; /* bf16, or float32 if f32 */
 	size_t stride;
 	bool f32;
-	const float *add; /* float32 with the same stride, added to them; or NULL */
+	unsigned act; /* enum txda_activation */
+	float limit;
+	const float *bias;    /* of the columns, or of the gates; or NULL */
+	const float *bias_up; /* of what these gate */
+	const float *add;     /* float32 with the stride of @out, which is so, too; or NULL */
 };
 
 struct cm_simd {
@@ -141,15 +148,8 @@ struct cm_simd {
 	void (*rotate)(float *y, const float *x, const float *cs, const float *sn, unsigned pairs);
 	/* to[2 i] = h[i]; what lies between stays, other cores may be writing it */
 	void (*put_every_other)(uint16_t *to, const uint16_t *h, size_t n);
-	/* out[16] = silu(acc[0..15]) * acc[16..31] */
-	void (*silu_gate)(float *out, const float *acc);
-	/* Whole rows acc[rows][32] as they are, and gated by silu. */
-	void (*put_rows)(const struct cm_put *p, const float *acc, unsigned rows);
-	void (*put_silu)(const struct cm_put *p, const float *acc, unsigned rows);
-	void (*gelu_gate)(float *out, const float *acc);
-	void (*swiglu_gate)(float *out, const float *acc, float limit);
-	/* x[32] = cap * tanh(x / cap) */
-	void (*softcap)(float *x, float cap);
+	/* From acc[rows][32]. */
+	void (*put)(const struct cm_put *p, const float *acc, unsigned rows);
 	void (*attend)(const struct cm_attend *a);
 	/* One token of a head of DELTA_RULE: the state s[k_dim][v_dim], v_dim a multiple of 16, times
 	 * @decay, then the rule with @beta; out[v_dim], @tmp [v_dim] */
@@ -170,8 +170,6 @@ struct cm_simd {
 	/* out = (x - mean) / deviation * w + b over [n]; b may be NULL */
 	void (*layernorm)(float *out, const float *x, const float *w, const float *b, size_t n,
 			  float eps);
-	/* x[32] = act(x), a plain enum txda_activation */
-	void (*activate)(float *x, unsigned act);
 };
 
 extern const struct cm_simd cm_simd_c;
