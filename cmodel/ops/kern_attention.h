@@ -392,9 +392,10 @@ V_INLINE bool visible(const struct cm_attend *a, const struct tile *t, unsigned 
 	return from < to;
 }
 
-/* Scales, caps and masks the scores of row @r; returns the largest. */
-V_INLINE float scale_scores(const struct cm_attend *a, const struct tile *t, unsigned r, int32_t lo,
-			    int32_t hi)
+/* Scales, caps and, unless the row sees all keys of the tile, masks the scores of row @r; returns
+ * the largest. */
+V_INLINE float scale_scores(const bool all, const struct cm_attend *a, const struct tile *t,
+			    unsigned r, int32_t lo, int32_t hi)
 {
 	static const int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 	const vf none = v_set1(-INFINITY), scale = v_set1(a->scale), cap = v_set1(a->softcap);
@@ -410,7 +411,8 @@ V_INLINE float scale_scores(const struct cm_attend *a, const struct tile *t, uns
 		v *= scale;
 		if (a->softcap > 0)
 			v = cap * v_tanh(v / cap);
-		v = v_select((at >= lo) & (at < hi), v, none);
+		if (!all)
+			v = v_select((at >= lo) & (at < hi), v, none);
 		v_store(s + i, v);
 		top = v_max(top, v);
 	}
@@ -451,7 +453,8 @@ static void soften(const struct cm_attend *a, const struct tile *t, float correc
 	for (unsigned r = 0; r < a->rows; r++) {
 		if (!visible(a, t, r, &lo, &hi))
 			continue; /* its correction is exp(0) */
-		top[r] = scale_scores(a, t, r, lo, hi);
+		top[r] = lo == 0 && hi == CM_ATT_TILE ? scale_scores(true, a, t, r, lo, hi)
+						      : scale_scores(false, a, t, r, lo, hi);
 		top[r] = top[r] > a->max[r] ? top[r] : a->max[r];
 		drop[r] = a->max[r] - top[r];
 	}

@@ -204,7 +204,7 @@ struct span_case {
 static const struct span_case span_cases[] = {
 	{2, 20, 10, 40, {{0, 16}, {16, 24}}, 2}, {3, 16, 0, 33, {{0, 17}, {17, 0}, {17, 16}}, 3},
 	{1, 80, 40, 700, {{5, 690}}, 1},	 {4, 12, 4, 90, {{0, 1}, {2, 63}, {65, 25}}, 3},
-	{1, 72, 36, 300, {{0, 300}}, 1},
+	{1, 72, 36, 300, {{0, 300}}, 1},	 {2, 48, 24, 135, {{0, 130}}, 1},
 };
 
 static void span_reference(const struct span_case *c, const float *qkv, const float *table,
@@ -295,29 +295,36 @@ static void test_span_attention(void **state)
 }
 
 /* A span has its bits wherever it lies and however many cores there are. */
-static void test_span_bits(void **state)
+static void check_span_bits(unsigned dim)
 {
-	const struct span_case c = {2, 24, 12, 900, {{0, 100}, {101, 700}}, 2},
-			       alone = {2, 24, 12, 700, {{0, 700}}, 1};
-	struct cm_tensor *qkv = f32(c.n, 144), *spans = i32(2, 2), *table = f32(c.n, 24),
-			 *y = f32(c.n, 48), *one = f32(700, 48), *own = i32(1, 2);
+	const struct span_case c = {2, dim, dim / 2, 900, {{0, 100}, {101, 700}}, 2},
+			       alone = {2, dim, dim / 2, 700, {{0, 700}}, 1};
+	struct cm_tensor *qkv = f32(c.n, 6 * dim), *spans = i32(2, 2), *table = f32(c.n, dim),
+			 *y = f32(c.n, 2 * dim), *one = f32(700, 2 * dim), *own = i32(1, 2);
 	struct cm_tensor part_qkv = *qkv, part_table = *table;
 	struct run r;
 
-	(void)state;
 	memcpy(spans->ptr, c.spans, sizeof(c.spans[0]) * 2);
 	memcpy(own->ptr, alone.spans, sizeof(alone.spans[0]));
-	part_qkv.ptr = (float *)qkv->ptr + (size_t)101 * 144;
-	part_table.ptr = (float *)table->ptr + (size_t)101 * 24;
+	part_qkv.ptr = (float *)qkv->ptr + (size_t)101 * 6 * dim;
+	part_table.ptr = (float *)table->ptr + (size_t)101 * dim;
 	part_qkv.dim[0] = part_table.dim[0] = 700;
 	r = span_run_of(&c, qkv, spans, table, y);
 	assert_int_equal(run_op(&r, TXDA_OP_SPAN_ATTENTION, 1), 0);
 	for (unsigned cores = 1; cores <= 16; cores *= 4) {
 		r = span_run_of(&alone, &part_qkv, own, &part_table, one);
 		assert_int_equal(run_op(&r, TXDA_OP_SPAN_ATTENTION, cores), 0);
-		assert_memory_equal(one->ptr, (float *)y->ptr + (size_t)101 * 48, 700 * 48 * 4);
+		assert_memory_equal(one->ptr, (float *)y->ptr + (size_t)101 * 2 * dim,
+				    700 * 2 * dim * 4);
 	}
 	drop(qkv), drop(spans), drop(table), drop(y), drop(one), drop(own);
+}
+
+static void test_span_bits(void **state)
+{
+	(void)state;
+	check_span_bits(24);
+	check_span_bits(80);
 }
 
 static void test_span_hostile(void **state)
