@@ -19,6 +19,9 @@
 #define TILE_ZERO(t)   __asm__ volatile("tilezero %%tmm" #t ::: "memory")
 #define TILE_LOAD(t, p, stride)                                                                    \
 	__asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"(p), "r"((long)(stride)) : "memory")
+/* Not to be kept in the first cache. */
+#define TILE_LOAD_PASSING(t, p, step)                                                              \
+	__asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t ::"r"(p), "r"((long)(step)) : "memory")
 #define TILE_STORE(t, p, stride)                                                                   \
 	__asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"(p), "r"((long)(stride))         \
 			 : "memory")
@@ -99,39 +102,50 @@ V_INLINE void tile_ahead(const struct cm_panel *p, const uint8_t **ahead, const 
 
 /* ---- bf16 ---- */
 
+/* Rows as tile A. Many blocks of them pass by weights that are to stay in the first cache. */
+#define LOAD_ROWS(A, p)                                                                            \
+	do {                                                                                       \
+		if (passing)                                                                       \
+			TILE_LOAD_PASSING(A, p, 64);                                               \
+		else                                                                               \
+			TILE_LOAD(A, p, 64);                                                       \
+	} while (0)
+
 /*
  * One step of 16 pairs of K. Wide: the low halves of the rows follow the high ones. What comes next
  * is prefetched in two halves, which keeps memory busier than all of it at once.
  */
-V_INLINE void tile_step(const bool two, const bool wide, const uint8_t *w, const uint32_t *a,
-			const struct cm_panel *p, const uint8_t **ahead)
+V_INLINE void tile_step(const bool two, const bool wide, const bool passing, const uint8_t *w,
+			const uint32_t *a, const struct cm_panel *p, const uint8_t **ahead)
 {
 	tile_ahead(p, ahead, 16);
-	TILE_LOAD(4, a, 64);
+	LOAD_ROWS(4, a);
 	TILE_LOAD(6, w, 128);
 	TILE_BF16(0, 4, 6);
 	tile_ahead(p, ahead, 16);
 	TILE_LOAD(7, w + 64, 128);
 	TILE_BF16(1, 4, 7);
 	if (two) {
-		TILE_LOAD(5, a + 256, 64);
+		LOAD_ROWS(5, a + 256);
 		TILE_BF16(2, 5, 6);
 		TILE_BF16(3, 5, 7);
 	}
 	if (!wide)
 		return;
 	a += 16 * p->mr;
-	TILE_LOAD(4, a, 64);
+	LOAD_ROWS(4, a);
 	TILE_BF16(0, 4, 6);
 	TILE_BF16(1, 4, 7);
 	if (two) {
-		TILE_LOAD(5, a + 256, 64);
+		LOAD_ROWS(5, a + 256);
 		TILE_BF16(2, 5, 6);
 		TILE_BF16(3, 5, 7);
 	}
 }
+#undef LOAD_ROWS
 
-V_INLINE void tile_rows(const bool two, const bool wide, const struct cm_panel *p)
+V_INLINE void tile_rows(const bool two, const bool wide, const bool passing,
+			const struct cm_panel *p)
 {
 	const uint8_t *w = p->w, *ahead = p->ahead;
 	const uint32_t *a = p->a;
@@ -154,13 +168,13 @@ V_INLINE void tile_rows(const bool two, const bool wide, const struct cm_panel *
 		}
 	}
 	for (; n >= 16; n -= 16, w += 2048, a += (wide ? 32 : 16) * p->mr)
-		tile_step(two, wide, w, a, p, &ahead);
+		tile_step(two, wide, passing, w, a, p, &ahead);
 	if (n) { /* the next panel is not this part's */
 		uint8_t last[2048] __attribute__((aligned(64)));
 
 		memcpy(last, w, n * 128);
 		memset(last + n * 128, 0, sizeof(last) - n * 128);
-		tile_step(two, wide, last, a, p, &ahead);
+		tile_step(two, wide, passing, last, a, p, &ahead);
 	}
 	TILE_STORE(0, acc, 128);
 	TILE_STORE(1, acc + 16, 128);
@@ -173,14 +187,18 @@ V_INLINE void tile_rows(const bool two, const bool wide, const struct cm_panel *
 static void tile_panel_bf16(const struct cm_panel *p)
 {
 	tiles_for_rows(FOR_BF16, p->mr);
-	if (p->mr > 16 && p->wide)
-		tile_rows(true, true, p);
+	if (p->mr > 16 && p->pace < 64 && p->wide)
+		tile_rows(true, true, true, p);
+	else if (p->mr > 16 && p->pace < 64)
+		tile_rows(true, false, true, p);
+	else if (p->mr > 16 && p->wide)
+		tile_rows(true, true, false, p);
 	else if (p->mr > 16)
-		tile_rows(true, false, p);
+		tile_rows(true, false, false, p);
 	else if (p->wide)
-		tile_rows(false, true, p);
+		tile_rows(false, true, false, p);
 	else
-		tile_rows(false, false, p);
+		tile_rows(false, false, false, p);
 }
 
 /* u32[ceil(K/32)][mr][16] pairs, or [..][2][mr][16]; zeros past the end. */

@@ -23,7 +23,8 @@
 #define TILE_BLOCKS 16
 #define TILE_STEP   80 /* cycles of a step of K, and bytes from beyond that cache in one */
 #define FAR_SPEED   6
-#define NEAR_ROWS   (1u << 20) /* bytes of packed rows that stay there from part to part */
+#define NEAR_ROWS   (1u << 20) /* bytes of packed rows that stay there from panel to panel */
+#define MOST_ROWS   (2u << 20) /* of a part, for each term: more are far for each panel */
 #define MORE_CUTS   8
 #define MOST_IDLE   15 /* percent of the cores' time at the end: else parts are made smaller */
 #define PACK_ROWS   4  /* rows of a part of packing, where rows share no cache lines */
@@ -154,15 +155,19 @@ static void size_tile_parts(struct cm_launch *l, const struct cm_product *p, uin
 {
 	uint64_t panels = l->state.u[U_PANELS], row = cm_product_packed(p, mr);
 	uint64_t panel = p->panel_bytes, least = 0;
+	uint64_t terms = p->wide ? 2 : 1, steps = cm_div_up(p->k, 32) * terms;
 	uint64_t fewest = cm_div_up(blocks, TILE_BLOCKS);
+	uint64_t near = cm_div_up(blocks * row * terms, MOST_ROWS);
 
+	fewest = near > fewest ? near : fewest;
+	fewest = fewest < blocks ? fewest : blocks;
 	for (uint64_t c = fewest; c <= blocks && c < fewest + MORE_CUTS; c++)
 		for (uint64_t group = 1; group <= TILE_PANELS && group < 2 * panels; group *= 2) {
 			uint64_t rows = cm_div_up(blocks, c), far = rows * row;
 			uint64_t parts = cm_div_up(blocks, rows) * cm_div_up(panels, group), cost;
 
 			far = (far < NEAR_ROWS ? far / 4 : far) + group * panel;
-			cost = rows * group * cm_div_up(p->k, 32) * TILE_STEP + far / FAR_SPEED;
+			cost = rows * group * steps * TILE_STEP + far / FAR_SPEED;
 			cost *= 2 * cm_div_up(parts, l->cores) + 1;
 			if (least && cost >= least)
 				continue;

@@ -8,6 +8,7 @@
 #include "vec.h"
 
 #define STRETCH_BYTES 16384 /* of a panel, when several blocks of rows pass over it */
+#define TILE_STRETCH  32768 /* the same in tiles, of which rows do not take the room of weights */
 #define STRETCH_STEP  256   /* of K: a multiple of any group */
 /*
  * How far ahead one block of rows prefetches: hardware prefetchers do not cross pages, and types that
@@ -257,11 +258,11 @@ bool cm_product_in_tiles(const struct cm_product *p)
 
 uint64_t cm_product_stretch(const struct cm_product *p, uint64_t rows)
 {
-	uint64_t k;
+	uint64_t bytes = cm_product_in_tiles(p) && !p->i8 ? TILE_STRETCH : STRETCH_BYTES, k;
 
-	if (p->precise || rows <= p->mr || p->panel_bytes <= STRETCH_BYTES)
+	if (p->precise || rows <= p->mr || p->panel_bytes <= bytes)
 		return p->units;
-	k = STRETCH_BYTES * p->k / p->panel_bytes;
+	k = bytes * p->k / p->panel_bytes;
 	return cm_div_up(k, STRETCH_STEP) * STRETCH_STEP / p->per;
 }
 

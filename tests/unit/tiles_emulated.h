@@ -123,12 +123,13 @@ static inline void emulated_i8(unsigned c, unsigned a, unsigned b)
 		}
 }
 
-#define TILE_CONFIG(c)		 emulated_config(c)
-#define TILE_RELEASE()		 emulated_release()
-#define TILE_ZERO(t)		 emulated_zero(t)
-#define TILE_LOAD(t, p, stride)	 emulated_load(t, p, stride)
-#define TILE_STORE(t, p, stride) emulated_store(t, p, stride)
-#define TILE_BF16(c, a, b)	 emulated_bf16(c, a, b)
-#define TILE_I8(c, a, b)	 emulated_i8(c, a, b)
+#define TILE_CONFIG(c)			emulated_config(c)
+#define TILE_RELEASE()			emulated_release()
+#define TILE_ZERO(t)			emulated_zero(t)
+#define TILE_LOAD(t, p, stride)		emulated_load(t, p, stride)
+#define TILE_LOAD_PASSING(t, p, stride) emulated_load(t, p, stride)
+#define TILE_STORE(t, p, stride)	emulated_store(t, p, stride)
+#define TILE_BF16(c, a, b)		emulated_bf16(c, a, b)
+#define TILE_I8(c, a, b)		emulated_i8(c, a, b)
 
 #endif /* TILES_EMULATED_H */
