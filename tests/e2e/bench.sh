@@ -80,6 +80,13 @@ grep -q '"0" is wrong' "$tmp/err" || fail "a batch of 0: $(cat "$tmp/err")"
 roof() {
 	"$TXDA_BENCH" --prompt 8 --gen 2 --batch 1,3 --context 5 --image 100x60 "$@" "$tmp"/sees/*
 }
+# Each path beside its own instructions.
+for path in avx2:vfmadd231ps.ymm avx512:vfmadd231ps.zmm avx512bf16:vdpbf16ps.zmm amx:tdpbf16ps; do
+	TXDA_CMODEL=isa=${path%:*} "$TXDA_BENCH" --ceilings >"$tmp/report" 2>"$tmp/err" || fail "--ceilings of ${path%:*}: $(cat "$tmp/err")"
+	# A CPU without the path has no such device.
+	grep -q "device:  TX8 (cmodel, ${path%:*})" "$tmp/report" || continue
+	grep -q "(${path#*:})" "$tmp/report" || fail "the ceiling of ${path%:*}: $(cat "$tmp/report")"
+done
 roof --json >"$tmp/earlier" 2>"$tmp/err" || fail "ceilings: $(cat "$tmp/err")"
 for what in 'prefill","batch":1,"tokens":8,' 'decode","batch":1,"tokens":1,"context":5,' 'decode","batch":3,"tokens":1,"context":5,' \
 	'image","batch":1,"tokens":24,' 'first token","batch":1,"tokens":56,'; do

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -253,30 +255,52 @@ void ceiling_free(void)
 	}
 }
 
+/* The device model's path whose instructions are timed; "": the best ones. */
+static char path[32];
+
+void ceiling_for(const char *name)
+{
+	static const char *const known[] = {"amx", "avx512bf16", "avx512", "avx2"};
+
+	path[0] = 0;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(name, known[i]))
+			snprintf(path, sizeof(path), "%s", name);
+}
+
 #if defined(__x86_64__)
+static bool wanted(const char *name)
+{
+	return !path[0] || !strcmp(path, name);
+}
+
+static void best_bf16(struct ceiling *c, double gflops, const char *by)
+{
+	if (gflops > c->bf16_gflops) {
+		c->bf16_gflops = gflops;
+		c->bf16_by = by;
+	}
+}
+
 static void measure_dots(unsigned threads, struct ceiling *c)
 {
-	if (cpu_use_tiles()) {
-		c->bf16_gflops = 16384 * best_rate(threads, tile_bf16);
-		c->bf16_by = "tdpbf16ps";
+	const bool avx512 = __builtin_cpu_supports("avx512f") &&
+			    __builtin_cpu_supports("avx512vnni"),
+		   dots = avx512 && __builtin_cpu_supports("avx512bf16");
+
+	if (wanted("amx") && cpu_use_tiles()) {
+		best_bf16(c, 16384 * best_rate(threads, tile_bf16), "tdpbf16ps");
 		c->int8_gops = 32768 * best_rate(threads, tile_int8);
 		c->int8_by = "tdpbsud";
-	} else if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) {
-		c->bf16_gflops = 32 * best_rate(threads, fma_avx512);
-		c->bf16_by = "vfmadd231ps zmm";
-		if (__builtin_cpu_supports("avx512bf16")) {
-			double dot = 64 * best_rate(threads, dot_bf16);
-
-			if (dot > c->bf16_gflops) {
-				c->bf16_gflops = dot;
-				c->bf16_by = "vdpbf16ps zmm";
-			}
-		}
+	} else if (avx512 && (wanted("avx512") || wanted("avx512bf16"))) {
+		if (wanted("avx512"))
+			best_bf16(c, 32 * best_rate(threads, fma_avx512), "vfmadd231ps zmm");
+		if (wanted("avx512bf16") && dots)
+			best_bf16(c, 64 * best_rate(threads, dot_bf16), "vdpbf16ps zmm");
 		c->int8_gops = 128 * best_rate(threads, dot_vnni);
 		c->int8_by = "vpdpbusd zmm";
 	} else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-		c->bf16_gflops = 16 * best_rate(threads, fma_avx2);
-		c->bf16_by = "vfmadd231ps ymm";
+		best_bf16(c, 16 * best_rate(threads, fma_avx2), "vfmadd231ps ymm");
 		c->int8_gops = 32 * best_rate(threads, madd_avx2);
 		c->int8_by = "vpmaddwd ymm";
 	}

@@ -12,13 +12,18 @@
 
 struct ceiling {
 	double read_gbs;     /* memory read bandwidth, GB/s */
-	double bf16_gflops;  /* products of bf16 values summed in float32, 2 flops each: the best
-				instruction of the CPU */
+	double bf16_gflops;  /* products of bf16 values summed in float32, 2 flops each */
 	double int8_gops;    /* products of int8 values summed in int32 */
-	const char *bf16_by; /* that instruction */
+	const char *bf16_by; /* the instruction */
 	const char *int8_by;
 };
 
+/*
+ * Whose products are measured from now on: those of the device model's path @name ("avx512bf16"), which
+ * a path is to be compared with even where the CPU has faster ones; of another name the CPU's best.
+ * Not while anything is measured.
+ */
+void ceiling_for(const char *name);
 /* @threads: cores to load, each with buffers of its own. 0 or -errno. */
 int ceiling_measure(unsigned threads, struct ceiling *ret);
 /* GB/s of memcpy with @threads into memory that was just made: what loading weights is
