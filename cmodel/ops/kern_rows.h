@@ -256,10 +256,25 @@ static void rotate(float *y, const float *x, const float *cs, const float *sn, u
 		v_store(y + i, a * c - b * s);
 		v_store(y + pairs + i, b * c + a * s);
 	}
-	for (; i < pairs; i++) {
-		y[i] = x[i] * cs[i] - x[pairs + i] * sn[i];
-		y[pairs + i] = x[pairs + i] * cs[i] + x[i] * sn[i];
+#if VL == 16
+	if (i < pairs) { /* heads of 80 elements have 40 */
+		const __mmask16 rest = (__mmask16)((1u << (pairs - i)) - 1);
+		vf a = (vf)_mm512_maskz_loadu_ps(rest, x + i),
+		   b = (vf)_mm512_maskz_loadu_ps(rest, x + pairs + i),
+		   c = (vf)_mm512_maskz_loadu_ps(rest, cs + i),
+		   s = (vf)_mm512_maskz_loadu_ps(rest, sn + i);
+
+		_mm512_mask_storeu_ps(y + i, rest, (__m512)(a * c - b * s));
+		_mm512_mask_storeu_ps(y + pairs + i, rest, (__m512)(b * c + a * s));
 	}
+#else
+	for (; i < pairs; i++) {
+		float a = x[i], b = x[pairs + i];
+
+		y[i] = a * cs[i] - b * sn[i];
+		y[pairs + i] = b * cs[i] + a * sn[i];
+	}
+#endif
 }
 
 static float row_max(const float *x, size_t n)

@@ -19,6 +19,7 @@
 #include "vec.h"
 
 #define BLOCK	     128 /* keys of a block of the scratch cache */
+#define GROUP	     16	 /* keys that stand side by side in it */
 #define MAX_HEAD_DIM 512
 #define LEAST_ROWS   256 /* of a part: fewer would pack the keys too often */
 #define AHEAD	     8	 /* rows to prefetch: hardware does not see their stride */
@@ -185,30 +186,41 @@ static void rotated(const struct cm_launch *l, uint64_t row, uint32_t head, unsi
 	memcpy(to + 2 * pairs, x + 2 * pairs, (l->op->span_attention.head_dim - 2 * pairs) * 4);
 }
 
+/* @n keys and values of a group from row @row on: keys as pairs [D'/2][16], values [8][D']. */
+static void pack_group(const struct cm_launch *l, uint64_t row, uint32_t n, uint32_t head,
+		       uint32_t *keys, uint16_t *values, float *tmp)
+{
+	uint32_t dim = l->op->span_attention.head_dim, padded = TXDA_KV_DIM(dim);
+	uint32_t key[GROUP][MAX_HEAD_DIM / 2];
+	const uint32_t *keys_of[GROUP];
+	uint16_t value[MAX_HEAD_DIM];
+
+	for (uint32_t i = 0; i < n; i++) {
+		prefetch_row(l, row + i + AHEAD, head, 1);
+		prefetch_row(l, row + i + AHEAD, head, 2);
+		rotated(l, row + i, head, 1, tmp);
+		cm_simd->to_bf16((uint16_t *)key[i], tmp, dim);
+		keys_of[i] = key[i];
+		cm_simd->to_bf16(value, row_of(l, row + i, head, 2), dim);
+		cm_simd->put_every_other(values + i / 2 * padded * 2 + i % 2, value, dim);
+	}
+	cm_simd->interleave(keys, GROUP, keys_of, n, dim / 2);
+}
+
 static void pack_keys(const struct cm_launch *l, const struct span *s, uint32_t head,
 		      const struct room *r)
 {
 	uint32_t dim = l->op->span_attention.head_dim, padded = TXDA_KV_DIM(dim);
-	uint16_t h[MAX_HEAD_DIM];
 
 	for (uint32_t b = 0; b < cm_div_up(s->n, BLOCK); b++)
 		r->blocks[b] = (int32_t)b;
-	for (uint32_t i = 0; i < s->n; i++) {
+	for (uint32_t i = 0; i < s->n; i += GROUP) {
 		uint16_t *block =
 			(uint16_t *)(r->cache + i / BLOCK * txda_kv_layer_bytes(1, dim, BLOCK));
-		uint32_t in = i % BLOCK;
-		uint16_t *k = block + (uint64_t)in / 16 * padded * 16 + in % 16 * 2,
-			 *v = block + (uint64_t)padded * BLOCK + (uint64_t)in / 2 * padded * 2 +
-			      in % 2;
+		uint64_t in = (uint64_t)(i % BLOCK) * padded;
 
-		prefetch_row(l, s->first + i + AHEAD, head, 1);
-		prefetch_row(l, s->first + i + AHEAD, head, 2);
-		rotated(l, s->first + i, head, 1, r->tmp);
-		cm_simd->to_bf16(h, r->tmp, dim);
-		for (uint32_t d = 0; d < dim; d += 2)
-			memcpy(k + d * 16, h + d, 4);
-		cm_simd->to_bf16(h, row_of(l, s->first + i, head, 2), dim);
-		cm_simd->put_every_other(v, h, dim);
+		pack_group(l, s->first + i, s->n - i < GROUP ? s->n - i : GROUP, head,
+			   (uint32_t *)(block + in), block + (uint64_t)padded * BLOCK + in, r->tmp);
 	}
 }
 
