@@ -263,5 +263,4 @@ void txda_coredump_fini(struct txda_device *tdev)
 {
 	/* No new dump can be taken: that happens only inside drm_dev_enter(). */
 	flush_work(&tdev->coredump->work);
-	dev_coredump_put(tdev->drm.dev);
 }

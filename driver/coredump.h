@@ -6,7 +6,8 @@
  * The text is taken where the fault is detected, which may be a path that fences wait for, so
  * taking it never waits for memory or a lock; parts that are not available are marked as left out.
  * A worker passes it to devcoredump later. At most one dump is pending per chip and later ones are
- * dropped: the first fault is the interesting one.
+ * dropped: the first fault is the interesting one. What devcoredump has stays there for as long as
+ * it keeps dumps, even if the driver is unbound or the chip pulled out, which is when people look.
  */
 #ifndef TXDA_COREDUMP_H
 #define TXDA_COREDUMP_H
@@ -15,7 +16,7 @@ struct txda_device;
 struct txda_queue;
 
 int txda_coredump_init(struct txda_device *tdev);
-/* Waits for the worker and drops the chip's dump from devcoredump. */
+/* Waits for the worker, so that a dump taken until now is published. */
 void txda_coredump_fini(struct txda_device *tdev);
 
 /*

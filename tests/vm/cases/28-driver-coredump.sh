@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # vm: mode=fast chips=1 timeout=180
-# A fault and a hang each leave one dump of the chip, which names the guilty queue.
+# A fault and a hang each leave one dump of the chip, which names the guilty queue. It outlives driver and chip.
 . /rig/guest/lib.sh
 load job_timeout_ms=500 || fail "insmod"
 wait_for 30 nodes_are 1 || fail "no node"
@@ -47,8 +47,26 @@ has hang '^reason: hang$' '^hwq [0-9]+: state 1,.*packet 0x100000$' '^fault: cod
 wc -c /tmp/fault /tmp/hang
 [ "$(wc -c </tmp/hang)" -le 32768 ] || fail "a dump of $(wc -c </tmp/hang) bytes"
 
-# One waits at a time, and none holds the module.
+# One waits at a time, and none holds the module, which may be unbound when somebody looks.
 node_fault /dev/accel/accel0 20 || fail "node_fault"
 wait_for 30 dumps_are 1 || fail "$(dumps | grep -c .) dumps of 20 faults"
+echo "$pci" >/sys/bus/pci/drivers/txda/unbind || fail "unbind"
+dumps_are 1 || fail "$(dumps | grep -c .) dumps after unbinding"
 unload || fail "a dump keeps the module loaded"
-dumps_are 0 || fail "a dump outlives the chip"
+take fault
+has fault '^reason: fault$' "^device: $pci$" 'Guilty queue: 1 of process'
+
+# The same when the chip goes. The next one in its place has its own dump.
+load || fail "insmod again"
+wait_for 30 nodes_are 1 || fail "no node"
+node_fault /dev/accel/accel0 1 || fail "node_fault"
+wait_for 30 dumps_are 1 || fail "$(dumps | grep -c .) dumps"
+echo 1 >"/sys/bus/pci/devices/$pci/remove"
+dumps_are 1 || fail "$(dumps | grep -c .) dumps after a removal"
+echo 1 >/sys/bus/pci/rescan
+wait_for 30 nodes_are 1 || fail "no node after a rescan"
+take fault
+has fault '^reason: fault$'
+node_fault /dev/accel/accel0 1 || fail "node_fault"
+take fault
+has fault '^reason: fault$'
