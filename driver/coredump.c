@@ -5,6 +5,7 @@
 #include <linux/ktime.h>
 #include <linux/seq_buf.h>
 #include <linux/slab.h>
+#include <linux/string_choices.h>
 #include <linux/user_namespace.h>
 #include <linux/utsname.h>
 #include <linux/vmalloc.h>
@@ -58,7 +59,7 @@ static void txda_dump_identity(struct txda_device *tdev, struct seq_buf *s, cons
 		       tdev->info.name, tdev->info.family, tdev->info.revision);
 	seq_buf_printf(s, "serial: %.*s, card %016llx, chip %u of %u\n", DRM_TXDA_SERIAL_BYTES,
 		       tdev->info.serial, tdev->card, tdev->card_index, tdev->card_chips);
-	seq_buf_printf(s, "answers: %s\n", txda_device_alive(tdev) ? "yes" : "no");
+	seq_buf_printf(s, "answers: %s\n", str_yes_no(txda_device_alive(tdev)));
 }
 
 static const struct {

@@ -166,11 +166,11 @@ bool txda_bars_try_enter(struct txda_device *tdev, int *ret_idx)
 	if (!drm_dev_enter(&tdev->drm, ret_idx))
 		return false;
 	mutex_lock(&reset->cut_lock);
-	if (!reset->bars_off)
-		return true;
-	mutex_unlock(&reset->cut_lock);
-	drm_dev_exit(*ret_idx);
-	return false;
+	if (reset->bars_off) {
+		txda_bars_try_exit(tdev, *ret_idx);
+		return false;
+	}
+	return true;
 }
 
 void txda_bars_try_exit(struct txda_device *tdev, int idx)

@@ -71,6 +71,7 @@ packages() {
 			shellcheck shellcheck reads the scripts
 			sparse sparse reads the driver for mistaken address spaces and byte orders
 			perl - runs the kernel's checkpatch
+			coccinelle spatch applies the kernel's semantic patches to the driver
 			procps ps memory of the daemon under test
 			util-linux setarch sanitizers need a fixed address layout on some kernels
 		END

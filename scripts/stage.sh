@@ -281,7 +281,8 @@ check_static() {
 	static_check "one version" sh scripts/verify-version.sh
 	static_check "layout of C files" sh scripts/verify-format.sh
 	static_check "lists and tables in comments" sh scripts/verify-comments.sh
-	static_check "checkpatch" sh scripts/checkpatch.sh "$B/checkpatch"
+	static_check "checkpatch" sh scripts/checkpatch.sh "$B/kernel-scripts"
+	static_check "coccicheck" sh scripts/coccicheck.sh "$B/kernel-scripts"
 	static_check "what a folder may know" python3 scripts/verify-includes.py
 	if promtool=$(sh scripts/promtool.sh "$B/promtool"); then
 		static_check "alert rules" "$promtool" check rules packaging/prometheus/txda.rules.yml
