@@ -27,6 +27,8 @@
  */
 #define TXDA_DUMP_ENTRIES  16
 #define TXDA_DUMP_MAPPINGS 128
+/* And of the firmware's log the last messages. */
+#define TXDA_DUMP_MESSAGES 32
 
 /**
  * struct txda_coredump - A chip's dump, waiting to be published.
@@ -140,6 +142,11 @@ static void txda_dump_hwqs(struct txda_device *tdev, struct seq_buf *s)
 	}
 }
 
+static void txda_dump_put(void *arg, const char *line)
+{
+	seq_buf_puts(arg, line);
+}
+
 static void txda_dump_ring(struct txda_hwq *hwq, struct seq_buf *s)
 {
 	u32 tail = READ_ONCE(hwq->tail);
@@ -218,6 +225,8 @@ void txda_coredump_take(struct txda_device *tdev, const char *reason, struct txd
 	txda_dump_identity(tdev, &s, reason);
 	txda_dump_registers(tdev, &s);
 	txda_dump_hwqs(tdev, &s);
+	seq_buf_puts(&s, "\n**** Firmware log ****\n");
+	txda_fwlog_show(tdev, TXDA_DUMP_MESSAGES, txda_dump_put, &s);
 	if (guilty)
 		txda_dump_queue(guilty, &s);
 	dump->bytes = seq_buf_used(&s);

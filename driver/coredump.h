@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * State of the chip at the time of a failure, for devcoredump: a text of bounded size with
- * identity, registers, hardware queues, and the guilty queue with its ring and address space.
+ * identity, registers, hardware queues, the end of the firmware's log, and the guilty queue with
+ * its ring and address space.
  *
  * The text is taken where the fault is detected, which may be a path that fences wait for, so
  * taking it never waits for memory or a lock; parts that are not available are marked as left out.

@@ -107,6 +107,23 @@ static int txda_debugfs_irqs(struct seq_file *m, void *data)
 	return 0;
 }
 
+static void txda_debugfs_put(void *arg, const char *line)
+{
+	seq_puts(arg, line);
+}
+
+static int txda_debugfs_firmware(struct seq_file *m, void *data)
+{
+	struct txda_device *tdev = txda_debugfs_device(m);
+	int idx;
+
+	if (txda_bars_enter(tdev, &idx))
+		return 0;
+	txda_fwlog_show(tdev, U32_MAX, txda_debugfs_put, m);
+	txda_bars_exit(tdev, idx);
+	return 0;
+}
+
 static int txda_debugfs_users(struct seq_file *m, void *data)
 {
 	struct drm_printer p = drm_seq_file_printer(m);
@@ -116,9 +133,13 @@ static int txda_debugfs_users(struct seq_file *m, void *data)
 }
 
 static const struct drm_debugfs_info txda_debugfs_files[] = {
-	{"chip", txda_debugfs_chip}, {"queues", txda_debugfs_queues},
-	{"vms", txda_debugfs_vms},   {"buffers", txda_debugfs_buffers},
-	{"irqs", txda_debugfs_irqs}, {"users", txda_debugfs_users},
+	{"chip", txda_debugfs_chip},
+	{"queues", txda_debugfs_queues},
+	{"vms", txda_debugfs_vms},
+	{"buffers", txda_debugfs_buffers},
+	{"irqs", txda_debugfs_irqs},
+	{"users", txda_debugfs_users},
+	{"firmware_log", txda_debugfs_firmware},
 };
 
 void txda_debugfs_init(struct txda_device *tdev)

@@ -236,6 +236,7 @@ int txda_device_init(struct txda_device *tdev)
 		err = txda_device_read_memory(tdev);
 	if (err)
 		return err;
+	txda_fwlog_init(tdev);
 
 	if (!txda_device_alive(tdev)) {
 		drm_err(&tdev->drm, "the chip went away during probe\n");

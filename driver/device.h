@@ -16,6 +16,7 @@
 #include <drm/drm_device.h>
 
 #include "drm/txda_drm.h"
+#include "fwlog.h"
 #include "gem.h"
 #include "hwq.h"
 #include "irq.h"
@@ -94,6 +95,9 @@ struct txda_device {
 
 	/** @fw: The firmware image, or NULL when the chip needs none. */
 	const struct firmware *fw;
+
+	/** @fwlog: Its firmware's log. */
+	struct txda_fwlog fwlog;
 
 	/** @vram: Its DRAM. */
 	struct txda_vram vram;

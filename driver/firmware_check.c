@@ -90,9 +90,9 @@ int txda_fw_check(struct txda_device *tdev, const struct firmware *fw)
 	if (h->carveout_bytes % SZ_2M)
 		return txda_fw_bad(tdev, "carve-out modulo 2 MiB", h->carveout_bytes % SZ_2M, 0);
 
-	if (fw->size > tdev->dram_reserved) {
+	if (fw->size > tdev->fwlog.at) {
 		drm_err(&tdev->drm, "firmware %s has %zu bytes, the chip reserves %llu for it\n",
-			TXDA_FIRMWARE_NAME, fw->size, tdev->dram_reserved);
+			TXDA_FIRMWARE_NAME, fw->size, tdev->fwlog.at);
 		return -E2BIG;
 	}
 	if (h->carveout_bytes > dram / 2) {

@@ -8,7 +8,7 @@
  * DRAM, leaves the first @carveout_bytes of DRAM alone from then on, and boots the chip (see
  * TXDA_REG_FW_CTRL). The chip checks everything once more; when it refuses, TXDA_REG_FW_ERROR holds
  * one of:
- *   EINVAL   22  place or size is not in the reserved part of DRAM, or not aligned
+ *   EINVAL   22  place or size is not in the reserved part of DRAM below the log, or not aligned
  *   ENOEXEC   8  no firmware: magic, sizes or reserved fields are wrong
  *   EBADMSG  74  the checksum does not fit
  *   EPROTO   71  a header version, a register map or a chip family that is not this chip's

@@ -24,6 +24,7 @@
  *
  * Version history
  *  1.0  first
+ *  1.1  firmware's log
  */
 #ifndef TXDA_REGS_H
 #define TXDA_REGS_H
@@ -53,7 +54,7 @@
 /* Of this register map: major << 16 | minor. Another major is another map; minors only add. */
 #define TXDA_REG_VERSION 0x0004
 #define TXDA_REGS_MAJOR	 1
-#define TXDA_REGS_MINOR	 0
+#define TXDA_REGS_MINOR	 1
 
 #define TXDA_REG_ISA	     0x0008 /* TXDA_ISA_MAJOR << 16 | TXDA_ISA_MINOR */
 #define TXDA_REG_CHIP	     0x000c /* family << 16 | revision; family 8 */
@@ -121,6 +122,33 @@
 #define TXDA_REG_FW_IMAGE_LO	0x0110 /* DRAM offset, 4 KiB aligned */
 #define TXDA_REG_FW_IMAGE_HI	0x0114
 #define TXDA_REG_FW_IMAGE_BYTES 0x0118
+
+/*
+ * The log, since 1.1: messages about what the chip did and met, for people. They are in a ring of
+ * ENTRIES (a power of two; 0: no log) that takes up the end of the reserved part of DRAM; images
+ * end below it. Message n, counted from 1 since power-on, is entry (n - 1) mod ENTRIES, and COUNT
+ * is the number of the newest one. An entry's number is written last, and is 0 while the rest of it
+ * changes. A chip reset keeps the log. An FLR clears its entries with DRAM and goes on counting.
+ */
+#define TXDA_REG_FW_LOG_ENTRIES	 0x0120
+#define TXDA_FW_LOG_MAX_ENTRIES	 65536
+#define TXDA_REG_FW_LOG_COUNT_LO 0x0128
+#define TXDA_REG_FW_LOG_COUNT_HI 0x012c
+
+enum txda_fw_log_level {
+	TXDA_FW_LOG_ERROR = 0,
+	TXDA_FW_LOG_WARNING = 1,
+	TXDA_FW_LOG_INFO = 2,
+	TXDA_FW_LOG_DEBUG = 3,
+	TXDA_FW_LOG_LEVEL_COUNT
+};
+
+struct txda_fw_log_entry {
+	__u64 number;
+	__u64 time_ns;	/* by TXDA_REG_TIME */
+	__u8 level;	/* enum txda_fw_log_level */
+	__u8 text[111]; /* ASCII, zero padded */
+};
 
 /* ------------------------------------------------------------------------------------------- */
 /* Interrupts                                                                                    */

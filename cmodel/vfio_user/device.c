@@ -1,15 +1,41 @@
 // SPDX-License-Identifier: MIT
 #include "clock.h"
 #include "device.h"
-#include "log.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
+/* ---- log ------------------------------------------------------------------------------------- */
+
+_Static_assert((unsigned)VU_LOG_ERROR == TXDA_FW_LOG_ERROR &&
+		       (unsigned)VU_LOG_LEVELS == TXDA_FW_LOG_LEVEL_COUNT,
+	       "the same levels");
+
+void vu_device_log(struct vu_device *d, enum vu_log_level level, const char *format, ...)
+{
+	char text[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	vu_log(level, (int)d->index, "%s", text);
+	if (!atomic_load(&d->gone) && !atomic_load(&d->hung))
+		vu_fwlog_add(&d->fwlog, (struct txda_fw_log_entry *)(d->dram + VU_FWLOG_AT),
+			     (uint8_t)level, cm_chip_time_ns(d->chip), text);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
+
+static void log_power_on(struct vu_device *d)
+{
+	vu_device_log(d, VU_LOG_INFO, "power on: %s, %s, %llu MiB", d->name, d->serial,
+		      (unsigned long long)(d->dram_bytes >> 20));
+}
 
 /* Restarts counters. lock is held. */
 static void start_counting(struct vu_device *d)
@@ -63,6 +89,7 @@ int vu_device_init(struct vu_device *d, struct vu_machine *machine, struct cm_ma
 		vu_vm_init(&d->vm[i], d, i);
 	reset_registers(d);
 	start_counting(d);
+	log_power_on(d);
 	return 0;
 }
 
@@ -104,8 +131,8 @@ void vu_device_reset(struct vu_device *d)
 	vu_irq_ack_queues(&d->irq, UINT64_MAX);
 	vu_irq_ack_events(&d->irq, TXDA_IRQ_ALL);
 	vu_irq_raise_events(&d->irq, TXDA_IRQ_RESET);
+	vu_device_log(d, VU_LOG_INFO, "chip reset");
 	pthread_mutex_unlock(&d->lock);
-	vu_log(VU_LOG_INFO, (int)d->index, "chip reset");
 }
 
 void vu_device_request_reset(struct vu_device *d)
@@ -137,6 +164,9 @@ void vu_device_flr(struct vu_device *d)
 	vu_irq_set_bus_master(&d->irq, false);
 	pthread_mutex_unlock(&d->lock);
 	clear_dram(d);
+	pthread_mutex_lock(&d->lock);
+	vu_device_log(d, VU_LOG_INFO, "function reset");
+	pthread_mutex_unlock(&d->lock);
 }
 
 void vu_device_power_cycle(struct vu_device *d)
@@ -197,16 +227,11 @@ void vu_device_power_changed(struct vu_device *d)
 /* ---- what can be done to a chip from outside --------------------------------------------------
  */
 
-static void set_gone(struct vu_device *d, bool gone)
-{
-	pthread_mutex_lock(&d->lock);
-	atomic_store(&d->gone, gone);
-	pthread_mutex_unlock(&d->lock);
-}
-
 void vu_device_vanish(struct vu_device *d)
 {
-	set_gone(d, true);
+	pthread_mutex_lock(&d->lock);
+	atomic_store(&d->gone, true);
+	pthread_mutex_unlock(&d->lock);
 	vu_device_reset(d);
 }
 
@@ -217,9 +242,11 @@ void vu_device_appear(struct vu_device *d)
 	cm_chip_revive(d->chip);
 	pthread_mutex_lock(&d->lock);
 	d->resets = 0;
+	d->fwlog.count = 0;
 	start_counting(d);
+	atomic_store(&d->gone, false);
+	log_power_on(d);
 	pthread_mutex_unlock(&d->lock);
-	set_gone(d, false);
 }
 
 uint32_t vu_device_liveness(struct vu_device *d)
@@ -249,6 +276,7 @@ void vu_device_trip(struct vu_device *d)
 {
 	pthread_mutex_lock(&d->lock);
 	d->tripped = true;
+	vu_device_log(d, VU_LOG_ERROR, "too hot: all queues are stopped until a chip reset");
 	vu_irq_raise_events(&d->irq, TXDA_IRQ_THERMAL);
 	pthread_mutex_unlock(&d->lock);
 	for (unsigned i = 0; i < VU_QUEUES; i++)
@@ -266,15 +294,26 @@ bool vu_device_poll(struct vu_device *d, uint64_t *ret_change_ns)
 	cm_chip_sensors(d->chip, &s);
 	*ret_change_ns = s.change_ns;
 	pthread_mutex_lock(&d->lock);
-	if (s.ecc_corrected != d->seen_corrected || s.ecc_uncorrected != d->seen_uncorrected)
+	if (s.ecc_corrected != d->seen_corrected || s.ecc_uncorrected != d->seen_uncorrected) {
 		events |= TXDA_IRQ_ECC;
-	if (s.hot != d->seen_hot)
+		vu_device_log(d, VU_LOG_WARNING, "memory errors: %u corrected, %u uncorrected",
+			      s.ecc_corrected - d->base.ecc_corrected,
+			      s.ecc_uncorrected - d->base.ecc_uncorrected);
+	}
+	if (s.hot != d->seen_hot) {
 		events |= TXDA_IRQ_THERMAL;
+		vu_device_log(d, VU_LOG_WARNING, "throttling by heat %s",
+			      s.hot ? "begins" : "ends");
+	}
 	if (up != d->seen_up)
 		events |= TXDA_IRQ_LINK;
 	went_down = d->seen_up & ~up;
-	for (unsigned p = 0; p < vu_device_ports(d); p++)
+	for (unsigned p = 0; p < vu_device_ports(d); p++) {
 		d->link_errors[p] += (d->seen_up & ~up) >> p & 1;
+		if ((d->seen_up ^ up) >> p & 1)
+			vu_device_log(d, up >> p & 1 ? VU_LOG_INFO : VU_LOG_WARNING,
+				      "port %u: link %s", p, up >> p & 1 ? "up" : "down");
+	}
 	d->seen_corrected = s.ecc_corrected;
 	d->seen_uncorrected = s.ecc_uncorrected;
 	d->seen_hot = s.hot;

@@ -26,8 +26,10 @@
 #include "config.h"
 #include "faults.h"
 #include "firmware.h"
+#include "fwlog.h"
 #include "guest.h"
 #include "irq.h"
+#include "log.h"
 #include "queue.h"
 #include "txda_regs.h"
 #include "vm.h"
@@ -36,8 +38,9 @@
 #define VU_COPY_QUEUES	  32
 #define VU_QUEUES	  (VU_COMPUTE_QUEUES + VU_COPY_QUEUES)
 #define VU_VMIDS	  TXDA_MAX_VMIDS
-#define VU_CARD_CHIPS	  8		/* all linked with each other */
-#define VU_RESERVED_BYTES (16ull << 20) /* of DRAM, for firmware */
+#define VU_CARD_CHIPS	  8				       /* all linked with each other */
+#define VU_RESERVED_BYTES (16ull << 20)			       /* of DRAM, for firmware */
+#define VU_FWLOG_AT	  (VU_RESERVED_BYTES - VU_FWLOG_BYTES) /* images end there */
 #define VU_WORDS	  (TXDA_BAR_REGS_BYTES / 4)
 
 #define VU_POWER_LIMIT_DEFAULT_MW 90000 /* above the maximum of the activity model */
@@ -90,6 +93,7 @@ struct vu_device {
 	struct vu_guest guest;	     /* lock */
 	struct vu_faults faults;     /* lock */
 	struct vu_firmware firmware; /* lock */
+	struct vu_fwlog fwlog;	     /* lock */
 	struct vu_queue queue[VU_QUEUES];
 	struct vu_vm vm[VU_VMIDS];
 	/* op_lock: pairs of registers. _HI of what was read, _LO of what is being written. */
@@ -156,6 +160,12 @@ bool vu_device_poll(struct vu_device *d, uint64_t *ret_change_ns);
 /* ---- what its parts ask --------------------------------------------------------------------- */
 
 uint32_t vu_device_liveness(struct vu_device *d); /* lock */
+
+/*
+ * A message in the server's log and, as long as the chip works, in its own. lock is held.
+ */
+void vu_device_log(struct vu_device *d, enum vu_log_level level, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* Whether the chip may reach system memory. lock is held. */
 static inline bool vu_device_bus_master(const struct vu_device *d)

@@ -2,7 +2,6 @@
 #include "queue.h"
 #include "device.h"
 #include "clock.h"
-#include "log.h"
 
 #include <errno.h>
 #include <string.h>
@@ -45,10 +44,11 @@ static void fault_locked(struct vu_queue *q, const struct txda_fault *fault, uin
 	q->state = state;
 	vu_faults_push(&q->device->faults, &record);
 	vu_irq_raise_events(&q->device->irq, TXDA_IRQ_FAULT);
-	vu_log(VU_LOG_INFO, (int)q->device->index,
-	       "queue %u: fault %u at 0x%llx, packet 0x%llx, detail %llu, entry %u", q->index,
-	       record.code, (unsigned long long)record.va, (unsigned long long)record.packet_va,
-	       (unsigned long long)record.detail, q->head);
+	vu_device_log(q->device, VU_LOG_INFO,
+		      "queue %u: fault %u at 0x%llx, packet 0x%llx, detail %llu, entry %u",
+		      q->index, record.code, (unsigned long long)record.va,
+		      (unsigned long long)record.packet_va, (unsigned long long)record.detail,
+		      q->head);
 }
 
 static void fault_with_locked(struct vu_queue *q, uint32_t code, uint64_t va, uint64_t detail)
@@ -276,8 +276,10 @@ static void start(struct vu_queue *q)
 		return;
 	err = make_cm_queue(q, &cm);
 	if (err) {
-		vu_log(VU_LOG_ERROR, (int)d->index, "queue %u, VMID %u: cannot start: %s", q->index,
-		       q->vmid, strerror(-err));
+		pthread_mutex_lock(&d->lock);
+		vu_device_log(d, VU_LOG_ERROR, "queue %u, VMID %u: cannot start: %s", q->index,
+			      q->vmid, strerror(-err));
+		pthread_mutex_unlock(&d->lock);
 		return;
 	}
 	pthread_mutex_lock(&d->lock);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Registers that exist once per chip: identity, firmware, interrupts, faults, sensors, reset. */
 #include "device.h"
-#include "log.h"
 #include "regs.h"
 
 #include <string.h>
@@ -93,10 +92,10 @@ static void write_fw_ctrl(struct vu_device *d, unsigned i, uint32_t value)
 	if (value != TXDA_FW_BOOT || atomic_load(&d->hung))
 		return;
 	pthread_mutex_lock(&d->lock);
-	vu_firmware_boot(&d->firmware, d->dram, d->dram_bytes, VU_RESERVED_BYTES);
+	vu_firmware_boot(&d->firmware, d->dram, d->dram_bytes, VU_FWLOG_AT);
 	vu_irq_raise_events(&d->irq, TXDA_IRQ_FIRMWARE);
-	vu_log(VU_LOG_INFO, (int)d->index, "firmware: state %u, version 0x%x, error %u",
-	       d->firmware.state, d->firmware.version, d->firmware.error);
+	vu_device_log(d, VU_LOG_INFO, "firmware: state %u, version 0x%x, error %u",
+		      d->firmware.state, d->firmware.version, d->firmware.error);
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -286,6 +285,8 @@ const struct vu_reg vu_regs_global[VU_GLOBAL_WORDS] = {
 	VU_FIELD(TXDA_REG_FW_ERROR, firmware.error, NULL),
 	VU_FIELD_PAIR(TXDA_REG_FW_IMAGE_LO, firmware.image, write_fw_image),
 	VU_FIELD(TXDA_REG_FW_IMAGE_BYTES, firmware.image_bytes, write_fw_bytes),
+	VU_CONST(TXDA_REG_FW_LOG_ENTRIES, VU_FWLOG_ENTRIES),
+	VU_FIELD_PAIR(TXDA_REG_FW_LOG_COUNT_LO, fwlog.count, NULL),
 	VU_FIELD_PAIR(TXDA_REG_IRQ_QUEUES_LO, irq.queues, write_irq_queues),
 	VU_FIELD_PAIR(TXDA_REG_IRQ_QUEUES_ENABLE_LO, irq.queues_enable, write_irq_queues_enable),
 	VU_FIELD(TXDA_REG_IRQ_EVENTS, irq.events, write_irq_events),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of code that needs no chip: page tables, runs, firmware images, error counters, bans.
- * A kernel with CONFIG_KUNIT runs them when it loads the module; tests/kunit builds them for user
- * space.
+ * KUnit tests of code that needs no chip: page tables, runs, firmware images and log, error
+ * counters, bans. A kernel with CONFIG_KUNIT runs them when it loads the module; tests/kunit builds
+ * them for user space.
  */
 #include <kunit/test.h>
 #include <linux/crc32c.h>
@@ -13,6 +13,7 @@
 #include "ban.h"
 #include "device.h"
 #include "firmware.h"
+#include "fwlog.h"
 #include "mmu.h"
 #include "ras.h"
 #include "runs.h"
@@ -38,6 +39,7 @@ static struct txda_device *txda_test_device(struct kunit *test)
 	txda_write(tdev, TXDA_REG_MAGIC, TXDA_MAGIC);
 	txda_write(tdev, TXDA_REG_VERSION, TXDA_REGS_MAJOR << 16 | TXDA_REGS_MINOR);
 	txda_ras_init(tdev);
+	txda_fwlog_init(tdev);
 	return tdev;
 }
 
@@ -230,8 +232,10 @@ static void txda_test_fw_hostile(struct kunit *test)
 	for (bytes = 0; bytes < sizeof(image); bytes++)
 		KUNIT_EXPECT_EQ(test, txda_test_image_check(tdev, &image, bytes), -EINVAL);
 
-	/* Larger than the chip's reserved memory. */
-	tdev->dram_reserved = sizeof(image) - 1;
+	/* Larger than the chip's reserved memory, which its log is in, too. */
+	tdev->dram_reserved = sizeof(image) + sizeof(struct txda_fw_log_entry) - 1;
+	txda_write(tdev, TXDA_REG_FW_LOG_ENTRIES, 1);
+	txda_fwlog_init(tdev);
 	txda_test_image_fill(&image);
 	KUNIT_EXPECT_EQ(test, txda_test_image_check(tdev, &image, sizeof(image)), -E2BIG);
 }
@@ -389,6 +393,147 @@ static struct kunit_suite txda_pt_suite = {
 	.test_cases = txda_pt_cases,
 };
 
+/* ---- Firmware's log ------------------------------------------------------------------------- */
+
+#define TXDA_TEST_MESSAGES 8
+
+/**
+ * struct txda_test_log - What was shown.
+ */
+struct txda_test_log {
+	/** @lines: How many lines. */
+	u32 lines;
+
+	/** @last: The last one. */
+	char last[192];
+};
+
+static void txda_test_log_put(void *arg, const char *line)
+{
+	struct txda_test_log *log = arg;
+
+	log->lines++;
+	snprintf(log->last, sizeof(log->last), "%s", line);
+}
+
+static struct txda_test_log txda_test_log_show(struct txda_device *tdev, u32 max)
+{
+	struct txda_test_log log = {};
+
+	txda_fwlog_show(tdev, max, txda_test_log_put, &log);
+	return log;
+}
+
+/* A chip that has a log and, in all of its DRAM, the aperture. Returns the ring. */
+static struct txda_fw_log_entry *txda_test_log_of(struct kunit *test, struct txda_device *tdev)
+{
+	u8 *dram = kunit_kzalloc(test, SZ_2M, GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, dram);
+	tdev->vram.aperture = (void __iomem __force *)dram;
+	tdev->vram.aperture_bytes = SZ_2M;
+	txda_write(tdev, TXDA_REG_FW_LOG_ENTRIES, TXDA_TEST_MESSAGES);
+	txda_fwlog_init(tdev);
+	KUNIT_EXPECT_EQ(test, tdev->fwlog.at,
+			SZ_2M - TXDA_TEST_MESSAGES * sizeof(struct txda_fw_log_entry));
+	return (struct txda_fw_log_entry *)(dram + tdev->fwlog.at);
+}
+
+static void txda_test_log_add(struct txda_device *tdev, struct txda_fw_log_entry *ring, u64 number,
+			      const char *text)
+{
+	struct txda_fw_log_entry *entry = &ring[(number - 1) % TXDA_TEST_MESSAGES];
+
+	*entry = (struct txda_fw_log_entry){
+		.number = number,
+		.time_ns = 12ull * NSEC_PER_SEC + 345678000,
+		.level = TXDA_FW_LOG_WARNING,
+	};
+	memcpy(entry->text, text, min(strlen(text), sizeof(entry->text)));
+	txda_write_pair(tdev, TXDA_REG_FW_LOG_COUNT_LO, number);
+}
+
+static void txda_test_log_shows(struct kunit *test)
+{
+	struct txda_device *tdev = txda_test_device(test);
+	struct txda_fw_log_entry *ring = txda_test_log_of(test, tdev);
+	struct txda_test_log log;
+	u64 i;
+
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 100).lines, 0);
+	for (i = 1; i <= 5; i++)
+		txda_test_log_add(tdev, ring, i, "text");
+	log = txda_test_log_show(tdev, 100);
+	KUNIT_EXPECT_EQ(test, log.lines, 5);
+	KUNIT_EXPECT_TRUE(test, !strcmp(log.last, "[   12.345678] warning: text\n"));
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 3).lines, 3);
+	for (; i <= 20; i++)
+		txda_test_log_add(tdev, ring, i, i == 20 ? "last" : "text");
+	log = txda_test_log_show(tdev, 100);
+	KUNIT_EXPECT_EQ(test, log.lines, TXDA_TEST_MESSAGES);
+	KUNIT_EXPECT_TRUE(test, !strcmp(log.last, "[   12.345678] warning: last\n"));
+
+	/* One that is being written, and those that a function reset cleared. */
+	ring[(20 - 1) % TXDA_TEST_MESSAGES].number = 0;
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 100).lines, TXDA_TEST_MESSAGES - 1);
+	memset(ring, 0, TXDA_TEST_MESSAGES * sizeof(*ring));
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 100).lines, 0);
+}
+
+static void txda_test_log_hostile(struct kunit *test)
+{
+	static const u32 bad[] = {3, TXDA_FW_LOG_MAX_ENTRIES + 1, 2 * TXDA_FW_LOG_MAX_ENTRIES,
+				  SZ_2M / sizeof(struct txda_fw_log_entry) * 2, U32_MAX};
+	struct txda_device *tdev = txda_test_device(test);
+	struct txda_fw_log_entry *ring = txda_test_log_of(test, tdev);
+	char text[sizeof(ring->text) + 1] = "a\n\x1b[31m\xff";
+	struct txda_test_log log;
+	u32 i;
+
+	/* Text that would do something to a terminal, a level nobody knows, no zero at the end. */
+	txda_test_log_add(tdev, ring, 1, text);
+	ring->level = 200;
+	log = txda_test_log_show(tdev, 100);
+	KUNIT_EXPECT_TRUE(test, !strcmp(log.last, "[   12.345678] unknown level: a??[31m?\n"));
+	memset(text, 'x', sizeof(text) - 1);
+	txda_test_log_add(tdev, ring, 1, text);
+	log = txda_test_log_show(tdev, 100);
+	KUNIT_EXPECT_EQ(test, strlen(log.last),
+			strlen("[   12.345678] warning: ") + sizeof(ring->text) + 1);
+
+	/* A count that is nonsense, a chip that is gone. */
+	txda_write_pair(tdev, TXDA_REG_FW_LOG_COUNT_LO, U64_MAX);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 100).lines, 0);
+	ring[0].number = U64_MAX;
+	ring[TXDA_TEST_MESSAGES - 2].number = U64_MAX;
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, U32_MAX).lines, 1);
+	txda_write(tdev, TXDA_REG_MAGIC, U32_MAX);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, U32_MAX).lines, 0);
+	txda_write(tdev, TXDA_REG_MAGIC, TXDA_MAGIC);
+
+	/* A log beyond the aperture, or beyond the reserved part. */
+	tdev->vram.aperture_bytes = SZ_2M - 1;
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 100).lines, 0);
+	tdev->vram.aperture_bytes = SZ_2M;
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		txda_write(tdev, TXDA_REG_FW_LOG_ENTRIES, bad[i]);
+		txda_fwlog_init(tdev);
+		KUNIT_EXPECT_EQ(test, tdev->fwlog.at, tdev->dram_reserved);
+		KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 100).lines, 0);
+	}
+}
+
+static struct kunit_case txda_log_cases[] = {
+	KUNIT_CASE(txda_test_log_shows),
+	KUNIT_CASE(txda_test_log_hostile),
+	{},
+};
+
+static struct kunit_suite txda_log_suite = {
+	.name = "txda_log",
+	.test_cases = txda_log_cases,
+};
+
 /* ---- Bans ----------------------------------------------------------------------------------- */
 
 #define TXDA_TEST_SECOND 1000000000ull
@@ -470,5 +615,5 @@ static struct kunit_suite txda_ban_suite = {
 	.test_cases = txda_ban_cases,
 };
 
-kunit_test_suites(&txda_runs_suite, &txda_ras_suite, &txda_fw_suite, &txda_pt_suite,
-		  &txda_ban_suite);
+kunit_test_suites(&txda_runs_suite, &txda_ras_suite, &txda_fw_suite, &txda_log_suite,
+		  &txda_pt_suite, &txda_ban_suite);

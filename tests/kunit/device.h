@@ -6,6 +6,7 @@
 #define KUNIT_DEVICE_H
 
 #include "drm/txda_drm.h"
+#include "fwlog.h"
 #include "mmu.h"
 #include "ras.h"
 #include "txda_regs.h"
@@ -17,6 +18,7 @@ struct txda_device {
 	struct drm_txda_device_info info;
 	u32 n_ports;
 	u64 dram_reserved, dram_bytes;
+	struct txda_fwlog fwlog;
 	struct txda_ras ras;
 	struct txda_vram vram;
 	struct txda_mmu mmu;
@@ -36,6 +38,11 @@ static inline void txda_write_pair(struct txda_device *tdev, u32 reg, u64 value)
 {
 	txda_write(tdev, reg, value);
 	txda_write(tdev, reg + 4, value >> 32);
+}
+
+static inline u64 txda_read_pair(struct txda_device *tdev, u32 reg)
+{
+	return txda_read(tdev, reg) | (u64)txda_read(tdev, reg + 4) << 32;
 }
 
 static inline void txda_reset_schedule(struct txda_device *tdev, const char *reason)

@@ -51,6 +51,7 @@ struct mutex {
 #define SZ_16M		   0x1000000u
 #define SZ_64M		   0x4000000u
 #define USEC_PER_SEC	   1000000u
+#define NSEC_PER_SEC	   1000000000u
 #define BIT(n)		   (1ul << (n))
 #define BIT_ULL(n)	   (1ull << (n))
 #define ALIGN_DOWN(x, a)   ((x) & ~((__typeof__(x))(a)-1))
@@ -59,8 +60,18 @@ struct mutex {
 #define min(a, b)	   ((a) < (b) ? (a) : (b))
 #define max(a, b)	   ((a) > (b) ? (a) : (b))
 #define min_t(type, a, b)  min((type)(a), (type)(b))
+#define min3(a, b, c)	   min(a, min(b, c))
+#define ARRAY_SIZE(a)	   (sizeof(a) / sizeof((a)[0]))
+#define is_power_of_2(n)   ((n) && !((n) & ((n)-1)))
+#define sizeof_field(t, f) sizeof(((t *)0)->f)
 #define ERR_PTR(err)	   ((void *)(long)(err))
 #define MODULE_FIRMWARE(n) static_assert(sizeof(n) > 1, "a name")
+
+static inline u64 div_u64_rem(u64 n, u32 by, u32 *ret_rest)
+{
+	*ret_rest = n % by;
+	return n / by;
+}
 
 /* A warning of the kernel is a test that fails. */
 #define WARN_ON_ONCE(what)                                                                         \
@@ -138,6 +149,8 @@ static inline void list_del_init(struct list_head *entry)
 #define mutex_destroy(lock)	  assert(!(lock)->held)
 #define lockdep_assert_held(lock) assert((lock)->held)
 #define wmb()			  __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define rmb()			  wmb()
+#define memcpy_fromio(to, at, n)  memcpy(to, at, n)
 #define readl(at)		  (*(volatile u32 *)(at))
 #define writel(value, at)	  (*(volatile u32 *)(at) = (value))
 #define writeq(value, at)	  (*(volatile u64 *)(at) = (value))
@@ -150,7 +163,8 @@ static inline void drm_err(const void *drm, const char *format, ...)
 	(void)drm;
 	(void)format;
 }
-#define drm_dbg drm_err
+#define drm_dbg	 drm_err
+#define drm_warn drm_err
 
 /* Time of its own: a register that has the wrong value keeps it. */
 #define read_poll_timeout(read, value, done, sleep_us, timeout_us, before, ...)                    \

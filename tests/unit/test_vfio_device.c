@@ -349,10 +349,91 @@ static void test_firmware(void **state)
 	assert_int_equal(boot(c, &good, 0, sizeof(good) - 1), EINVAL);
 	assert_int_equal(boot(c, &good, 0, UINT32_MAX), EINVAL);
 	assert_int_equal(boot(c, &good, 1, sizeof(good)), EINVAL);
-	assert_int_equal(boot(c, &good, (16 << 20) - 4096, 8192), EINVAL);
+	/* The log takes up the end of the reserved part. */
+	assert_int_equal(boot(c, &good, VU_FWLOG_AT, sizeof(good)), EINVAL);
+	assert_int_equal(boot(c, &good, VU_FWLOG_AT - 4096, 8192), EINVAL);
 	assert_int_equal(boot(c, &good, 16 << 20, sizeof(good)), EINVAL);
 	assert_int_equal(boot(c, &good, UINT64_MAX - 4095, sizeof(good)), EINVAL);
-	assert_int_equal(boot(c, &good, (16 << 20) - 4096, sizeof(good)), 0);
+	assert_int_equal(boot(c, &good, VU_FWLOG_AT - 4096, sizeof(good)), 0);
+	vf_free(&f);
+}
+
+/* ---- log ------------------------------------------------------------------------------------- */
+
+/* Message @number, where it has to be. */
+static const struct txda_fw_log_entry *message(struct vf_chip *c, uint64_t number)
+{
+	const struct txda_fw_log_entry *ring = (const void *)(c->dram + VU_FWLOG_AT);
+
+	return &ring[(number - 1) % VU_FWLOG_ENTRIES];
+}
+
+static uint64_t messages(struct vf_chip *c)
+{
+	return vf_read64(c, TXDA_REG_FW_LOG_COUNT_LO);
+}
+
+static void check_last(struct vf_chip *c, enum txda_fw_log_level level, const char *text)
+{
+	const struct txda_fw_log_entry *e = message(c, messages(c));
+
+	assert_int_equal(e->number, messages(c));
+	assert_int_equal(e->level, level);
+	assert_in_range(e->time_ns, 1, vf_read64(c, TXDA_REG_TIME_LO));
+	assert_string_equal(e->text, text);
+}
+
+static void test_log(void **state)
+{
+	char longest[2 * sizeof(message(NULL, 1)->text)];
+	uint64_t count;
+	struct vf f;
+	struct vf_chip *c = &f.c[0];
+
+	(void)state;
+	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
+	vf_attach(&f, c);
+	vf_enable(c);
+	assert_int_equal(vf_read(c, TXDA_REG_FW_LOG_ENTRIES), VU_FWLOG_ENTRIES);
+	assert_int_equal(message(c, 1)->number, 1);
+	assert_non_null(strstr((const char *)message(c, 1)->text, "power on: TX8 (cmodel"));
+	vf_write(c, TXDA_REG_FW_CTRL, TXDA_FW_BOOT);
+	check_last(c, TXDA_FW_LOG_INFO, "firmware: state 3, version 0x0, error 22");
+	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	check_last(c, TXDA_FW_LOG_INFO, "chip reset");
+
+	/* The oldest go, and a text is cut. */
+	count = messages(c);
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = 0;
+	pthread_mutex_lock(&c->d->lock);
+	for (unsigned i = 0; i < 2 * VU_FWLOG_ENTRIES; i++)
+		vu_device_log(c->d, VU_LOG_DEBUG, "%s %u", longest, i);
+	vu_device_log(c->d, VU_LOG_ERROR, "%s", "short");
+	pthread_mutex_unlock(&c->d->lock);
+	assert_int_equal(messages(c), count + 2 * VU_FWLOG_ENTRIES + 1);
+	check_last(c, TXDA_FW_LOG_ERROR, "short");
+	count = messages(c);
+	assert_memory_equal(message(c, count - 1)->text, longest, sizeof(message(c, 1)->text));
+	assert_int_equal(message(c, count - VU_FWLOG_ENTRIES + 1)->number,
+			 count - VU_FWLOG_ENTRIES + 1);
+
+	/* A chip reset keeps it. A function reset clears it and counts on. A hung chip says nothing. */
+	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	assert_int_equal(message(c, count)->number, count);
+	vf_set_config16(c, PCIE + PCI_EXP_DEVCTL, PCI_EXP_DEVCTL_BCR_FLR);
+	vf_enable(c);
+	assert_true(messages(c) > count);
+	assert_int_equal(message(c, count)->number, 0);
+	check_last(c, TXDA_FW_LOG_INFO, "function reset");
+	count = messages(c);
+	pthread_mutex_lock(&c->d->op_lock);
+	vu_device_hang(c->d);
+	pthread_mutex_unlock(&c->d->op_lock);
+	pthread_mutex_lock(&c->d->lock);
+	vu_device_log(c->d, VU_LOG_INFO, "nothing");
+	pthread_mutex_unlock(&c->d->lock);
+	assert_int_equal(messages(c), count);
 	vf_free(&f);
 }
 
@@ -761,14 +842,15 @@ static void test_stuck_stop(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_config),		 cmocka_unit_test(test_enables),
-		cmocka_unit_test(test_identity),	 cmocka_unit_test(test_cards),
-		cmocka_unit_test(test_access_rules),	 cmocka_unit_test(test_sensors),
-		cmocka_unit_test(test_firmware),	 cmocka_unit_test(test_sources),
-		cmocka_unit_test(test_chip_reset),	 cmocka_unit_test(test_flr),
-		cmocka_unit_test(test_events),		 cmocka_unit_test(test_lost),
-		cmocka_unit_test(test_hung_and_tripped), cmocka_unit_test(test_stuck),
-		cmocka_unit_test(test_slow_stop),	 cmocka_unit_test(test_stuck_stop),
+		cmocka_unit_test(test_config),	     cmocka_unit_test(test_enables),
+		cmocka_unit_test(test_identity),     cmocka_unit_test(test_cards),
+		cmocka_unit_test(test_access_rules), cmocka_unit_test(test_sensors),
+		cmocka_unit_test(test_log),	     cmocka_unit_test(test_firmware),
+		cmocka_unit_test(test_sources),	     cmocka_unit_test(test_chip_reset),
+		cmocka_unit_test(test_flr),	     cmocka_unit_test(test_events),
+		cmocka_unit_test(test_lost),	     cmocka_unit_test(test_hung_and_tripped),
+		cmocka_unit_test(test_stuck),	     cmocka_unit_test(test_slow_stop),
+		cmocka_unit_test(test_stuck_stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # vm: mode=fast chips=1 timeout=180
 # Firmware that is missing, damaged, of another chip or newer than chip or driver is refused in words; then the chip
-# binds with a good one.
+# binds with a good one. Its log is in debugfs.
 . /rig/guest/lib.sh
 pci=$(chip_list)
 good=/lib/firmware/txda/tx8.fw
@@ -52,9 +52,9 @@ refused 'header version 9, this driver reads 1: the driver is too old'
 image 24 I 7
 refused 'chip family 7, this is family 8'
 image 28 I 0x10009
-refused 'needs register map 1.9, the chip has 1.0'
+refused 'needs register map 1.9, the chip has 1.1'
 image 28 I 0x20000
-refused 'needs register map 2.0, the chip has 1.0'
+refused 'needs register map 2.0, the chip has 1.1'
 image 32 I 0x20000
 refused 'needs driver interface 2.0, this one has 1.0'
 image 40 Q 0x4000000000
@@ -74,3 +74,25 @@ large=$(cat "/sys/bus/pci/devices/$pci/npu_memory_total")
 [ $((large - small)) -eq $((48 << 20)) ] || fail "$small bytes with a carve-out of 64 MiB, $large with one of 16 MiB"
 [ "$(cat "/sys/bus/pci/devices/$pci/fw_version")" = 1.0.0 ] || fail "version $(cat "/sys/bus/pci/devices/$pci/fw_version")"
 node_load -s 0 /dev/accel/accel0 || fail "no work"
+
+# What the chip itself says of it, over a reset of the chip; a reset of the function clears its DRAM.
+log=/sys/kernel/debug/accel/$pci/firmware_log
+
+# says LEVEL TEXT - as an expression
+says() {
+	grep -Eq "^\\[ *[0-9]+\\.[0-9]{6}\\] $1: $2\$" "$log"
+}
+
+says info 'firmware: state 2, version 0x10000, error 0' || { cat "$log"; fail "the log has no boot"; }
+resets=$(cat "/sys/bus/pci/devices/$pci/reset_count")
+vmhost trip 0 || fail "trip"
+reset_again() {
+	[ "$(cat "/sys/bus/pci/devices/$pci/reset_count")" -gt "$resets" ]
+}
+wait_for 30 reset_again || fail "no reset after a trip"
+before=$(wc -l <"$log")
+says error 'too hot: all queues are stopped until a chip reset' && says info 'chip reset' || { cat "$log"; fail "the log has no trip"; }
+vmhost inject clear || fail "inject"
+echo 1 >"/sys/bus/pci/devices/$pci/reset" || fail "reset"
+says info 'function reset' || { cat "$log"; fail "the log has no function reset"; }
+[ "$(wc -l <"$log")" -lt "$before" ] || { cat "$log"; fail "what a function reset clears is shown"; }

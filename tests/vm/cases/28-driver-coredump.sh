@@ -38,7 +38,9 @@ take fault
 has fault '^reason: fault$' "^device: $pci$" "^driver: txda [0-9.]+, kernel: $(uname -r | tr + .)$" '^answers: yes$' \
 	'^FW_STATE: 0x2$' '^FAULT_RECORD:( [0-9a-f]{8}){12}$' '^hwq [0-9]+: state 2,' \
 	'Guilty queue: 1 of process [1-9][0-9]*, copy' '^client: node_fault, id [1-9][0-9]*, user 0$' '^fault: code 1, .*va 0x700000' \
-	'^  entry 0: seqno 1, stream 0x700000, 24 bytes' '^  0x100000 \+ 0x1000: '
+	'^  entry 0: seqno 1, stream 0x700000, 24 bytes' '^  0x100000 \+ 0x1000: ' \
+	'^\[ *[0-9]+\.[0-9]{6}\] info: firmware: state 2, version 0x10000, error 0$' \
+	'^\[ *[0-9]+\.[0-9]{6}\] info: queue [0-9]+: fault 1 at 0x700000, '
 
 node_fault /dev/accel/accel0 1 hang || fail "node_fault hang"
 take hang
