@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 timeout=240
+# vm: mode=fast chips=1 timeout=400
 # The chip's counters for perf: what they count, over resets and without a chip, and who may ask.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"
@@ -47,6 +47,19 @@ wait_for 30 copies || fail "copies are not counted: $copy $read $written"
 kill -INT $client
 wait $client || fail "$(cat /tmp/load)"
 [ "$compute" -eq 0 ] || fail "compute time without compute work"
+
+# What people type: each job fills 64 KiB, and copies as much.
+events=txda_0/compute_busy/,txda_0/copy_busy/,txda_0/dram_read/,txda_0/dram_written/
+LC_ALL=C perf stat -x , -o /tmp/stat -e $events -- node_load -s 2 /dev/accel/accel0 >/tmp/load 2>&1 ||
+	fail "perf stat: $(cat /tmp/load /tmp/stat)"
+cat /tmp/load /tmp/stat
+awk -F , -v jobs="$(sed -n 's/^jobs \([0-9]*\) .*/\1/p' /tmp/load)" '
+	{ count[$3 " " $2] = $1 }
+	END {
+		exit !(jobs > 0 && count["txda_0/compute_busy/ ns"] == 0 && count["txda_0/copy_busy/ ns"] > 0 &&
+			count["txda_0/dram_read/ MiB"] >= jobs / 16 * 0.99 &&
+			count["txda_0/dram_written/ MiB"] >= jobs / 8 * 0.99)
+	}' /tmp/stat || fail "perf stat counts something else"
 
 # Two ways to the same figure: sysfs looks between two readings, and so do we, at the same moments.
 while [ ! -e /tmp/enough ]; do
