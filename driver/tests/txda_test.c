@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * KUnit tests of code that needs no chip: page tables, runs, firmware images and log, error
- * counters, bans. A kernel with CONFIG_KUNIT runs them when it loads the module; tests/kunit builds
- * them for user space.
+ * counters, bans, fair shares. A kernel with CONFIG_KUNIT runs them when it loads the module;
+ * tests/kunit builds them for user space.
  */
 #include <kunit/test.h>
 #include <linux/crc32c.h>
@@ -11,6 +11,7 @@
 #include <linux/sizes.h>
 
 #include "ban.h"
+#include "fair.h"
 #include "device.h"
 #include "firmware.h"
 #include "fwlog.h"
@@ -615,5 +616,148 @@ static struct kunit_suite txda_ban_suite = {
 	.test_cases = txda_ban_cases,
 };
 
+/* ---- Fair shares ---------------------------------------------------------------------------- */
+
+#define TXDA_TEST_MS 1000000ull
+
+static struct txda_fair_queue *txda_test_fair_run(struct txda_fair *fair, u64 ns)
+{
+	struct txda_fair_queue *queue = txda_fair_pick(fair);
+
+	txda_fair_charge(queue, ns);
+	return queue;
+}
+
+/* Lets the queue with an entry in @turns count its turns, @total of them, each @ns long. */
+static void txda_test_fair_turns(struct txda_fair *fair, struct txda_fair_queue *queues, u32 *turns,
+				 u32 total, u64 ns)
+{
+	struct txda_fair_queue *queue;
+
+	while (total--) {
+		queue = txda_test_fair_run(fair, ns);
+		turns[queue - queues]++;
+		txda_fair_wait(fair, queue);
+	}
+}
+
+/* A user with many queues has no more than one with a single queue, and none of them starves. */
+static void txda_test_fair_users(struct kunit *test)
+{
+	struct txda_fair_user users[2] = {};
+	struct txda_fair_queue queues[5];
+	u32 turns[5] = {}, i;
+	struct txda_fair fair;
+
+	txda_fair_init(&fair);
+	KUNIT_EXPECT_TRUE(test, txda_fair_is_empty(&fair));
+	KUNIT_EXPECT_TRUE(test, !txda_fair_pick(&fair));
+	for (i = 0; i < 5; i++) {
+		txda_fair_queue_init(&queues[i], &users[i == 4], TXDA_FAIR_WEIGHT);
+		txda_fair_wait(&fair, &queues[i]);
+		txda_fair_wait(&fair, &queues[i]);
+	}
+	KUNIT_EXPECT_FALSE(test, txda_fair_is_empty(&fair));
+	txda_test_fair_turns(&fair, queues, turns, 80, TXDA_TEST_MS);
+	for (i = 0; i < 4; i++)
+		KUNIT_EXPECT_EQ(test, turns[i], 10);
+	KUNIT_EXPECT_EQ(test, turns[4], 40);
+}
+
+/* Time counts, not jobs: who runs long ones has fewer. */
+static void txda_test_fair_time(struct kunit *test)
+{
+	struct txda_fair_user users[2] = {};
+	struct txda_fair_queue queues[2], *queue;
+	u32 turns[2] = {}, i;
+	struct txda_fair fair;
+
+	txda_fair_init(&fair);
+	for (i = 0; i < 2; i++) {
+		txda_fair_queue_init(&queues[i], &users[i], TXDA_FAIR_WEIGHT);
+		txda_fair_wait(&fair, &queues[i]);
+	}
+	for (i = 0; i < 99; i++) {
+		queue = txda_fair_pick(&fair);
+		turns[queue - queues]++;
+		txda_fair_charge(queue, queue == queues ? 10 * TXDA_TEST_MS : TXDA_TEST_MS);
+		txda_fair_wait(&fair, queue);
+	}
+	KUNIT_EXPECT_EQ(test, turns[0], 9);
+	KUNIT_EXPECT_EQ(test, turns[1], 90);
+}
+
+/* Priorities and nice values are weights. */
+static void txda_test_fair_weights(struct kunit *test)
+{
+	struct txda_fair_user users[2] = {};
+	struct txda_fair_queue queues[2];
+	u32 turns[2] = {}, i;
+	struct txda_fair fair;
+
+	KUNIT_EXPECT_EQ(test, txda_fair_weight(1, 0), 1024);
+	KUNIT_EXPECT_EQ(test, txda_fair_weight(0, 0), 128);
+	KUNIT_EXPECT_EQ(test, txda_fair_weight(2, 0), 8192);
+	KUNIT_EXPECT_EQ(test, txda_fair_weight(1, 1), 819);
+	KUNIT_EXPECT_EQ(test, txda_fair_weight(1, -1), 1280);
+	KUNIT_EXPECT_TRUE(test, txda_fair_weight(0, 19) >= 1);
+	KUNIT_EXPECT_TRUE(test, txda_fair_weight(2, -20) > txda_fair_weight(2, -19));
+
+	txda_fair_init(&fair);
+	for (i = 0; i < 2; i++) {
+		txda_fair_queue_init(&queues[i], &users[i], txda_fair_weight(i, 0));
+		txda_fair_wait(&fair, &queues[i]);
+	}
+	txda_test_fair_turns(&fair, queues, turns, 90, TXDA_TEST_MS);
+	KUNIT_EXPECT_EQ(test, turns[0], 10);
+	KUNIT_EXPECT_EQ(test, turns[1], 80);
+}
+
+/* Who comes late, or was idle for long, takes no more than half of what follows. */
+static void txda_test_fair_late(struct kunit *test)
+{
+	struct txda_fair_user users[2] = {};
+	struct txda_fair_queue queues[2];
+	u32 turns[2] = {}, i;
+	struct txda_fair fair;
+
+	txda_fair_init(&fair);
+	for (i = 0; i < 2; i++)
+		txda_fair_queue_init(&queues[i], &users[i], TXDA_FAIR_WEIGHT);
+	txda_fair_wait(&fair, &queues[0]);
+	txda_test_fair_turns(&fair, queues, turns, 1000, TXDA_TEST_MS);
+	KUNIT_EXPECT_EQ(test, turns[0], 1000);
+	txda_fair_wait(&fair, &queues[1]);
+	txda_test_fair_turns(&fair, queues, turns, 100, TXDA_TEST_MS);
+	/* One turn of grace: the first of the other is charged when it is over. */
+	KUNIT_EXPECT_TRUE(test, turns[1] >= 50 && turns[1] <= 51);
+
+	/* Its second queue starts level with the first. */
+	txda_fair_leave(&queues[0]);
+	txda_fair_leave(&queues[1]);
+	txda_fair_leave(&queues[1]);
+	KUNIT_EXPECT_TRUE(test, txda_fair_is_empty(&fair));
+	txda_fair_queue_init(&queues[0], &users[1], TXDA_FAIR_WEIGHT);
+	txda_fair_wait(&fair, &queues[1]);
+	txda_fair_wait(&fair, &queues[0]);
+	turns[0] = 0;
+	turns[1] = 0;
+	txda_test_fair_turns(&fair, queues, turns, 100, TXDA_TEST_MS);
+	KUNIT_EXPECT_TRUE(test, turns[0] >= 50 && turns[0] <= 51);
+}
+
+static struct kunit_case txda_fair_cases[] = {
+	KUNIT_CASE(txda_test_fair_users),
+	KUNIT_CASE(txda_test_fair_time),
+	KUNIT_CASE(txda_test_fair_weights),
+	KUNIT_CASE(txda_test_fair_late),
+	{},
+};
+
+static struct kunit_suite txda_fair_suite = {
+	.name = "txda_fair",
+	.test_cases = txda_fair_cases,
+};
+
 kunit_test_suites(&txda_runs_suite, &txda_ras_suite, &txda_fw_suite, &txda_log_suite,
-		  &txda_pt_suite, &txda_ban_suite);
+		  &txda_pt_suite, &txda_ban_suite, &txda_fair_suite);

@@ -26,6 +26,7 @@ typedef __u32 u32;
 typedef __s32 s32;
 /* Not the C library's, which printf() wants another length for. */
 typedef unsigned long long u64;
+typedef long long s64;
 typedef u64 resource_size_t;
 typedef struct {
 	long long counter;
@@ -59,6 +60,7 @@ struct mutex {
 #define IS_ALIGNED(x, a)   (!((x) & ((__typeof__(x))(a)-1)))
 #define min(a, b)	   ((a) < (b) ? (a) : (b))
 #define max(a, b)	   ((a) > (b) ? (a) : (b))
+#define div_u64(a, b)	   ((u64)(a) / (u32)(b))
 #define min_t(type, a, b)  min((type)(a), (type)(b))
 #define min3(a, b, c)	   min(a, min(b, c))
 #define ARRAY_SIZE(a)	   (sizeof(a) / sizeof((a)[0]))
@@ -116,9 +118,17 @@ static inline void list_del_init(struct list_head *entry)
 	INIT_LIST_HEAD(entry);
 }
 
+static inline int list_empty(const struct list_head *head)
+{
+	return head->next == head;
+}
+
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 #define list_first_entry_or_null(head, type, member)                                               \
 	((head)->next == (head) ? NULL : container_of((head)->next, type, member))
+#define list_for_each_entry(pos, head, member)                                                     \
+	for (pos = container_of((head)->next, __typeof__(*pos), member); &pos->member != (head);   \
+	     pos = container_of(pos->member.next, __typeof__(*pos), member))
 #define list_for_each_entry_safe(pos, n, head, member)                                             \
 	for (pos = container_of((head)->next, __typeof__(*pos), member),                           \
 	    n = container_of(pos->member.next, __typeof__(*pos), member);                          \

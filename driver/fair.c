@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "fair.h"
+
+#include <linux/math64.h>
+#include <linux/minmax.h>
+
+/* A step of priority is worth eight queues; one of nice is the same as for the CPU. */
+#define TXDA_FAIR_PRIORITY_STEP 8
+#define TXDA_FAIR_NICE_MUL	5
+#define TXDA_FAIR_NICE_DIV	4
+/* DRM_TXDA_PRIORITY_NORMAL, which has the weight TXDA_FAIR_WEIGHT. */
+#define TXDA_FAIR_NORMAL 1
+#define TXDA_FAIR_MIN	 1u
+
+void txda_fair_init(struct txda_fair *fair)
+{
+	INIT_LIST_HEAD(&fair->waiting);
+	fair->level = 0;
+}
+
+void txda_fair_queue_init(struct txda_fair_queue *queue, struct txda_fair_user *user, u32 weight)
+{
+	queue->user = user;
+	queue->time = 0;
+	queue->weight = weight;
+	INIT_LIST_HEAD(&queue->link);
+}
+
+u32 txda_fair_weight(u32 priority, int nice)
+{
+	u32 weight = TXDA_FAIR_WEIGHT;
+
+	for (; priority > TXDA_FAIR_NORMAL; priority--)
+		weight *= TXDA_FAIR_PRIORITY_STEP;
+	for (; priority < TXDA_FAIR_NORMAL; priority++)
+		weight /= TXDA_FAIR_PRIORITY_STEP;
+	for (; nice < 0; nice++)
+		weight = weight * TXDA_FAIR_NICE_MUL / TXDA_FAIR_NICE_DIV;
+	for (; nice > 0; nice--)
+		weight = weight * TXDA_FAIR_NICE_DIV / TXDA_FAIR_NICE_MUL;
+	return max(weight, TXDA_FAIR_MIN);
+}
+
+static bool txda_fair_is_before(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0;
+}
+
+static void txda_fair_raise(u64 *time, u64 level)
+{
+	if (txda_fair_is_before(*time, level))
+		*time = level;
+}
+
+void txda_fair_wait(struct txda_fair *fair, struct txda_fair_queue *queue)
+{
+	if (!list_empty(&queue->link))
+		return;
+	txda_fair_raise(&queue->user->time, fair->level);
+	txda_fair_raise(&queue->time, queue->user->level);
+	list_add_tail(&queue->link, &fair->waiting);
+}
+
+void txda_fair_leave(struct txda_fair_queue *queue)
+{
+	list_del_init(&queue->link);
+}
+
+bool txda_fair_is_empty(const struct txda_fair *fair)
+{
+	return list_empty(&fair->waiting);
+}
+
+static bool txda_fair_is_next(const struct txda_fair_queue *queue,
+			      const struct txda_fair_queue *best)
+{
+	if (queue->user->time != best->user->time)
+		return txda_fair_is_before(queue->user->time, best->user->time);
+	return txda_fair_is_before(queue->time, best->time);
+}
+
+struct txda_fair_queue *txda_fair_pick(struct txda_fair *fair)
+{
+	struct txda_fair_queue *queue, *best = NULL;
+
+	list_for_each_entry(queue, &fair->waiting, link) {
+		if (!best || txda_fair_is_next(queue, best))
+			best = queue;
+	}
+	if (!best)
+		return NULL;
+	txda_fair_leave(best);
+	txda_fair_raise(&fair->level, best->user->time);
+	txda_fair_raise(&best->user->level, best->time);
+	return best;
+}
+
+void txda_fair_charge(struct txda_fair_queue *queue, u64 ns)
+{
+	u64 time = div_u64(ns * TXDA_FAIR_WEIGHT, queue->weight);
+
+	queue->time += time;
+	queue->user->time += time;
+}
