@@ -152,7 +152,7 @@ static void txda_dump_ring(struct txda_hwq *hwq, struct seq_buf *s)
 	u32 tail = READ_ONCE(hwq->tail);
 	u32 n = min_t(u32, tail, TXDA_DUMP_ENTRIES), i;
 
-	seq_buf_printf(s, "ring: hwq %u, tail %u, done up to %llu\n", hwq->index, tail,
+	seq_buf_printf(s, "ring: hwq %d, tail %u, done up to %llu\n", (int)hwq->index, tail,
 		       txda_hwq_done(hwq));
 	for (i = tail - n; i != tail; i++) {
 		const struct txda_ring_entry *entry = &hwq->ring[i % TXDA_HWQ_ENTRIES];

@@ -51,9 +51,10 @@ static int txda_debugfs_queues(struct seq_file *m, void *data)
 
 	mutex_lock(&tdev->queues.lock);
 	list_for_each_entry(queue, &tdev->queues.all, link) {
-		seq_printf(m, "queue %u: %s, vm %u, state %#x, %lld submitted, %lld completed",
-			   queue->id, queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy",
-			   queue->vm->id, READ_ONCE(queue->state), atomic64_read(&queue->submitted),
+		seq_printf(m, "queue %u: %s%s, vm %u, state %#x, %lld submitted, %lld completed",
+			   queue->id, queue->shared ? "shared " : "",
+			   queue->class == TXDA_CLASS_COMPUTE ? "compute" : "copy", queue->vm->id,
+			   READ_ONCE(queue->state), atomic64_read(&queue->submitted),
 			   atomic64_read(&queue->completed));
 		if (queue->fault.code)
 			seq_printf(m, ", fault %u at %#llx", queue->fault.code, queue->fault.va);

@@ -25,6 +25,7 @@
 #include "ras.h"
 #include "reset.h"
 #include "scrub.h"
+#include "share.h"
 #include "sysfs.h"
 #include "txda_regs.h"
 #include "user.h"
@@ -113,6 +114,9 @@ struct txda_device {
 
 	/** @hwqs: Its hardware queues. */
 	struct txda_hwqs hwqs;
+
+	/** @shares: Those of each class that clients' queues take turns on. */
+	struct txda_share shares[TXDA_CLASS_COUNT];
 
 	/** @copy: The kernel's own copy queue. */
 	struct txda_copy *copy;

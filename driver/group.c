@@ -165,6 +165,29 @@ void txda_groups_leave_all(struct txda_device *tdev)
 	mutex_unlock(&txda_groups_lock);
 }
 
+int txda_groups_refuse(struct txda_vm *vm)
+{
+	int err = 0;
+	u32 slot;
+
+	mutex_lock(&txda_groups_lock);
+	for (slot = 0; slot < DRM_TXDA_GROUP_SLOTS; slot++) {
+		if (vm->groups[slot])
+			err = -EBUSY;
+	}
+	if (!err)
+		vm->groups_refused++;
+	mutex_unlock(&txda_groups_lock);
+	return err;
+}
+
+void txda_groups_allow(struct txda_vm *vm)
+{
+	mutex_lock(&txda_groups_lock);
+	vm->groups_refused--;
+	mutex_unlock(&txda_groups_lock);
+}
+
 void txda_groups_restart(struct txda_device *tdev)
 {
 	struct txda_vm *vm;
@@ -301,7 +324,8 @@ static int txda_group_install(struct txda_group *group)
 		if (err)
 			return err;
 		old = group->vm[rank]->groups[group->slot];
-		if (atomic_read(&group->vm[rank]->jobs) || (old && txda_group_is_busy(old)))
+		if (group->vm[rank]->groups_refused || atomic_read(&group->vm[rank]->jobs) ||
+		    (old && txda_group_is_busy(old)))
 			return -EBUSY;
 	}
 	for (rank = 0; rank < group->size; rank++) {

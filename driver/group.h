@@ -29,6 +29,12 @@ void txda_groups_leave(struct txda_vm *vm);
 /* The chip is removed, or lost its memory: dissolves the groups of all its address spaces. */
 void txda_groups_leave_all(struct txda_device *tdev);
 /*
+ * The address space has one more queue that may have to wait for its turn while others wait for it
+ * in a collective: it joins no group until txda_groups_allow(). -EBUSY: it is in one.
+ */
+int txda_groups_refuse(struct txda_vm *vm);
+void txda_groups_allow(struct txda_vm *vm);
+/*
  * After a reset or resume: writes the slots of its address spaces again. The groups get new ids on
  * all their chips, since the other chips may have advanced in collectives whose state this one
  * lost. In drm_dev_enter().

@@ -31,10 +31,28 @@ int txda_hwqs_init(struct txda_device *tdev)
 	return 0;
 }
 
+/* A quarter of a class takes turns, up to TXDA_SHARE_SLOTS. */
+u32 txda_hwqs_shared(const struct txda_device *tdev, enum txda_queue_class_id class)
+{
+	/* One copy queue is the kernel's. */
+	u32 n = class == TXDA_CLASS_COPY ? tdev->copy_queues - 1 : tdev->compute_queues;
+
+	return min_t(u32, n / 4, TXDA_SHARE_SLOTS);
+}
+
+u32 txda_hwqs_own(const struct txda_device *tdev, enum txda_queue_class_id class)
+{
+	u32 n = class == TXDA_CLASS_COPY ? tdev->copy_queues : tdev->compute_queues;
+
+	return n - txda_hwqs_shared(tdev, class);
+}
+
 /* ---- One queue ------------------------------------------------------------------------------ */
 
 u32 txda_hwq_state(struct txda_hwq *hwq)
 {
+	if (hwq->index == TXDA_HWQ_PARKED)
+		return TXDA_QUEUE_OFF;
 	return txda_read(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_STATE));
 }
 
@@ -45,8 +63,11 @@ static u64 txda_hwq_counter(struct txda_hwq *hwq)
 
 u64 txda_hwq_progress(struct txda_hwq *hwq)
 {
-	u64 counter = txda_hwq_counter(hwq);
+	u64 counter;
 
+	if (hwq->index == TXDA_HWQ_PARKED)
+		return hwq->progress;
+	counter = txda_hwq_counter(hwq);
 	/* A removed chip reads as all ones, in either half of the pair. */
 	if (upper_32_bits(counter) == U32_MAX)
 		return hwq->progress;
@@ -57,6 +78,8 @@ u64 txda_hwq_progress(struct txda_hwq *hwq)
 
 u64 txda_hwq_packet(struct txda_hwq *hwq)
 {
+	if (hwq->index == TXDA_HWQ_PARKED)
+		return 0;
 	return txda_read_pair(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_PACKET_LO));
 }
 
@@ -94,11 +117,12 @@ int txda_hwq_stop(struct txda_hwq *hwq)
 {
 	struct txda_device *tdev = hwq->tdev;
 	u32 state = txda_hwq_state(hwq);
-	u64 before, pieces = txda_hwq_counter(hwq);
+	u64 before, pieces;
 	int err, tries = 0;
 
 	if (txda_hwq_is_stopped(state))
 		return 0;
+	pieces = txda_hwq_counter(hwq);
 	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_CTRL), TXDA_QUEUE_CTRL_STOP);
 	do {
 		err = read_poll_timeout(txda_hwq_state, state, txda_hwq_is_stopped(state),
@@ -119,6 +143,8 @@ int txda_hwq_restart(struct txda_hwq *hwq)
 	u32 state;
 	int err;
 
+	if (hwq->index == TXDA_HWQ_PARKED)
+		return 0;
 	err = txda_hwq_stop(hwq);
 	if (err) {
 		txda_reset_schedule(tdev, "a hardware queue does not stop");
@@ -149,24 +175,64 @@ int txda_hwq_restart(struct txda_hwq *hwq)
 
 /* ---- Owners --------------------------------------------------------------------------------- */
 
+static void txda_hwq_set_index(struct txda_hwq *hwq, u32 index)
+{
+	struct txda_hwqs *hwqs = &hwq->tdev->hwqs;
+
+	lockdep_assert_held(&hwqs->lock);
+	/* One that is put may have lost it to the next already. */
+	if (hwq->index != TXDA_HWQ_PARKED && hwqs->owner[hwq->index] == hwq)
+		hwqs->owner[hwq->index] = NULL;
+	hwq->index = index;
+	if (index != TXDA_HWQ_PARKED)
+		hwqs->owner[index] = hwq;
+}
+
+int txda_hwq_bind(struct txda_hwq *hwq, u32 index)
+{
+	struct txda_hwqs *hwqs = &hwq->tdev->hwqs;
+	int err;
+
+	spin_lock_irq(&hwqs->lock);
+	txda_hwq_set_index(hwq, index);
+	spin_unlock_irq(&hwqs->lock);
+	err = txda_hwq_restart(hwq);
+	if (err) {
+		spin_lock_irq(&hwqs->lock);
+		txda_hwq_set_index(hwq, TXDA_HWQ_PARKED);
+		spin_unlock_irq(&hwqs->lock);
+	}
+	return err;
+}
+
+int txda_hwq_park(struct txda_hwq *hwq)
+{
+	struct txda_hwqs *hwqs = &hwq->tdev->hwqs;
+	int err;
+
+	txda_hwq_progress(hwq);
+	err = txda_hwq_stop(hwq);
+	if (err)
+		return err;
+	spin_lock_irq(&hwqs->lock);
+	txda_hwq_set_index(hwq, TXDA_HWQ_PARKED);
+	spin_unlock_irq(&hwqs->lock);
+	return 0;
+}
+
 static int txda_hwq_claim(struct txda_hwq *hwq)
 {
 	struct txda_device *tdev = hwq->tdev;
 	struct txda_hwqs *hwqs = &tdev->hwqs;
-	u32 from = 0, end = tdev->compute_queues;
+	u32 from = hwq->class == TXDA_CLASS_COPY ? tdev->compute_queues : 0;
+	u32 end = from + txda_hwqs_own(tdev, hwq->class);
 	int err = -ENOSPC;
-
-	if (hwq->class == TXDA_CLASS_COPY) {
-		from = tdev->compute_queues;
-		end = from + tdev->copy_queues;
-	}
 
 	spin_lock_irq(&hwqs->lock);
 	for (; from < end; from++) {
 		if (hwqs->owner[from])
 			continue;
-		hwq->index = from;
-		hwqs->owner[from] = hwq;
+		txda_hwq_set_index(hwq, from);
 		err = 0;
 		break;
 	}
@@ -174,16 +240,17 @@ static int txda_hwq_claim(struct txda_hwq *hwq)
 	return err;
 }
 
-int txda_hwq_get(struct txda_device *tdev, enum txda_queue_class_id class, u32 vmid, u32 priority,
-		 void (*complete)(struct txda_hwq *hwq), void *priv, struct txda_hwq **ret_hwq)
+static struct txda_hwq *txda_hwq_new(struct txda_device *tdev, enum txda_queue_class_id class,
+				     u32 vmid, u32 priority, void (*complete)(struct txda_hwq *hwq),
+				     void *priv)
 {
 	struct txda_hwq *hwq;
-	int err;
 
 	hwq = kzalloc_obj(*hwq, GFP_KERNEL);
 	if (!hwq)
-		return -ENOMEM;
+		return NULL;
 	hwq->tdev = tdev;
+	hwq->index = TXDA_HWQ_PARKED;
 	hwq->class = class;
 	hwq->vmid = vmid;
 	hwq->priority = priority;
@@ -192,27 +259,45 @@ int txda_hwq_get(struct txda_device *tdev, enum txda_queue_class_id class, u32 v
 
 	hwq->ring = dma_alloc_coherent(tdev->drm.dev, TXDA_HWQ_BYTES, &hwq->dma, GFP_KERNEL);
 	if (!hwq->ring) {
-		err = -ENOMEM;
-		goto err_free;
+		kfree(hwq);
+		return NULL;
 	}
 	hwq->completion = (void *)hwq->ring + TXDA_HWQ_RING_BYTES;
+	return hwq;
+}
 
+int txda_hwq_get(struct txda_device *tdev, enum txda_queue_class_id class, u32 vmid, u32 priority,
+		 void (*complete)(struct txda_hwq *hwq), void *priv, struct txda_hwq **ret_hwq)
+{
+	struct txda_hwq *hwq = txda_hwq_new(tdev, class, vmid, priority, complete, priv);
+	int err;
+
+	if (!hwq)
+		return -ENOMEM;
 	err = txda_hwq_claim(hwq);
-	if (err)
-		goto err_ring;
-	err = txda_hwq_restart(hwq);
+	if (!err)
+		err = txda_hwq_restart(hwq);
 	if (err) {
 		txda_hwq_put(hwq);
 		return err;
 	}
 	*ret_hwq = hwq;
 	return 0;
+}
 
-err_ring:
-	dma_free_coherent(tdev->drm.dev, TXDA_HWQ_BYTES, hwq->ring, hwq->dma);
-err_free:
-	kfree(hwq);
-	return err;
+int txda_hwq_get_parked(struct txda_device *tdev, enum txda_queue_class_id class, u32 vmid,
+			u32 priority, void (*complete)(struct txda_hwq *hwq), void *priv,
+			struct txda_hwq **ret_hwq)
+{
+	struct txda_hwq *hwq;
+
+	if (!txda_hwqs_shared(tdev, class))
+		return -ENOSPC;
+	hwq = txda_hwq_new(tdev, class, vmid, priority, complete, priv);
+	if (!hwq)
+		return -ENOMEM;
+	*ret_hwq = hwq;
+	return 0;
 }
 
 void txda_hwq_put(struct txda_hwq *hwq)
@@ -220,8 +305,9 @@ void txda_hwq_put(struct txda_hwq *hwq)
 	struct txda_device *tdev = hwq->tdev;
 	struct txda_hwqs *hwqs = &tdev->hwqs;
 
+	txda_share_remove(hwq);
 	spin_lock_irq(&hwqs->lock);
-	hwqs->owner[hwq->index] = NULL;
+	txda_hwq_set_index(hwq, TXDA_HWQ_PARKED);
 	spin_unlock_irq(&hwqs->lock);
 
 	dma_free_coherent(tdev->drm.dev, TXDA_HWQ_BYTES, hwq->ring, hwq->dma);

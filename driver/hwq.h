@@ -7,12 +7,16 @@
  * numbers, is called back from hard interrupt context when jobs are done, and releases it. The chip
  * shares its cores among the queues, so a waiting queue never blocks another client's.
  *
+ * The last queues of each class take turns: they are bound to one of several owners (share.h), each
+ * of which has a ring and a completion word of its own. An owner without one is parked: nothing of
+ * it runs, and the functions below treat it like a queue that has stopped.
+ *
  * The ring and the completion word are in coherent system memory: completions are detected without
  * reading a register.
  *
- * Threads: get, stop and put sleep and are called by the owner only; push has one caller at a time
- * and does not sleep; done may be called by anyone. Functions that access the chip need
- * drm_dev_enter() around them, as stated for each.
+ * Threads: get, bind, stop and put sleep and are called by the owner only, one at a time; push
+ * has one caller at a time and does not sleep; done may be called by anyone. Functions that
+ * access the chip need drm_dev_enter() around them, as stated for each.
  */
 #ifndef TXDA_HWQ_H
 #define TXDA_HWQ_H
@@ -23,9 +27,13 @@
 #include <linux/types.h>
 
 #include "file.h"
+#include "share.h"
 #include "txda_regs.h"
 
 struct txda_device;
+
+/* txda_hwq.index of a parked one. */
+#define TXDA_HWQ_PARKED U32_MAX
 
 #define TXDA_HWQ_ENTRIES_LOG2 7
 #define TXDA_HWQ_ENTRIES      BIT(TXDA_HWQ_ENTRIES_LOG2)
@@ -42,8 +50,11 @@ struct txda_hwq {
 	/** @tdev: The chip. */
 	struct txda_device *tdev;
 
-	/** @index: Its number on the chip: TXDA_REG_QUEUE(index). */
+	/** @index: Its number on the chip: TXDA_REG_QUEUE(index), or TXDA_HWQ_PARKED. */
 	u32 index;
+
+	/** @turn: Its turns, if it shares. */
+	struct txda_turn turn;
 
 	/** @class: What it can run. */
 	enum txda_queue_class_id class;
@@ -94,6 +105,11 @@ struct txda_hwqs {
 
 int txda_hwqs_init(struct txda_device *tdev);
 
+/* The queues of a class that have one owner each; those after them take turns. */
+u32 txda_hwqs_own(const struct txda_device *tdev, enum txda_queue_class_id class);
+/* How many queues of a class take turns. */
+u32 txda_hwqs_shared(const struct txda_device *tdev, enum txda_queue_class_id class);
+
 /*
  * Acquires a free queue of the class and starts it. Call inside drm_dev_enter(). -ENOSPC: none is
  * free. -EIO: the chip refused, and a chip reset was requested.
@@ -101,10 +117,22 @@ int txda_hwqs_init(struct txda_device *tdev);
 int txda_hwq_get(struct txda_device *tdev, enum txda_queue_class_id class, u32 vmid, u32 priority,
 		 void (*complete)(struct txda_hwq *hwq), void *priv, struct txda_hwq **ret_hwq);
 /*
+ * Acquires a parked one, which txda_hwq_bind() lets run. The owner adds it to those that take
+ * turns. -ENOSPC: no queue of the class is for that.
+ */
+int txda_hwq_get_parked(struct txda_device *tdev, enum txda_queue_class_id class, u32 vmid,
+			u32 priority, void (*complete)(struct txda_hwq *hwq), void *priv,
+			struct txda_hwq **ret_hwq);
+/*
  * Releases it. The queue must be stopped, or the chip gone or reset. Never fails. @complete is not
  * running any more when this returns.
  */
 void txda_hwq_put(struct txda_hwq *hwq);
+
+/* Lets a parked one run as queue @index, which no other is bound to. As txda_hwq_restart(). */
+int txda_hwq_bind(struct txda_hwq *hwq, u32 index);
+/* Stops and parks it. As txda_hwq_stop(). */
+int txda_hwq_park(struct txda_hwq *hwq);
 
 /* Appends a job. The caller keeps at most TXDA_HWQ_DEPTH in flight and is in drm_dev_enter(). */
 void txda_hwq_push(struct txda_hwq *hwq, u64 stream_va, u32 stream_bytes, u64 seqno);
@@ -125,7 +153,10 @@ u64 txda_hwq_packet(struct txda_hwq *hwq);
  * it makes no progress and does not stop; only a chip reset helps (reset.h).
  */
 int txda_hwq_stop(struct txda_hwq *hwq);
-/* Sets the queue up again after a chip reset or resume, with the same owner. In drm_dev_enter(). */
+/*
+ * Sets the queue up again after a chip reset or resume, with the same owner. In drm_dev_enter().
+ * -EIO: the chip refused, and a chip reset was requested.
+ */
 int txda_hwq_restart(struct txda_hwq *hwq);
 
 /*

@@ -34,10 +34,10 @@ struct txda_job {
 	/** @queue: With a reference. */
 	struct txda_queue *queue;
 
-	/** @link: In txda_queue.running, while on the ring. */
+	/** @link: In txda_queue.running, from when the scheduler released it to its end. */
 	struct list_head link;
 
-	/** @pushed_ns: When it went onto the ring. */
+	/** @pushed_ns: When it went onto the ring, 0: it has not yet. */
 	u64 pushed_ns;
 
 	/** @stream_va: Address of the stream. */
@@ -50,6 +50,31 @@ struct txda_job {
 static struct txda_job *to_txda_job(struct drm_sched_job *job)
 {
 	return container_of(job, struct txda_job, base);
+}
+
+static void txda_job_push(struct txda_job *job)
+{
+	struct txda_queue *queue = job->queue;
+
+	lockdep_assert_held(&queue->lock);
+	job->pushed_ns = ktime_get_ns();
+	if (queue->file)
+		atomic_inc(&queue->file->jobs_active[queue->class]);
+	trace_txda_job_run(queue->tdev->drm.dev, queue->id, queue->hwq->index,
+			   job->fence.base.seqno, job->stream_bytes);
+	txda_hwq_push(queue->hwq, job->stream_va, job->stream_bytes, job->fence.base.seqno);
+}
+
+void txda_jobs_feed(struct txda_queue *queue)
+{
+	struct txda_job *job;
+
+	lockdep_assert_held(&queue->lock);
+	job = list_first_entry_or_null(&queue->running, struct txda_job, link);
+	if (!job)
+		txda_share_rest(queue->hwq);
+	else if (!job->pushed_ns && txda_share_start(queue->hwq))
+		txda_job_push(job);
 }
 
 /* ---- On the ring ---------------------------------------------------------------------------- */
@@ -80,20 +105,31 @@ static void txda_job_end(struct txda_job *job, int err)
 	dma_fence_signal(&job->fence.base);
 }
 
-/* The same for a job that was on the ring. */
-static void txda_job_leave_ring(struct txda_job *job, int err)
+/* When it began: the ring executes one job at a time, so when the one before it had ended. */
+static u64 txda_job_since(const struct txda_job *job)
+{
+	return max(job->pushed_ns, job->queue->last_done_ns);
+}
+
+static void txda_job_leave_ring(struct txda_job *job)
 {
 	struct txda_queue *queue = job->queue;
-	u64 now = ktime_get_ns();
+	u64 now = ktime_get_ns(), busy = now - txda_job_since(job);
 
-	lockdep_assert_held(&queue->lock);
-	/* The ring executes one job at a time, so this one began when the one before it ended. */
 	if (queue->file) {
-		atomic64_add(now - max(job->pushed_ns, queue->last_done_ns),
-			     &queue->file->busy_ns[queue->class]);
+		atomic64_add(busy, &queue->file->busy_ns[queue->class]);
 		atomic_dec(&queue->file->jobs_active[queue->class]);
 	}
+	txda_share_end(queue->hwq, busy);
 	queue->last_done_ns = now;
+}
+
+/* The same as txda_job_end() for a job that the scheduler had released before. */
+static void txda_job_leave(struct txda_job *job, int err)
+{
+	lockdep_assert_held(&job->queue->lock);
+	if (job->pushed_ns)
+		txda_job_leave_ring(job);
 	list_del(&job->link);
 	txda_job_end(job, err);
 }
@@ -110,8 +146,10 @@ static void txda_jobs_reap_locked(struct txda_queue *queue)
 	list_for_each_entry_safe(job, next, &queue->running, link) {
 		if (job->fence.base.seqno > done)
 			break;
-		txda_job_leave_ring(job, 0);
+		txda_job_leave(job, 0);
 	}
+	if (queue->shared && !queue->drop_err)
+		txda_jobs_feed(queue);
 }
 
 void txda_jobs_reap(struct txda_queue *queue)
@@ -138,9 +176,11 @@ void txda_jobs_flush(struct txda_queue *queue)
 	txda_jobs_reap_locked(queue);
 	err = queue->guilty_err;
 	list_for_each_entry_safe(job, next, &queue->running, link) {
-		txda_job_leave_ring(job, err);
+		txda_job_leave(job, err);
 		err = queue->drop_err;
 	}
+	if (queue->hwq)
+		txda_share_rest(queue->hwq);
 	spin_unlock_irqrestore(&queue->lock, flags);
 }
 
@@ -149,8 +189,10 @@ void txda_jobs_leave_file(struct txda_queue *queue)
 	struct txda_job *job;
 
 	spin_lock_irq(&queue->lock);
-	list_for_each_entry(job, &queue->running, link)
-		atomic_dec(&queue->file->jobs_active[queue->class]);
+	list_for_each_entry(job, &queue->running, link) {
+		if (job->pushed_ns)
+			atomic_dec(&queue->file->jobs_active[queue->class]);
+	}
 	queue->file = NULL;
 	spin_unlock_irq(&queue->lock);
 }
@@ -172,12 +214,10 @@ static struct dma_fence *txda_job_run(struct drm_sched_job *base)
 		txda_job_end(job, queue->drop_err ?: -ENODEV);
 	} else {
 		list_add_tail(&job->link, &queue->running);
-		job->pushed_ns = ktime_get_ns();
-		if (queue->file)
-			atomic_inc(&queue->file->jobs_active[queue->class]);
-		trace_txda_job_run(tdev->drm.dev, queue->id, queue->hwq->index,
-				   job->fence.base.seqno, job->stream_bytes);
-		txda_hwq_push(queue->hwq, job->stream_va, job->stream_bytes, job->fence.base.seqno);
+		if (queue->shared)
+			txda_jobs_feed(queue);
+		else
+			txda_job_push(job);
 	}
 	spin_unlock_irq(&queue->lock);
 	if (there)
@@ -194,10 +234,19 @@ static bool txda_queue_working_since(struct txda_queue *queue, u64 *ret_ns)
 
 	spin_lock_irq(&queue->lock);
 	job = list_first_entry_or_null(&queue->running, struct txda_job, link);
+	if (job && !job->pushed_ns)
+		job = NULL;
 	if (job)
-		*ret_ns = max(job->pushed_ns, queue->last_done_ns);
+		*ret_ns = txda_job_since(job);
 	spin_unlock_irq(&queue->lock);
 	return job;
+}
+
+bool txda_queue_is_working(struct txda_queue *queue)
+{
+	u64 since;
+
+	return txda_queue_working_since(queue, &since);
 }
 
 u64 txda_queue_running_ns(struct txda_queue *queue)
@@ -209,7 +258,10 @@ u64 txda_queue_running_ns(struct txda_queue *queue)
 	return now > since ? now - since : 0;
 }
 
-/* Whether the queue has work but made no progress for its time limit. */
+/*
+ * Whether the queue has work but made no progress for its time limit, or others have waited for so
+ * long for its job to end.
+ */
 static bool txda_queue_hangs(struct txda_queue *queue)
 {
 	u64 now = ktime_get_ns(), since, progress;
@@ -221,8 +273,9 @@ static bool txda_queue_hangs(struct txda_queue *queue)
 			queue->progress_seen = progress;
 			queue->progress_ns = now;
 		}
-		since = max(since, queue->progress_ns);
-		hangs = now > since && now - since >= queue->timeout_ns;
+		hangs = now > since && now - since >= queue->timeout_ns &&
+			(txda_share_wanted_ns(queue->hwq) >= queue->timeout_ns ||
+			 now - queue->progress_ns >= queue->timeout_ns);
 	}
 	mutex_unlock(&queue->hw_lock);
 	return hangs;

@@ -30,6 +30,8 @@ void txda_locks_show_device(struct txda_device *tdev)
 	mutex_lock(&reset->cut_lock);
 	mutex_lock(&tdev->queues.lock);
 	mutex_unlock(&tdev->queues.lock);
+	mutex_lock(&tdev->queues.fault_lock);
+	mutex_unlock(&tdev->queues.fault_lock);
 	mutex_unlock(&reset->cut_lock);
 	mutex_lock(&tdev->queues.fault_lock);
 	mutex_unlock(&tdev->queues.fault_lock);
@@ -48,6 +50,8 @@ void txda_locks_show_queue(struct txda_queue *queue)
 	mutex_lock(&tdev->queues.lock);
 	mutex_lock(&queue->hw_lock);
 	spin_lock_irq(&queue->lock);
+	spin_lock(&tdev->shares[queue->class].lock);
+	spin_unlock(&tdev->shares[queue->class].lock);
 	spin_unlock_irq(&queue->lock);
 	mutex_unlock(&queue->hw_lock);
 	mutex_unlock(&tdev->queues.lock);

@@ -27,9 +27,11 @@
  *	    reset.cut_lock		by a reset that does not wait for reset.lock
  *	      queues.lock	+
  *	        queue.hw_lock	+
- *	          hwqs.lock, queue.lock
+ *	          hwqs.lock
+ *	            queue.lock
+ *	              share.lock
  *	          users.lock	+	also without hw_lock; nothing inside
- *	    queues.fault_lock	+
+ *	    queues.fault_lock	+	also inside reset.cut_lock
  *	      queue.hw_lock
  *	    txda_peers_lock		nothing inside
  *

@@ -107,6 +107,8 @@ static int txda_pci_init_blocks(struct txda_device *tdev)
 	if (!err)
 		err = txda_hwqs_init(tdev);
 	if (!err)
+		txda_shares_init(tdev);
+	if (!err)
 		err = txda_mmu_init(tdev);
 	if (!err)
 		err = txda_queues_init(tdev);
@@ -210,6 +212,7 @@ static void txda_pci_remove(struct pci_dev *pdev)
 
 	txda_groups_leave_all(tdev);
 	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, -ENODEV);
+	txda_shares_fini(tdev);
 	txda_copy_fini(tdev);
 	txda_gem_unplug(tdev);
 	txda_coredump_fini(tdev);

@@ -60,9 +60,11 @@ static void txda_query_memory(struct txda_device *tdev, struct drm_file *file,
 
 static void txda_query_queues(struct txda_device *tdev, struct drm_txda_queues_info *info)
 {
-	info->compute = tdev->compute_queues;
-	/* One VMID is reserved for the kernel's copy queue. */
-	info->copy = tdev->copy_queues - 1;
+	info->compute = txda_hwqs_own(tdev, TXDA_CLASS_COMPUTE);
+	/* One is the kernel's. */
+	info->copy = txda_hwqs_own(tdev, TXDA_CLASS_COPY) - 1;
+	info->compute_shared = txda_hwqs_shared(tdev, TXDA_CLASS_COMPUTE);
+	info->copy_shared = txda_hwqs_shared(tdev, TXDA_CLASS_COPY);
 	info->max_per_client = TXDA_MAX_CLIENT_QUEUES;
 	info->priorities = BIT(DRM_TXDA_PRIORITY_LOW) | BIT(DRM_TXDA_PRIORITY_NORMAL);
 	if (capable(CAP_SYS_NICE))

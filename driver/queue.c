@@ -14,6 +14,7 @@
 #include "compat/slab.h"
 #include "device.h"
 #include "fence.h"
+#include "group.h"
 #include "hwq.h"
 #include "locks.h"
 #include "vm.h"
@@ -133,6 +134,8 @@ static int txda_queue_stop(struct txda_queue *queue)
 
 static enum txda_user_kind txda_queue_user_kind(const struct txda_queue *queue)
 {
+	if (queue->shared)
+		return TXDA_USER_SHARED_QUEUES;
 	return queue->class == TXDA_CLASS_COPY ? TXDA_USER_COPY_QUEUES : TXDA_USER_COMPUTE_QUEUES;
 }
 
@@ -171,6 +174,26 @@ bool txda_queue_kill(struct txda_queue *queue, u32 state, int guilty_err, int dr
 	return alive;
 }
 
+/* The address space is used by a queue. @alone: which cannot take part in a collective. */
+static int txda_queue_use_vm(struct txda_vm *vm, bool alone)
+{
+	int err;
+
+	if (!txda_vm_use(vm))
+		return -ENOENT;
+	err = alone ? txda_groups_refuse(vm) : 0;
+	if (err)
+		txda_vm_unuse(vm);
+	return err;
+}
+
+static void txda_queue_unuse_vm(struct txda_vm *vm, bool alone)
+{
+	if (alone)
+		txda_groups_allow(vm);
+	txda_vm_unuse(vm);
+}
+
 /* Ends a queue whose id is gone. */
 static void txda_queue_close(struct txda_queue *queue)
 {
@@ -204,7 +227,7 @@ static void txda_queue_close(struct txda_queue *queue)
 	if (err)
 		wait_var_event_timeout(&queue->hwq, !READ_ONCE(queue->hwq), TXDA_QUEUE_RESET_WAIT);
 
-	txda_vm_unuse(queue->vm);
+	txda_queue_unuse_vm(queue->vm, queue->alone);
 	txda_queue_put(queue);
 }
 
@@ -248,12 +271,45 @@ bool txda_queues_run(struct txda_device *tdev, const struct txda_user *but)
 	list_for_each_entry(queue, &queues->all, link) {
 		if (queue->user == but)
 			continue;
-		spin_lock_irq(&queue->lock);
-		run |= !list_empty(&queue->running);
-		spin_unlock_irq(&queue->lock);
+		run |= txda_queue_is_working(queue);
 	}
 	mutex_unlock(&queues->lock);
 	return run;
+}
+
+/* ---- Turns ---------------------------------------------------------------------------------- */
+
+bool txda_queue_begin_turn(struct txda_queue *queue, struct txda_hwq *hwq, bool free, u32 index)
+{
+	bool alive, err = false;
+
+	mutex_lock(&queue->hw_lock);
+	if (queue->hwq == hwq) {
+		alive = free && !queue->drop_err;
+		err = alive && hwq->index != index && txda_hwq_bind(hwq, index);
+		txda_share_settle(hwq, alive && !err);
+		spin_lock_irq(&queue->lock);
+		if (alive && !err)
+			txda_jobs_feed(queue);
+		spin_unlock_irq(&queue->lock);
+	}
+	mutex_unlock(&queue->hw_lock);
+	return !err;
+}
+
+bool txda_queue_end_turn(struct txda_queue *queue, struct txda_hwq *hwq)
+{
+	bool dead = READ_ONCE(queue->drop_err), err;
+
+	mutex_lock(&queue->hw_lock);
+	err = queue->hwq == hwq && txda_hwq_park(hwq);
+	mutex_unlock(&queue->hw_lock);
+	/* Nothing of it runs, so it is not the one to blame. */
+	if (err)
+		txda_reset_schedule(queue->tdev, "a queue does not stop");
+	if (dead)
+		txda_queues_read_faults(queue->tdev);
+	return !err;
 }
 
 /* ---- Suspend -------------------------------------------------------------------------------- */
@@ -300,10 +356,15 @@ void txda_queues_resume(struct txda_device *tdev)
 
 /* ---- Ioctls --------------------------------------------------------------------------------- */
 
-static int txda_queue_check_args(const struct drm_txda_queue_create *args)
+static int txda_queue_check_args(struct txda_device *tdev, const struct drm_txda_queue_create *args)
 {
-	if (args->flags || args->class_ > DRM_TXDA_QUEUE_COPY ||
-	    args->priority > DRM_TXDA_PRIORITY_HIGH || args->timeout_ms > TXDA_MAX_TIMEOUT_MS)
+	u32 max_ms = TXDA_MAX_TIMEOUT_MS;
+
+	/* Others wait for its jobs. */
+	if (args->flags & DRM_TXDA_QUEUE_SHARE)
+		max_ms = READ_ONCE(tdev->queues.timeout_ms);
+	if (args->flags & ~DRM_TXDA_QUEUE_SHARE || args->class_ > DRM_TXDA_QUEUE_COPY ||
+	    args->priority > DRM_TXDA_PRIORITY_HIGH || args->timeout_ms > max_ms)
 		return -EINVAL;
 	if (args->priority == DRM_TXDA_PRIORITY_HIGH && !capable(CAP_SYS_NICE))
 		return -EACCES;
@@ -318,7 +379,7 @@ static int txda_queue_init_sched(struct txda_queue *queue, u32 timeout_ms)
 		.submit_wq = txda_wq,
 		.timeout_wq = txda_wq,
 		.num_rqs = 1,
-		.credit_limit = TXDA_HWQ_DEPTH,
+		.credit_limit = queue->shared ? TXDA_SHARE_DEPTH : TXDA_HWQ_DEPTH,
 		.timeout = max(msecs_to_jiffies(timeout_ms / TXDA_QUEUE_CHECKS), 1ul),
 		.name = queue->class == TXDA_CLASS_COPY ? "txda-copy" : "txda-compute",
 		.dev = queue->tdev->drm.dev,
@@ -350,6 +411,7 @@ static struct txda_queue *txda_queue_new(struct txda_file *file, struct txda_vm 
 	queue->tdev = tdev;
 	queue->vm = vm;
 	queue->class = args->class_ == DRM_TXDA_QUEUE_COPY ? TXDA_CLASS_COPY : TXDA_CLASS_COMPUTE;
+	queue->shared = args->flags & DRM_TXDA_QUEUE_SHARE;
 	txda_file_identify(file, &queue->client);
 	queue->timeout_ns = (u64)timeout_ms * NSEC_PER_MSEC;
 	queue->fence_context = dma_fence_context_alloc(1);
@@ -378,14 +440,28 @@ static struct txda_queue *txda_queue_new(struct txda_file *file, struct txda_vm 
 	return queue;
 }
 
+static int txda_queue_get_hwq(struct txda_queue *queue, u32 priority)
+{
+	/* DRM_TXDA_PRIORITY_* and TXDA_PRIORITY_* have the same values. */
+	int err;
+
+	if (!queue->shared)
+		return txda_hwq_get(queue->tdev, queue->class, queue->vm->pt.vmid, priority,
+				    txda_jobs_complete, queue, &queue->hwq);
+	err = txda_hwq_get_parked(queue->tdev, queue->class, queue->vm->pt.vmid, priority,
+				  txda_jobs_complete, queue, &queue->hwq);
+	if (!err)
+		txda_share_add(queue->hwq, &queue->user->fair[queue->class],
+			       txda_fair_weight(priority, task_nice(current)));
+	return err;
+}
+
 /*
  * Assigns a hardware queue to the new queue and, last, an id: from then on the client can use it.
  */
 static int txda_queue_publish(struct txda_queue *queue, struct txda_file *file, u32 priority,
 			      u32 *ret_id)
 {
-	/* DRM_TXDA_PRIORITY_* and TXDA_PRIORITY_* have the same values. */
-	u32 hw_priority = priority;
 	int err;
 
 	/* The id is reserved first, without the queue: reserving it may fail for lack of memory. */
@@ -397,8 +473,7 @@ static int txda_queue_publish(struct txda_queue *queue, struct txda_file *file, 
 	err = txda_user_charge(file->user, txda_queue_user_kind(queue));
 	if (err)
 		goto err_id;
-	err = txda_hwq_get(queue->tdev, queue->class, queue->vm->pt.vmid, hw_priority,
-			   txda_jobs_complete, queue, &queue->hwq);
+	err = txda_queue_get_hwq(queue, priority);
 	if (err)
 		goto err_user;
 	txda_queue_get(queue);
@@ -417,6 +492,8 @@ err_id:
 
 static int txda_queue_create(struct txda_file *file, struct drm_txda_queue_create *args)
 {
+	/* Copy queues know no collectives. */
+	bool alone = args->flags & DRM_TXDA_QUEUE_SHARE && args->class_ != DRM_TXDA_QUEUE_COPY;
 	struct txda_queue *queue;
 	struct txda_vm *vm;
 	int err;
@@ -424,10 +501,9 @@ static int txda_queue_create(struct txda_file *file, struct drm_txda_queue_creat
 	vm = txda_vm_lookup(file, args->vm_id);
 	if (!vm)
 		return -ENOENT;
-	if (!txda_vm_use(vm)) {
-		err = -ENOENT;
+	err = txda_queue_use_vm(vm, alone);
+	if (err)
 		goto err_vm;
-	}
 	if (READ_ONCE(vm->lost)) {
 		err = -EIO;
 		goto err_use;
@@ -438,16 +514,17 @@ static int txda_queue_create(struct txda_file *file, struct drm_txda_queue_creat
 		err = PTR_ERR(queue);
 		goto err_use;
 	}
+	queue->alone = alone;
 	err = txda_queue_publish(queue, file, args->priority, &args->id);
 	if (err) {
 		/* The queue now owns the reference to the address space. */
-		txda_vm_unuse(vm);
+		txda_queue_unuse_vm(vm, alone);
 		txda_queue_put(queue);
 	}
 	return err;
 
 err_use:
-	txda_vm_unuse(vm);
+	txda_queue_unuse_vm(vm, alone);
 err_vm:
 	txda_vm_put(vm);
 	return err;
@@ -459,7 +536,7 @@ int txda_ioctl_queue_create(struct drm_device *drm, void *data, struct drm_file 
 	struct txda_device *tdev = to_txda(drm);
 	int idx, err;
 
-	err = txda_queue_check_args(args);
+	err = txda_queue_check_args(tdev, args);
 	if (err)
 		return err;
 	err = txda_device_enter(tdev, &idx);

@@ -8,6 +8,8 @@
  * -ECANCELED; other queues continue. If it cannot be stopped the whole chip is reset (reset.h), and
  * the other queues die as well, marked innocent.
  *
+ * A shared queue waits for its turn on a hardware queue (share.h); nothing else is different.
+ *
  * A dead queue keeps its scheduler: jobs that did not run yet pass through it as before, each when
  * its dependencies are done, and get an error instead of being executed. So every job ends in the
  * same way, and the scheduler is empty when it is destroyed. A fence signals with an error only
@@ -65,6 +67,12 @@ struct txda_queue {
 	/** @class: What it can run. */
 	enum txda_queue_class_id class;
 
+	/** @shared: It takes turns with others (share.h). */
+	bool shared;
+
+	/** @alone: Its address space joins no group because of it. */
+	bool alone;
+
 	/** @vm: Its address space, with a reference. */
 	struct txda_vm *vm;
 
@@ -92,7 +100,10 @@ struct txda_queue {
 	/** @lock: Protects jobs on the ring, @state, @fault. Taken in hard interrupt context. */
 	spinlock_t lock;
 
-	/** @running: Jobs on the ring, oldest first. */
+	/**
+	 * @running: Jobs that the scheduler has released, oldest first. They are on the ring; of a
+	 * shared queue at most the first is, when its turn has come.
+	 */
 	struct list_head running;
 
 	/** @fence_context: Fence context of the jobs' fences. */
@@ -227,6 +238,14 @@ bool txda_queue_read_progress(struct txda_queue *queue, u64 *ret_progress);
 /* Whether any job is on a ring, except those of user @but. Fences may wait for this. */
 bool txda_queues_run(struct txda_device *tdev, const struct txda_user *but);
 
+/*
+ * For share.h: binds its @hwq to hardware queue @index, if that is @free, and runs its first job,
+ * unless it has lost @hwq or died meanwhile; stops and parks @hwq. The chip must be up. Fences wait
+ * for this. False: the chip refused, and a chip reset was requested.
+ */
+bool txda_queue_begin_turn(struct txda_queue *queue, struct txda_hwq *hwq, bool free, u32 index);
+bool txda_queue_end_turn(struct txda_queue *queue, struct txda_hwq *hwq);
+
 /* In fault.c. */
 
 /*
@@ -256,8 +275,12 @@ int txda_ioctl_queue_submit(struct drm_device *drm, void *data, struct drm_file 
 /* Signals the jobs that the chip has finished. Callback of the hardware queue; any context. */
 void txda_jobs_complete(struct txda_hwq *hwq);
 void txda_jobs_reap(struct txda_queue *queue);
+/* Puts the first job on the ring of a shared queue, if its turn has come. Under txda_queue.lock. */
+void txda_jobs_feed(struct txda_queue *queue);
 /* Signals the jobs left on a dead queue's ring; the chip must not access them any more. */
 void txda_jobs_flush(struct txda_queue *queue);
+/* Whether a job of it is on the ring. */
+bool txda_queue_is_working(struct txda_queue *queue);
 /* For how long the running job has kept the queue busy, 0: none is running. */
 u64 txda_queue_running_ns(struct txda_queue *queue);
 /* The client is closing: the time of jobs that end from now on is not added to its statistics. */

@@ -313,18 +313,21 @@ int txda_chip_reset(struct txda_device *tdev)
 /*
  * The order matters: the chip stops, then its work is dropped. A fence that signals allows memory
  * to be freed, which the chip must not access any more by then. A chip that does not stop is cut
- * off from memory (bus mastering disabled).
+ * off from memory (bus mastering disabled). In between no shared queue changes hands: it would not
+ * start.
  */
 static int txda_reset_take_down(struct txda_device *tdev, int lose_err)
 {
 	int err;
 
 	lockdep_assert_held_write(&tdev->reset.lock);
+	mutex_lock(&tdev->reset.cut_lock);
 	err = txda_chip_reset(tdev);
 	if (err)
 		pci_clear_master(tdev->pdev);
 	txda_irq_disable(tdev);
 	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, lose_err);
+	mutex_unlock(&tdev->reset.cut_lock);
 	/* Everyone who requested a reset until now is served by this one. */
 	cancel_delayed_work(&tdev->reset.work);
 	/* The first half of a function reset that follows a failed chip reset changes nothing. */

@@ -127,6 +127,8 @@ static int txda_user_limit(const struct txda_device *tdev, enum txda_user_kind k
 	case TXDA_USER_COPY_QUEUES:
 		all = tdev->copy_queues - 1;
 		break;
+	case TXDA_USER_SHARED_QUEUES:
+		return TXDA_USER_MAX_SHARED;
 	default:
 		return TXDA_USER_MAX_BUFFERS;
 	}
@@ -139,6 +141,7 @@ int txda_user_charge(struct txda_user *user, enum txda_user_kind kind)
 		[TXDA_USER_VMS] = "address spaces",
 		[TXDA_USER_COMPUTE_QUEUES] = "compute queues",
 		[TXDA_USER_COPY_QUEUES] = "copy queues",
+		[TXDA_USER_SHARED_QUEUES] = "shared queues",
 		[TXDA_USER_BUFFERS] = "buffers",
 	};
 	int limit = txda_user_limit(user->tdev, kind);
@@ -226,11 +229,13 @@ void txda_users_show(struct txda_device *tdev, struct drm_printer *p)
 
 	mutex_lock(&users->lock);
 	list_for_each_entry(user, &users->all, link) {
-		drm_printf(p, "user %u: %d vms, %d compute queues, %d copy queues, %d buffers",
+		drm_printf(p, "user %u: %d vms, %d compute queues, %d copy queues",
 			   from_kuid(&init_user_ns, user->uid),
 			   atomic_read(&user->count[TXDA_USER_VMS]),
 			   atomic_read(&user->count[TXDA_USER_COMPUTE_QUEUES]),
-			   atomic_read(&user->count[TXDA_USER_COPY_QUEUES]),
+			   atomic_read(&user->count[TXDA_USER_COPY_QUEUES]));
+		drm_printf(p, ", %d shared queues, %d buffers",
+			   atomic_read(&user->count[TXDA_USER_SHARED_QUEUES]),
 			   atomic_read(&user->count[TXDA_USER_BUFFERS]));
 		drm_printf(p, ", %u resets", user->ban.resets);
 		left = txda_ban_left(&user->ban, 0, U64_MAX, now);

@@ -2,10 +2,10 @@
 /*
  * Per-user limits on a chip, over all of a user's files, so that no user can take all of it.
  *
- * Address spaces and hardware queues are scarce: a user gets at most half of them, and a number of
- * buffers far beyond any real need. A user whose jobs keep resetting the chip is banned from
- * submitting more for a while (ban.h). CAP_SYS_RESOURCE in the initial user namespace lifts the
- * limits and the ban.
+ * Address spaces and hardware queues are scarce: a user gets at most half of them, and a number
+ * of buffers and of queues that share hardware far beyond any real need. A user whose jobs keep
+ * resetting the chip is banned from submitting more for a while (ban.h). CAP_SYS_RESOURCE in the
+ * initial user namespace lifts the limits and the ban.
  *
  * Lifetime: each file, each queue and each object charged to a struct txda_user holds a reference;
  * objects may outlive the file. A user with a ban, or with resets that may still lead to one, is
@@ -23,6 +23,8 @@
 #include <linux/uidgid.h>
 
 #include "ban.h"
+#include "fair.h"
+#include "file.h"
 
 struct drm_printer;
 struct txda_device;
@@ -32,11 +34,13 @@ enum txda_user_kind {
 	TXDA_USER_VMS,
 	TXDA_USER_COMPUTE_QUEUES,
 	TXDA_USER_COPY_QUEUES,
+	TXDA_USER_SHARED_QUEUES,
 	TXDA_USER_BUFFERS,
 	TXDA_USER_KINDS
 };
 
 #define TXDA_USER_MAX_BUFFERS 32768
+#define TXDA_USER_MAX_SHARED  64
 
 #define TXDA_USER_BAN_MS     60000
 #define TXDA_USER_MAX_BAN_MS 86400000
@@ -56,6 +60,9 @@ struct txda_user {
 
 	/** @count: Objects charged to it, by kind. */
 	atomic_t count[TXDA_USER_KINDS];
+
+	/** @fair: Its part of the shared queues of each class. Under txda_share.lock. */
+	struct txda_fair_user fair[TXDA_CLASS_COUNT];
 
 	/** @ban: Resets that its jobs caused. Under txda_users.lock. */
 	struct txda_ban ban;

@@ -114,6 +114,9 @@ struct txda_vm {
 	/** @groups_over: It is being destroyed and may join no group (group.h, its lock). */
 	bool groups_over;
 
+	/** @groups_refused: Shared queues that use it: it joins no group (group.h, its lock). */
+	u32 groups_refused;
+
 	/** @link: In txda_device.vms, until its id is removed. */
 	struct list_head link;
 

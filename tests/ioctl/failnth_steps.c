@@ -375,6 +375,16 @@ static int run_queue_copy(struct world *w)
 	return queue_create_as(w->client.fd, w->client.vm, DRM_TXDA_QUEUE_COPY, 0, 0, &w->queue);
 }
 
+static int run_queue_shared(struct world *w)
+{
+	struct drm_txda_queue_create arg = {.vm_id = w->client.vm, .flags = DRM_TXDA_QUEUE_SHARE};
+	int err = call(w->client.fd, DRM_IOCTL_TXDA_QUEUE_CREATE, &arg);
+
+	if (!err)
+		w->queue = arg.id;
+	return err;
+}
+
 static int run_queue_destroy(struct world *w)
 {
 	return queue_destroy(w->client.fd, w->client.queue);
@@ -452,6 +462,7 @@ const struct step failnth_steps[] = {
 	{"import-host", prepare_import_host, import_and_bind, NULL},
 	{"queue-compute", NULL, run_queue_compute, NULL},
 	{"queue-copy", NULL, run_queue_copy, NULL},
+	{"queue-shared", NULL, run_queue_shared, NULL},
 	{"queue-destroy", NULL, run_queue_destroy, NULL},
 	{"queue-state", NULL, run_queue_state, NULL},
 	{"submit", prepare_submit, run_submit, after_submit},

@@ -491,6 +491,7 @@ static void op_queue_create(struct world *w, struct file *f, struct rng *r)
 		.vm_id = pool_any(&f->vms, r),
 		.class_ = below(r, 2),
 		.priority = below(r, 3),
+		.flags = one_in(r, 3) ? DRM_TXDA_QUEUE_SHARE : 0,
 		.timeout_ms = one_in(r, 10) ? any32(r) : 1 + below(r, 400),
 	};
 

@@ -85,7 +85,7 @@ static void query_values(void)
 	check_equal(device.caps & ~(uint64_t)DRM_TXDA_CAP_PRECISE,
 		    DRM_TXDA_CAP_CMODEL | DRM_TXDA_CAP_C2C | DRM_TXDA_CAP_ECC |
 			    DRM_TXDA_CAP_POWER_LIMIT);
-	check_equal(device.features, 0);
+	check_equal(device.features, DRM_TXDA_FEATURE_QUEUE_SHARE);
 	must(query(fd, DRM_TXDA_QUERY_FIRMWARE, &firmware, sizeof(firmware)));
 	check_equal(firmware.state, DRM_TXDA_FIRMWARE_READY);
 	must(query(fd, DRM_TXDA_QUERY_TOPOLOGY, &topology, sizeof(topology)));
@@ -159,7 +159,7 @@ static void create_bad(void)
 	int other;
 
 	setup();
-	for (int bit = 0; bit < 32; bit++)
+	for (int bit = 1; bit < 32; bit++)
 		must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .flags = 1u << bit}),
 			  EINVAL);
 	must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .class_ = 2}), EINVAL);
@@ -239,7 +239,7 @@ static void create_limit_of_chip(void)
 	}
 	/* Half of them are for others, whom root need not mind. */
 	must_fail(err, geteuid() ? EDQUOT : ENOSPC);
-	check_equal(made, geteuid() ? info.copy / 2 : info.copy);
+	check_equal(made, geteuid() ? (info.copy + info.copy_shared) / 2 : info.copy);
 	/* The other class has room. */
 	must(queue_create_as(fd, vm, DRM_TXDA_QUEUE_COMPUTE, 0, 0, &queue));
 	/* Closing a file gives back what it has. */

@@ -47,6 +47,7 @@
  *
  * Version history
  *  1.0  first
+ *  1.1  DRM_TXDA_QUEUE_SHARE, compute_shared and copy_shared of drm_txda_queues_info
  */
 #ifndef TXDA_DRM_H
 #define TXDA_DRM_H
@@ -62,7 +63,7 @@ extern "C" {
 #endif
 
 #define DRM_TXDA_MAJOR 1
-#define DRM_TXDA_MINOR 0
+#define DRM_TXDA_MINOR 1
 
 /* Ids of the ioctls; they only ever grow at the end. */
 enum drm_txda_ioctl_id {
@@ -246,6 +247,9 @@ struct drm_txda_dev_query {
 #define DRM_TXDA_NAME_BYTES   32
 #define DRM_TXDA_SERIAL_BYTES 16
 
+/* What a driver can do beyond version 1.0. */
+#define DRM_TXDA_FEATURE_QUEUE_SHARE (1u << 0) /* DRM_TXDA_QUEUE_SHARE */
+
 /* Abilities of a chip. */
 #define DRM_TXDA_CAP_CMODEL	 (1u << 0) /* a model of a chip, no silicon */
 #define DRM_TXDA_CAP_PRECISE	 (1u << 1) /* TXDA_EXEC_PRECISE of txda_isa.h works */
@@ -298,7 +302,7 @@ struct drm_txda_device_info {
 
 	/**
 	 * @features: Of the driver: bits for what a later version of this header adds and a kernel
-	 * may have without the rest of that version. None is defined yet.
+	 * may have without the rest of that version: DRM_TXDA_FEATURE_*.
 	 */
 	__u64 features;
 };
@@ -330,10 +334,10 @@ struct drm_txda_memory_info {
  * struct drm_txda_queues_info - Queues of the chip.
  */
 struct drm_txda_queues_info {
-	/** @compute: Hardware compute queues. */
+	/** @compute: Hardware compute queues, without those that are shared. */
 	__u32 compute;
 
-	/** @copy: Hardware copy queues, without the one that the kernel keeps. */
+	/** @copy: Hardware copy queues, without those and the one that the kernel keeps. */
 	__u32 copy;
 
 	/** @max_per_client: Queues that one file can have. */
@@ -347,6 +351,12 @@ struct drm_txda_queues_info {
 
 	/** @max_timeout_ms: The longest that QUEUE_CREATE accepts. */
 	__u32 max_timeout_ms;
+
+	/** @compute_shared: Compute queues for DRM_TXDA_QUEUE_SHARE, 0: there are none. */
+	__u32 compute_shared;
+
+	/** @copy_shared: The same of copy queues. */
+	__u32 copy_shared;
 };
 
 enum drm_txda_firmware_state {
@@ -599,7 +609,7 @@ struct drm_txda_member {
  * there; an empty array leaves the group that @vm_id is in. Ranks are positions in @members. The
  * caller proves its right to each address space by holding the file. The collectives of txda_isa.h
  * name the slot. -EXDEV: two members are not connected by C2C. -EBUSY: a job of a member is in
- * flight.
+ * flight, or a compute queue of it shares (DRM_TXDA_QUEUE_SHARE).
  */
 struct drm_txda_vm_set_group {
 	/** @vm_id: An address space of this file; one of the members. */
@@ -756,13 +766,26 @@ enum drm_txda_priority {
 	DRM_TXDA_PRIORITY_HIGH = 2,
 };
 
+/*
+ * The queue takes turns with others on the chip's shared hardware queues (compute_shared and
+ * copy_shared of DRM_TXDA_QUERY_QUEUES). A turn is one job or, if they are short, as many as fit
+ * into some milliseconds. Users get equal parts of the time, and so do each user's queues; a higher
+ * priority and a lower nice value of the process that creates the queue give it more, but none
+ * starves. The time limit runs while a job has its turn; when others wait, it limits the whole job,
+ * with progress or without, so timeout_ms may be at most default_timeout_ms. The address space can
+ * be in no group while it has such a compute queue: the other members would wait for its turn.
+ */
+#define DRM_TXDA_QUEUE_SHARE (1u << 0)
+
 /**
  * struct drm_txda_queue_create - Argument of QUEUE_CREATE.
  *
- * A queue has a hardware queue of the chip for itself until it is destroyed. -ENOSPC: the chip has
- * none of that class left, or the file has DRM_TXDA_QUERY_QUEUES.max_per_client queues. -EDQUOT:
- * the user's files together have half of the chip's queues of that class, which is as much as a
- * user may have without CAP_SYS_RESOURCE. -EIO: the address space is lost.
+ * Unless it shares, a queue has a hardware queue of the chip for itself until it is destroyed.
+ * -ENOSPC: the chip has none of that class left, or none that are shared, or the file has
+ * DRM_TXDA_QUERY_QUEUES.max_per_client queues. -EDQUOT: the user's files together have half of the
+ * chip's queues of that class, or 64 that share, which is as much as a user may have without
+ * CAP_SYS_RESOURCE. -EIO: the address space is lost. -EBUSY: a compute queue with
+ * DRM_TXDA_QUEUE_SHARE, and the address space is in a group.
  */
 struct drm_txda_queue_create {
 	/** @vm_id: Its address space, for good. */
@@ -774,7 +797,7 @@ struct drm_txda_queue_create {
 	/** @priority: enum drm_txda_priority. */
 	__u32 priority;
 
-	/** @flags: 0. */
+	/** @flags: 0 or DRM_TXDA_QUEUE_SHARE. */
 	__u32 flags;
 
 	/** @timeout_ms: A job without progress for so long is hung; 0: the default. */
