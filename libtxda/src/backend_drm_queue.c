@@ -36,6 +36,12 @@ int txda__drm_hwqueue_create(struct txda__vm *vm, uint32_t class_, uint32_t *ret
 	if (r < 0)
 		return r;
 	r = txda__drm_ioctl(vm->chip, DRM_IOCTL_TXDA_QUEUE_CREATE, &queue);
+	if (r == -ENOSPC || r == -EDQUOT) {
+		/* Taking turns beats nothing; drivers before 1.1 refuse it. */
+		queue.flags = DRM_TXDA_QUEUE_SHARE;
+		if (!txda__drm_ioctl(vm->chip, DRM_IOCTL_TXDA_QUEUE_CREATE, &queue))
+			r = 0;
+	}
 	if (r < 0) {
 		destroy.handle = timeline.handle;
 		txda__drm_ioctl(vm->chip, DRM_IOCTL_SYNCOBJ_DESTROY, &destroy);

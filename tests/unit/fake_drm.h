@@ -41,6 +41,8 @@ struct fake_drm_knobs {
 	int version_major;
 	uint64_t mappable_bytes; /* of a chip's memory; what is beyond has no mmap */
 	int open_error;
+	/* the queue from which on those that do not share are refused, 0: none; it counts down to 1 */
+	unsigned own_queues;
 	unsigned submit_depth; /* jobs in flight of a queue; 0: as many as they like */
 };
 extern struct fake_drm_knobs fake_drm;

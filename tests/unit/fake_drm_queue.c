@@ -29,8 +29,14 @@ static int queue_create(struct file *file, void *arg)
 		return -ENOENT;
 	if (vm->lost)
 		return -EIO;
-	if (a->flags || a->class_ > DRM_TXDA_QUEUE_COPY || a->priority != DRM_TXDA_PRIORITY_NORMAL)
+	if (a->flags & ~DRM_TXDA_QUEUE_SHARE || a->class_ > DRM_TXDA_QUEUE_COPY ||
+	    a->priority != DRM_TXDA_PRIORITY_NORMAL)
 		return -EINVAL;
+	if (fake_drm.own_queues && !a->flags) {
+		if (fake_drm.own_queues == 1)
+			return -EDQUOT;
+		fake_drm.own_queues--;
+	}
 	o = fake_make(file, QUEUE);
 	r = cm_queue_new(vm->vm,
 			 a->class_ == DRM_TXDA_QUEUE_COPY ? CM_QUEUE_COPY : CM_QUEUE_COMPUTE, &ops,

@@ -254,6 +254,33 @@ static void test_busy(void **state)
 	fake_drm_end();
 }
 
+/* A user who has all queues that a user may have takes turns on the shared ones. */
+static void test_shared(void **state)
+{
+	struct rig rig;
+	uint64_t fence;
+
+	(void)state;
+	fake_drm_start(1);
+	fake_drm.own_queues = 1;
+	make_rig(&rig);
+	assert_int_equal(fake_drm_calls(DRM_IOCTL_TXDA_QUEUE_CREATE), 2);
+	ok(rig.context, txda_queue_submit(rig.queue, NULL, 0, 0, &fence));
+	ok(rig.context, txda_queue_wait(rig.queue, fence, TXDA_FOREVER));
+	end_rig(&rig);
+
+	/* Where there are none, the first answer is the one to tell. */
+	rig.context = open_fake();
+	fake_drm.fail_request = DRM_IOCTL_TXDA_QUEUE_CREATE;
+	fake_drm.fail_error = -ENODEV;
+	fake_drm.fail_after = 1;
+	assert_int_equal(txda_queue_new(device_of(rig.context, 0), TXDA_QUEUE_COMPUTE, &rig.queue),
+			 -EDQUOT);
+	assert_has(txda_context_error(rig.context), "no queue");
+	txda_context_unref(rig.context);
+	fake_drm_end();
+}
+
 /* A user whom the driver has banned is told so, and may go on with the same queue after that. */
 static void test_banned(void **state)
 {
@@ -646,11 +673,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_chips),	 cmocka_unit_test(test_open),
 		cmocka_unit_test(test_fences),	 cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_busy),	 cmocka_unit_test(test_banned),
-		cmocka_unit_test(test_fault),	 cmocka_unit_test(test_model),
-		cmocka_unit_test(test_failures), cmocka_unit_test(test_unplug),
-		cmocka_unit_test(test_reset),	 cmocka_unit_test(test_catch_up),
-		cmocka_unit_test(test_health),
+		cmocka_unit_test(test_busy),	 cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_banned),	 cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_model),	 cmocka_unit_test(test_failures),
+		cmocka_unit_test(test_unplug),	 cmocka_unit_test(test_reset),
+		cmocka_unit_test(test_catch_up), cmocka_unit_test(test_health),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
