@@ -183,7 +183,7 @@ static int add_merges(const struct reader *r, cJSON *model)
 {
 	static const char key[] = PREFIX "merges";
 	cJSON *list = cJSON_AddArrayToObject(model, "merges");
-	const struct gguf_value *v;
+	const struct gguf_value *v = NULL;
 	struct gguf_value at;
 	int e = find_list(r, key, true, 0, MAX_MERGES, &v);
 
@@ -308,7 +308,7 @@ static void put_piece(FILE *f, const char *text, float score, int type)
 
 static int write_sentencepiece(const struct reader *r, struct gguf_file *ret)
 {
-	const struct gguf_value *scores;
+	const struct gguf_value *scores = NULL;
 	FILE *f;
 	int e = find_list(r, PREFIX "scores", false, r->tokens->n, r->tokens->n, &scores);
 

@@ -206,7 +206,7 @@ static int rewrite_difference(struct rewriter *rw, size_t start, size_t out_star
 	for (size_t i = 0; !ret && i < N_CATEGORIES; i++) {
 		char property[8];
 
-		snprintf(property, sizeof(property), "\\p{%s}", categories[i]);
+		snprintf(property, sizeof(property), "\\p{%.2s}", categories[i]);
 		if (!(bits & 1u << i))
 			ret = put(rw, property);
 	}
