@@ -121,7 +121,7 @@ static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
  *
  * ATT_ROWS rows times ATT_VECTORS vectors of keys or values are what the registers hold.
  */
-#if defined(CM_BF16_DOT)
+#if defined(CM_BF16_DOT) && VL == 16
 typedef __m512 dotacc;
 #define DOT_ZERO    _mm512_setzero_ps()
 #define DOT_WORDS   1 /* words of a pair */
@@ -170,10 +170,32 @@ struct dotacc {
 };
 typedef struct dotacc dotacc;
 #define DOT_ZERO    ((dotacc){0})
-#define DOT_WORDS   2
-#define WIDE_ROWS   1
-#define ATT_ROWS    (VL == 16 ? 8 : VL == 8 ? 4 : 2)
 #define ATT_VECTORS (VL == 16 ? 2 : 1)
+
+#if defined(CM_BF16_DOT)
+#define DOT_WORDS 1
+#define WIDE_ROWS 2
+#define ATT_ROWS  6
+
+V_INLINE void dot_pairs(const unsigned rows, const unsigned vectors, dotacc c[][8],
+			const uint32_t *const *w, const uint32_t *x, size_t row)
+{
+	EACH(v, vectors)
+		EACH(i, 16 / VL) {
+			vu u = *(const vu_any *)(w[v] + i * VL);
+
+			EACH(r, rows)
+				c[r][v].v[i] = v_dot_bf16(c[r][v].v[i], u, x[r * row]);
+		}
+}
+#else
+#define DOT_WORDS 2
+#define WIDE_ROWS 1
+#if defined(CM_NEON)
+#define ATT_ROWS 4
+#else
+#define ATT_ROWS (VL == 16 ? 8 : VL == 8 ? 4 : 2)
+#endif
 
 V_INLINE void dot_pairs(const unsigned rows, const unsigned vectors, dotacc c[][8],
 			const uint32_t *const *w, const uint32_t *x, size_t row)
@@ -190,6 +212,7 @@ V_INLINE void dot_pairs(const unsigned rows, const unsigned vectors, dotacc c[][
 						     v_fma(even, v_set1(f[r * row]), c[r][v].v[i]));
 		}
 }
+#endif
 
 V_INLINE dotacc dot_load(const float *p, float times)
 {
@@ -273,18 +296,12 @@ V_INLINE void value_rows(const unsigned rows, const unsigned vectors, const stru
 			dot_store(acc + r * a->acc_stride + v * 16, c[r][v]);
 }
 
-#if VL == 16 && !defined(CM_BF16_DOT)
-#define ATT_CASES(CALL) ROW_CASES_8(CALL, 0)
-#elif VL == 16
+#if defined(CM_BF16_DOT)
 #define ATT_CASES(CALL) ROW_CASES_6(CALL, 0)
-#elif VL == 8
-#define ATT_CASES(CALL)                                                                            \
-	case 1: CALL(1, 0); break;                                                                 \
-	case 2: CALL(2, 0); break;                                                                 \
-	case 3: CALL(3, 0); break;                                                                 \
-	case 4:                                                                                    \
-		CALL(4, 0);                                                                        \
-		break
+#elif VL == 16
+#define ATT_CASES(CALL) ROW_CASES_8(CALL, 0)
+#elif VL == 8 || defined(CM_NEON)
+#define ATT_CASES(CALL) ROW_CASES_4(CALL, 0)
 #else
 #define ATT_CASES(CALL)                                                                            \
 	case 1: CALL(1, 0); break;                                                                 \
@@ -308,7 +325,7 @@ static void value_block(const struct cm_attend *a, const struct tile *t, const f
 {
 	unsigned d = 0;
 
-#if defined(CM_BF16_DOT)
+#if defined(CM_BF16_DOT) && VL == 16
 	/* Of few rows more vectors: chains of additions enough to hide their latency. */
 	for (; n <= 3 && d + 128 <= a->acc_stride; d += 128)
 		switch (n) {

@@ -13,7 +13,7 @@
 /* The parameters of an instance, all constants. */
 struct group_kind {
 	uint8_t dtype;
-	bool wide; /* only with CM_BF16_DOT */
+	bool wide; /* only with CM_GROUP_DOT */
 };
 
 V_INLINE unsigned group_header(const struct group_kind t)
@@ -48,7 +48,7 @@ V_INLINE vf group_zero(const uint8_t *header, unsigned c)
 		__builtin_convertvector(*(const vs *)((const int16_t *)(header + 64) + c), vi));
 }
 
-#if defined(CM_BF16_DOT)
+#if defined(CM_GROUP_DOT)
 /* ---- pairs of bf16 ---- */
 
 #define WORDS_PER_BLOCK(t) ((t).wide ? 33 : 17) /* 16 pairs, and the sum */
@@ -176,7 +176,14 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, const s
 #else
 /* ---- floats ---- */
 
-#define GROUP_STEP  (VL == 16 ? 8 : 4) /* rows whose sums stay in registers */
+/* Rows whose sums stay in registers. */
+#if VL == 16 || defined(CM_NEON)
+#define GROUP_STEP	8
+#define GROUP_EACH(...) ROW_CASES_8(group_rows, __VA_ARGS__)
+#else
+#define GROUP_STEP	4
+#define GROUP_EACH(...) ROW_CASES_4(group_rows, __VA_ARGS__)
+#endif
 
 /* Where in its block of 8 the n-th nibble of a lane is. */
 #define NIBBLE_K(n) ((n) / 2 + ((n)&1) * 4)
@@ -271,15 +278,21 @@ V_INLINE void group_step(const struct group_kind t, const unsigned rows, float *
 	}
 }
 
-V_INLINE void group_rows(const struct group_kind t, const unsigned rows, float *acc,
-			 const uint8_t *w, const float *x, size_t n, unsigned mr, unsigned group)
+/* Rows [m0, m0 + rows) of the packed ones. */
+V_INLINE void group_rows(const unsigned rows, const struct group_kind t, const struct cm_panel *p,
+			 unsigned m0)
 {
-	for (size_t i = 0; i < n;) {
-		size_t blocks = group / 32 < n - i ? group / 32 : n - i;
+	const float *x = (const float *)p->a + m0;
+	const uint8_t *w = p->w;
+	const unsigned mr = p->mr;
+	float *acc = p->acc + m0 * 32;
+
+	for (size_t n = p->n; n;) {
+		size_t blocks = p->group / 32 < n ? p->group / 32 : n;
 		const uint8_t *header = w;
 
 		w += group_header(t);
-		i += blocks;
+		n -= blocks;
 		for (; blocks; blocks--, w += group_block_bytes(t), x += 33 * mr)
 			for (unsigned c = 0; c < 32; c += 2 * VL)
 				group_step(t, rows, acc, header, w, x, mr, c);
@@ -288,26 +301,11 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, float *
 
 V_INLINE void group_panel(const struct group_kind t, const struct cm_panel *p)
 {
-	const uint8_t *w = p->w;
-	const float *a = (const float *)p->a;
-	const size_t n = p->n;
-	const unsigned mr = p->mr, group = p->group;
-	float *acc = p->acc;
-
 	if (p->first)
-		memset(acc, 0, mr * 32 * sizeof(float));
-	for (unsigned m = 0; m < mr; m += GROUP_STEP, acc += GROUP_STEP * 32, a += GROUP_STEP)
-		switch (mr - m < GROUP_STEP ? mr - m : GROUP_STEP) {
-		case 1: group_rows(t, 1, acc, w, a, n, mr, group); break;
-		case 2: group_rows(t, 2, acc, w, a, n, mr, group); break;
-		case 3: group_rows(t, 3, acc, w, a, n, mr, group); break;
-		case 4: group_rows(t, 4, acc, w, a, n, mr, group); break;
-#if VL == 16
-		case 5: group_rows(t, 5, acc, w, a, n, mr, group); break;
-		case 6: group_rows(t, 6, acc, w, a, n, mr, group); break;
-		case 7: group_rows(t, 7, acc, w, a, n, mr, group); break;
-		case 8: group_rows(t, 8, acc, w, a, n, mr, group); break;
-#endif
+		memset(p->acc, 0, p->mr * 32 * sizeof(float));
+	for (unsigned m = 0; m < p->mr; m += GROUP_STEP)
+		switch (p->mr - m < GROUP_STEP ? p->mr - m : GROUP_STEP) {
+			GROUP_EACH(t, p, m);
 		}
 }
 
@@ -320,7 +318,7 @@ V_INLINE void group_panel(const struct group_kind t, const struct cm_panel *p)
 	{                                                                                          \
 		GROUP_BODY(type)                                                                   \
 	}
-#if defined(CM_BF16_DOT)
+#if defined(CM_GROUP_DOT)
 #define GROUP_BODY(type)                                                                           \
 	if (p->wide) {                                                                             \
 		GROUP_CASES(((struct group_kind){type, true}), p)                                  \
@@ -358,7 +356,7 @@ static void panel_group(const struct cm_panel *p)
 static void pack_group(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 		       bool nibbles, bool wide)
 {
-#if defined(CM_BF16_DOT)
+#if defined(CM_GROUP_DOT)
 	static const uint8_t order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
 	const unsigned terms = wide ? 2 : 1;
 

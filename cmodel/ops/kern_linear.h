@@ -11,11 +11,16 @@
 #define NV (32 / VL) /* vectors of a panel's width */
 
 /* The cases of a switch over the number of rows: BODY with a constant. */
-#define ROW_CASES_6(BODY, ...)                                                                     \
+#define ROW_CASES_4(BODY, ...)                                                                     \
 	case 1: BODY(1, __VA_ARGS__); break;                                                       \
 	case 2: BODY(2, __VA_ARGS__); break;                                                       \
 	case 3: BODY(3, __VA_ARGS__); break;                                                       \
-	case 4: BODY(4, __VA_ARGS__); break;                                                       \
+	case 4:                                                                                    \
+		BODY(4, __VA_ARGS__);                                                              \
+		break
+
+#define ROW_CASES_6(BODY, ...)                                                                     \
+	ROW_CASES_4(BODY, __VA_ARGS__);                                                            \
 	case 5: BODY(5, __VA_ARGS__); break;                                                       \
 	case 6:                                                                                    \
 		BODY(6, __VA_ARGS__);                                                              \
@@ -256,56 +261,101 @@ static void panel_w4(const struct cm_panel *p)
 }
 
 #else
-/* ---- portable C and AVX2: float32 products from bf16 and int8 values
- * ------------------------------ */
+/* ---- portable C, AVX2 and NEON: half a panel at a time or less, as the registers hold -------- */
 
-/* Half a panel at a time in wide paths, so that rows x vectors + weights fit into 16 registers. */
-#define NV_STEP	  2
-#define ROWS_STEP 4
+#if defined(CM_NEON)
+#define NV_STEP		4 /* vectors of columns */
+#define ROWS_STEP	6 /* rows: 24 of 32 registers are sums */
+#define BF16_CASES(...) ROW_CASES_6(bf16_rows, __VA_ARGS__)
+#define I8_VECTORS	4
+#define I8_STEP		6
+#else
+#define NV_STEP		2
+#define ROWS_STEP	4
+#define BF16_CASES(...) ROW_CASES_4(bf16_rows, __VA_ARGS__)
+#define I8_VECTORS	NV
+#define I8_STEP		1
+#endif
 
-V_INLINE void bf16_rows(const unsigned rows, float *acc, const uint8_t *w, const float *a, size_t n,
-			unsigned mr, bool first)
+/* Products are of s8 and s8 alone: 128 is taken off the bytes of W8, not off the sums. */
+#if defined(CM_NEON) && !defined(__ARM_FEATURE_MATMUL_INT8)
+#define I8_SIGNED 1
+#else
+#define I8_SIGNED 0
+#endif
+
+/* c[rows][NV_STEP] += the pairs at w times those of x, of the rows of which each word has @mr. */
+#if defined(CM_BF16_DOT)
+#define PAIR_WORDS(wide) ((wide) ? 2 : 1)
+
+V_INLINE void bf16_pair(const unsigned rows, const bool wide, vf c[][NV_STEP], const uint32_t *w,
+			const uint32_t *x, unsigned mr)
 {
+	EACH(v, NV_STEP) {
+		vu u = *(const vu_any *)(w + v * VL);
+
+		EACH(term, 1u + wide)
+			EACH(m, rows)
+				c[m][v] = v_dot_bf16(c[m][v], u, x[term * mr + m]);
+	}
+}
+#else
+#define PAIR_WORDS(wide) 2
+
+V_INLINE void bf16_pair(const unsigned rows, const bool wide, vf c[][NV_STEP], const uint32_t *w,
+			const uint32_t *x, unsigned mr)
+{
+	const float *f = (const float *)x;
+
+	(void)wide;
+	EACH(v, NV_STEP) {
+		vu u = *(const vu_any *)(w + v * VL);
+		vf even = v_pair_even(u), odd = v_pair_odd(u);
+
+		EACH(m, rows)
+			c[m][v] = v_fma(odd, v_set1(f[mr + m]), v_fma(even, v_set1(f[m]), c[m][v]));
+	}
+}
+#endif
+
+/* Rows [m0, m0 + rows) of the packed ones. */
+V_INLINE void bf16_rows(const unsigned rows, const bool wide, const struct cm_panel *p, unsigned m0)
+{
+	const unsigned mr = p->mr;
+	float *acc = p->acc + m0 * 32;
+
 	for (unsigned v0 = 0; v0 < NV; v0 += NV_STEP) {
+		const uint32_t *w = (const uint32_t *)p->w + v0 * VL, *x = p->a + m0;
 		vf c[ROWS_STEP][NV_STEP];
 
 		EACH(m, rows)
 			EACH(v, NV_STEP)
-				c[m][v] = first ? (vf){0} : v_load(acc + m * 32 + (v0 + v) * VL);
-		for (size_t i = 0; i < n; i++) {
-			const uint32_t *wi = (const uint32_t *)(w + i * 128) + v0 * VL;
-			const float *x = a + i * 2 * mr;
-
-			EACH(v, NV_STEP) {
-				vu u = *(const vu_any *)(wi + v * VL);
-				vf even = v_pair_even(u), odd = v_pair_odd(u);
-
-				EACH(m, rows)
-					c[m][v] = v_fma(odd, v_set1(x[mr + m]),
-							v_fma(even, v_set1(x[m]), c[m][v]));
-			}
-		}
+				c[m][v] = p->first ? (vf){0} : v_load(acc + m * 32 + (v0 + v) * VL);
+		for (size_t n = p->n; n; n--, w += 32, x += PAIR_WORDS(wide) * mr)
+			bf16_pair(rows, wide, c, w, x, mr);
 		EACH(m, rows)
 			EACH(v, NV_STEP)
 				v_store(acc + m * 32 + (v0 + v) * VL, c[m][v]);
 	}
 }
 
+V_INLINE void bf16_panel(const bool wide, const struct cm_panel *p)
+{
+	for (unsigned m = 0; m < p->mr; m += ROWS_STEP)
+		switch (p->mr - m < ROWS_STEP ? p->mr - m : ROWS_STEP) {
+			BF16_CASES(wide, p, m);
+		}
+}
+
 static void panel_bf16(const struct cm_panel *p)
 {
-	const unsigned mr = p->mr;
-
-	for (unsigned m = 0; m < mr; m += ROWS_STEP) {
-		const float *a = (const float *)p->a + m;
-		float *acc = p->acc + m * 32;
-
-		switch (mr - m < ROWS_STEP ? mr - m : ROWS_STEP) {
-		case 1: bf16_rows(1, acc, p->w, a, p->n, mr, p->first); break;
-		case 2: bf16_rows(2, acc, p->w, a, p->n, mr, p->first); break;
-		case 3: bf16_rows(3, acc, p->w, a, p->n, mr, p->first); break;
-		case 4: bf16_rows(4, acc, p->w, a, p->n, mr, p->first); break;
-		}
+#if defined(CM_BF16_DOT)
+	if (p->wide) {
+		bf16_panel(true, p);
+		return;
 	}
+#endif
+	bf16_panel(false, p);
 }
 
 /*
@@ -323,6 +373,10 @@ V_INLINE vi i8_quad(vi d, vu w, uint32_t x)
 	__m256i xhi = _mm256_srai_epi16(xs, 8);
 
 	return d + (vi)_mm256_madd_epi16(lo, xlo) + (vi)_mm256_madd_epi16(hi, xhi);
+#elif defined(__ARM_FEATURE_MATMUL_INT8)
+	return (vi)vusdotq_s32((int32x4_t)d, (uint8x16_t)w, (int8x16_t)vdupq_n_u32(x));
+#elif defined(CM_NEON)
+	return v_dot_s8(d, w, x);
 #else
 	for (int i = 0; i < 4; i++) {
 		int32_t s = (int8_t)(x >> 8 * i);
@@ -333,49 +387,77 @@ V_INLINE vi i8_quad(vi d, vu w, uint32_t x)
 #endif
 }
 
-/* mode 8: W8 bytes, mode 4: W4 nibbles. */
-V_INLINE void i8_panel(const int mode, const struct cm_panel *p)
+/* A block of 32 of K: the int32 sums of each row, scaled into acc. */
+V_INLINE void i8_block(const int bits, const unsigned rows, float *acc, const uint16_t *scale,
+		       const uint8_t *w, const uint32_t *a, unsigned mr)
 {
-	const uint8_t *w = p->w;
-	const uint32_t *a = p->a;
-	const size_t n = p->n;
-	const unsigned mr = p->mr, group = p->group;
-	float *acc = p->acc;
+	const float *as = (const float *)a + 8 * mr;
 
-	if (p->first)
-		memset(acc, 0, mr * 32 * sizeof(float));
-	for (size_t i = 0; i < n;) {
-		size_t blocks = group / 32 < n - i ? group / 32 : n - i;
-		const uint16_t *scale = (const uint16_t *)w;
+	for (unsigned v0 = 0; v0 < NV; v0 += I8_VECTORS) {
+		vi d[I8_STEP][I8_VECTORS];
 
-		w += 64;
-		i += blocks;
-		for (; blocks; blocks--, w += mode == 8 ? 1024 : 512, a += 10 * mr) {
-			for (unsigned m = 0; m < mr; m++) {
-				int32_t sum = (int32_t)a[9 * mr + m];
-				float as;
+		EACH(m, rows)
+			EACH(v, I8_VECTORS)
+				d[m][v] = (bits == 8 && I8_SIGNED ? 0 : (int32_t)a[9 * mr + m]) -
+					  (vi){0};
+		for (unsigned j = 0; j < 8; j++) {
+			const uint8_t *q = w + (bits == 8 ? j : j / 2) * 128 + v0 * VL * 4;
 
-				memcpy(&as, &a[8 * mr + m], 4);
-				EACH(v, NV) {
-					vi d = sum - (vi){0};
-					float *c = acc + m * 32 + v * VL;
+			EACH(v, I8_VECTORS) {
+				vu u = *(const vu_any *)(q + v * VL * 4);
 
-					for (unsigned j = 0; j < 8; j++) {
-						const uint8_t *q =
-							w + (mode == 8 ? j : j / 2) * 128;
-						vu u = *(const vu_any *)(q + v * VL * 4);
+				if (bits == 4)
+					u = (j & 1 ? u >> 4 : u) & 0x0f0f0f0fu;
+				else if (I8_SIGNED)
+					u ^= 0x80808080u;
+				EACH(m, rows)
+					d[m][v] = i8_quad(d[m][v], u, a[j * mr + m]);
+			}
+		}
+		EACH(v, I8_VECTORS) {
+			vf s = v_load_f16(scale + (v0 + v) * VL);
 
-						if (mode == 4)
-							u = (j & 1 ? u >> 4 : u) & 0x0f0f0f0fu;
-						d = i8_quad(d, u, a[j * mr + m]);
-					}
-					v_store(c, v_fma(v_i2f(d),
-							 v_load_f16(scale + v * VL) * v_set1(as),
-							 v_load(c)));
-				}
+			EACH(m, rows) {
+				float *c = acc + m * 32 + (v0 + v) * VL;
+
+				v_store(c, v_fma(v_i2f(d[m][v]), s * v_set1(as[m]), v_load(c)));
 			}
 		}
 	}
+}
+
+/* Rows [m0, m0 + rows) of the packed ones. */
+V_INLINE void i8_rows(const int bits, const unsigned rows, const struct cm_panel *p, unsigned m0)
+{
+	const unsigned mr = p->mr;
+	const uint8_t *w = p->w;
+	const uint32_t *a = p->a + m0;
+	float *acc = p->acc + m0 * 32;
+
+	for (size_t n = p->n; n;) {
+		size_t blocks = p->group / 32 < n ? p->group / 32 : n;
+		const uint16_t *scale = (const uint16_t *)w;
+
+		w += 64;
+		n -= blocks;
+		for (; blocks; blocks--, w += bits * 128, a += 10 * mr)
+			i8_block(bits, rows, acc, scale, w, a, mr);
+	}
+}
+
+V_INLINE void i8_panel(const int bits, const struct cm_panel *p)
+{
+	if (p->first)
+		memset(p->acc, 0, p->mr * 32 * sizeof(float));
+#if I8_STEP == 1
+	for (unsigned m = 0; m < p->mr; m++)
+		i8_rows(bits, 1, p, m);
+#else
+#define I8_ROWS(rows, bits, p) i8_rows(bits, rows, p, 0)
+	switch (p->mr) {
+		ROW_CASES_6(I8_ROWS, bits, p);
+	}
+#endif
 }
 
 static void panel_w8(const struct cm_panel *p)

@@ -48,15 +48,16 @@ V_INLINE float quant_block_i16(int32_t r[32], const float *x)
  * even and the odd ones for those of int16. Adds up the halves, too. */
 V_INLINE void split_block(const int32_t r[32], uint32_t words[16], int32_t sum[2])
 {
-#if VL == 16
+#if VL == 16 || defined(CM_NEON)
 	int8_t high[32], low[32];
 
-	EACH(half, 2) {
-		vi v = *(const vi_any *)(r + half * 16), h = (v + 128) >> 8;
+	sum[0] = sum[1] = 0;
+	EACH(i, 32 / VL) {
+		vi v = *(const vi_any *)(r + i * VL), h = (v + 128) >> 8;
 
-		*(v8_any *)(high + half * 16) = __builtin_convertvector(h, v8);
-		*(v8_any *)(low + half * 16) = __builtin_convertvector(v - (h << 8), v8);
-		sum[half] = v_sum_i(v);
+		*(v8_any *)(high + i * VL) = __builtin_convertvector(h, v8);
+		*(v8_any *)(low + i * VL) = __builtin_convertvector(v - (h << 8), v8);
+		sum[i * VL / 16] += v_sum_i(v);
 	}
 	for (unsigned t = 0; t < 8; t++) {
 		memcpy(&words[2 * t], high + 4 * t, 4);
@@ -285,6 +286,23 @@ V_INLINE vu two_level_quad(const unsigned type, const uint8_t *q, const unsigned
 	return v | (high & HIGH_MASK(type) * 0x01010101u);
 }
 
+#if defined(CM_NEON)
+/* By the high and the low bytes of the int16. */
+V_INLINE vi two_level_dots(const unsigned type, vi d, const uint8_t *q, const uint32_t *a,
+			   unsigned mr, const unsigned first, const unsigned n)
+{
+	vi high = {0};
+
+	EACH(i, n) {
+		const unsigned t = first + i;
+		vu w = two_level_quad(type, q, t);
+
+		high = v_dot_s8(high, w, a[2 * t * mr]);
+		d = v_dot_s8(d, w, a[(2 * t + 1) * mr]);
+	}
+	return d + (high << 8);
+}
+#else
 /* d plus 4 codes a lane times as many int16: the even ones, the odd ones. */
 V_INLINE vi i16_quad(vi d, vu w, uint32_t even, uint32_t odd)
 {
@@ -310,6 +328,7 @@ V_INLINE vi two_level_dots(const unsigned type, vi d, const uint8_t *q, const ui
 	}
 	return d;
 }
+#endif
 
 V_INLINE vf two_level_scale(const uint8_t *d, const uint8_t *s, const bool is_signed)
 {

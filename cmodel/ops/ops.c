@@ -7,6 +7,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include "check.h"
@@ -103,16 +106,29 @@ static bool slow_bf16(void)
 	return __get_cpuid(0, &max, &name[0], &name[2], &name[1]) &&
 	       !memcmp(name, "GenuineIntel", sizeof(name));
 }
-#else
-static bool never(void)
+#elif defined(__aarch64__)
+static bool has_neon(void)
 {
-	return false;
+	return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+}
+
+static bool has_neonbf16(void)
+{
+	const unsigned long both = HWCAP2_BF16 | HWCAP2_I8MM;
+
+	return has_neon() && (getauxval(AT_HWCAP2) & both) == both;
 }
 #endif
 
 static bool always(void)
 {
 	return true;
+}
+
+/* The path of another architecture. */
+static bool never(void)
+{
+	return false;
 }
 
 /* Best last. The choice is by CPU alone, never by timing: the same machine must give the same bits
@@ -131,6 +147,12 @@ static const struct {
 #else
 	{"avx2", never, NULL},	     {"avx512", never, NULL},
 	{"avx512bf16", never, NULL}, {"amx", never, NULL},
+#endif
+#if defined(__aarch64__)
+	{"neon", has_neon, &cm_simd_neon},
+	{"neonbf16", has_neonbf16, &cm_simd_neonbf16},
+#else
+	{"neon", never, NULL},	     {"neonbf16", never, NULL},
 #endif
 };
 

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
- * One SIMD path: compiled once per target with CM_PATH naming it; CM_BF16_DOT and CM_TILES say what
- * the target has beyond its flags. See simd.h.
+ * One SIMD path: compiled once per target with CM_PATH naming it; CM_BF16_DOT, CM_TILES and CM_NEON
+ * say what the target has beyond its flags. See simd.h.
  */
 #include "simd.h"
 #include "txda_isa.h"
 #include "vec.h"
+
+/* Weights in groups are unpacked to bf16, too; else to float32. */
+#if defined(CM_BF16_DOT) && VL == 16
+#define CM_GROUP_DOT
+#endif
 
 #include "kern_rows.h"
 #include "kern_finish.h"
@@ -27,6 +32,9 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.name = STRING(CM_PATH),
 #if !defined(CM_BF16_DOT)
 	.bf16_floats = true,
+#endif
+#if !defined(CM_GROUP_DOT)
+	.group_floats = true,
 #endif
 #if VL == 16
 	.groups_i16 = true,

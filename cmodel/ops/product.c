@@ -19,7 +19,8 @@
 /* How K is counted by the panel kernel. */
 static void set_units(struct cm_product *p)
 {
-	unsigned words = cm_simd->bf16_floats || p->wide ? 2 : 1;
+	bool floats = p->grouped ? cm_simd->group_floats : cm_simd->bf16_floats;
+	unsigned words = floats || p->wide ? 2 : 1;
 
 	p->mr = cm_simd->mr;
 	if (p->i8) {

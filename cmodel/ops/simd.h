@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernels that exist once per SIMD path (path.c, compiled for portable C, AVX2, AVX-512 and AMX).
+ * The kernels that exist once per SIMD path (path.c, compiled for portable C, AVX2, AVX-512, AMX and
+ * NEON).
  *
  * Rounding is a property of (path, row) alone: a kernel that takes several rows at once gives each
  * of them the bits that it would get alone.
@@ -15,10 +16,11 @@
  *   int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] }, zero being
  *          what the zero point of the weights adds: the sum of the 32 q times -8 (W4) or -128 (W8)
  *   int16: per 32 of K { u32 q[8][2][mr] of 4 K each; float scale[mr]; int32 sum[2][mr] of the first
- *          and of the last 16 }, for weights of two levels and with groups_i16. The two are the high bytes and what is left
- *          to add to 256 times these, or, without AVX-512, the even and the odd elements
+ *          and of the last 16 }, for weights of two levels and with groups_i16. The two are the high
+ *          bytes and what is left to add to 256 times these, or, with AVX2 and in portable C, the
+ *          even and the odd elements
  *   group: per 32 of K { u32[16][mr], a pair each, or u32[16][2][mr] when wide, or float[32][mr]
- *          with bf16_floats; float sum[mr] of the values as they are multiplied }. For nibbles the
+ *          with group_floats; float sum[mr] of the values as they are multiplied }. For nibbles the
  *          pairs stand as in the kernel's loads
  * With tiles, bf16 is u32[ceil(K/32)][mr][16], or [ceil(K/32)][2][mr][16] when wide, and int8 has
  * u32 q[mr][8] where mr is above CM_MR_I8: each row's step of K in one piece, zeros past its end.
@@ -113,6 +115,7 @@ struct cm_put {
 struct cm_simd {
 	const char *name;
 	bool bf16_floats;   /* products of bf16 weights are made in float32 */
+	bool group_floats;  /* and those of weights in groups with float activations */
 	bool groups_i16;    /* W8, W4, W8Z and W4Z without int8 activations have int16 ones */
 	bool tiles;	    /* the layouts of packed activations above */
 	unsigned mr, mr_i8; /* most rows of a block: bf16, int8 */
@@ -178,6 +181,9 @@ extern const struct cm_simd cm_simd_avx2;
 extern const struct cm_simd cm_simd_avx512;	/* F, BW, VL, DQ, VNNI */
 extern const struct cm_simd cm_simd_avx512bf16; /* and BF16, VBMI */
 extern const struct cm_simd cm_simd_amx;	/* and AMX: TILE, BF16, INT8 */
+#elif defined(__aarch64__)
+extern const struct cm_simd cm_simd_neon;     /* dotprod */
+extern const struct cm_simd cm_simd_neonbf16; /* and bf16, i8mm */
 #endif
 
 /* The path in use; set once by cm_ops_init(). */

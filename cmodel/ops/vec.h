@@ -2,8 +2,8 @@
 /*
  * One vector of floats of the width that the compiler's target flags give: VL lanes.
  *
- * Kernels written with these compile for portable C (VL 4: what any 64-bit CPU has), AVX2 with FMA
- * (8) and AVX-512 (16) from one source. v_fma() is fused where the target has it and never
+ * Kernels written with these compile for portable C and NEON (VL 4: what any 64-bit CPU has), AVX2
+ * with FMA (8) and AVX-512 (16) from one source. v_fma() is fused where the target has it and never
  * otherwise; nothing is left to the compiler's contraction (-ffp-contract=off), so every instance
  * of a kernel rounds alike.
  */
@@ -16,6 +16,8 @@
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(CM_NEON)
+#include <arm_neon.h>
 #endif
 
 #if defined(__AVX512F__)
@@ -68,6 +70,8 @@ V_INLINE vf v_fma(vf a, vf b, vf c)
 	return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined(__FMA__)
 	return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(CM_NEON)
+	return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
 	return a * b + c;
 #endif
@@ -295,6 +299,8 @@ V_INLINE vf v_load_f16(const uint16_t *p)
 	return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 #elif defined(__F16C__)
 	return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+#elif defined(CM_NEON)
+	return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 #else
 	vf v;
 
@@ -303,6 +309,22 @@ V_INLINE vf v_load_f16(const uint16_t *p)
 	return v;
 #endif
 }
+
+#if defined(CM_NEON)
+/* c + the even and the odd bf16 of each lane of w times those of x, by BFDOT. */
+#if defined(CM_BF16_DOT)
+V_INLINE vf v_dot_bf16(vf c, vu w, uint32_t x)
+{
+	return (vf)vbfdotq_f32((float32x4_t)c, (bfloat16x8_t)w, (bfloat16x8_t)vdupq_n_u32(x));
+}
+#endif
+
+/* d + the 4 bytes of each lane of w, as signed ones, times those of x. */
+V_INLINE vi v_dot_s8(vi d, vu w, uint32_t x)
+{
+	return (vi)vdotq_s32((int32x4_t)d, (int8x16_t)w, (int8x16_t)vdupq_n_u32(x));
+}
+#endif
 
 /* tanh(x) within 3 ulp: Cephes' polynomial below 0.625, by exp() beyond. */
 V_INLINE vf v_tanh(vf x)

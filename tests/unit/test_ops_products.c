@@ -39,7 +39,7 @@ static void round_input(const struct linear_case *c, float *x)
 {
 	if (c->precise)
 		return;
-	if ((c->dtype == TXDA_BF16 || (has_floats(c) && !cm_simd->bf16_floats)) && !c->wide)
+	if ((c->dtype == TXDA_BF16 || (has_floats(c) && !cm_simd->group_floats)) && !c->wide)
 		for (uint64_t k = 0; k < c->k; k++)
 			x[k] = cm_bf16_to_f32(cm_f32_to_bf16(x[k]));
 	for (uint64_t b = 0; c->group && !has_floats(c) && b < c->k; b += TXDA_QUANT_BLOCK) {
