@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# check.sh [STAGE...] - build and test everything; stages: user asan tsan static vm module bare.
+# check.sh [STAGE...] - build and test everything; stages: user asan tsan arm static vm module bare.
 #
 #   user     user space with gcc, warnings are errors, every test
 #   asan     clang, AddressSanitizer and UndefinedBehaviorSanitizer, every test but those of suites slow and uapi
 #   tsan     clang, ThreadSanitizer, the tests of suite "threads"
+#   arm      the kernels for ARM's NEON and two models, under QEMU
 #   static   units and scripts through the tools that know them, the driver through checkpatch and coccicheck
 #   vm       txda.ko and user space on real kernels, in virtual machines with chips of the device model
 #   module   txda.ko with W=1 for each supported kernel, and through sparse
@@ -103,12 +104,12 @@ follow() {
 	done
 }
 
-wanted=${*:-user asan tsan static vm module bare}
+wanted=${*:-user asan tsan arm static vm module bare}
 for s in $wanted; do
 	case $s in
-	user | asan | tsan | static | vm | module | bare) ;;
+	user | asan | tsan | arm | static | vm | module | bare) ;;
 	*)
-		sed -n '4,19s/^# \{0,1\}//p' "$0"
+		sed -n '4,20s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
@@ -124,7 +125,7 @@ mkdir -p "$stages"
 case $wanted in
 *" "*)
 	trap stop_lanes HUP INT TERM
-	lane user asan tsan static
+	lane user asan tsan arm static
 	lane vm module bare
 	follow
 	;;

@@ -4,8 +4,10 @@
 # debian.sh - sourced by scripts that fetch Debian packages without installing them.
 #
 #   debian_mirror                 print the mirror that this machine's apt uses for its own release
-#   debian_apt_setup DIR SUITE... an apt of its own in DIR: lists, cache, sources; nothing of the
-#                                 machine's apt is touched and no package is installed
+#   debian_apt_setup [-a ARCH] DIR SUITE...
+#                                 an apt of its own in DIR: lists, cache, sources; nothing of the
+#                                 machine's apt is touched and no package is installed; ARCH: not of
+#                                 the machine's own architecture
 #   debian_apt DIR TOOL ARG...    run apt-get or apt-cache with it
 #   apt_proxies                   print the proxies of this machine, as lines of an apt configuration
 #   debian_kernel DIR PREFIX      release of the newest kernel whose version begins with PREFIX (whole
@@ -39,6 +41,11 @@ debian_apt() {
 }
 
 debian_apt_setup() {
+	arch=$(dpkg --print-architecture)
+	if [ "$1" = -a ]; then
+		arch=$2
+		shift 2
+	fi
 	dir=$1
 	shift
 	uri=$(debian_mirror) || return 1
@@ -50,7 +57,7 @@ debian_apt_setup() {
 		URIs: $uri
 		Suites: $*
 		Components: main
-		Architectures: $(dpkg --print-architecture)
+		Architectures: $arch
 		Signed-By: $debian_keyring
 	END
 	debian_apt "$dir" apt-get update >/dev/null 2>&1

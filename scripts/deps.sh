@@ -76,6 +76,11 @@ packages() {
 			util-linux setarch sanitizers need a fixed address layout on some kernels
 		END
 		echo "$(clang_runtime) - sanitizer runtimes of clang"
+		[ "$(uname -m)" = aarch64 ] || cat <<-'END'
+			gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc compiles the kernels for ARM
+			libc6-dev-arm64-cross - C library of ARM
+			qemu-user qemu-aarch64 runs programs for ARM
+		END
 		;;
 	module)
 		cat <<-'END'

@@ -178,6 +178,28 @@ check_tsan() {
 	sanitizer_reports tsan
 }
 
+# The kernels of a processor that this machine does not have.
+check_arm() {
+	echo "ARM: the compute kernels and two models, in an emulator of its instructions"
+	run=
+	if [ "$(uname -m)" = aarch64 ]; then
+		record SKIP arm "this machine is one: stage user has run them"
+		return
+	fi
+	status=0
+	why=$(sh scripts/arm-root.sh "$B/arm") || status=$?
+	if [ $status -ne 0 ]; then
+		printf '%s\n' "$why"
+		record "$([ $status -eq 77 ] && echo SKIP || echo FAIL)" arm "$(printf '%s\n' "$why" | tail -n 1)"
+		return
+	fi
+	# Threads that wait for each other's memory take the emulator long.
+	export OPS_PATHS="neon neonbf16" TXDA_CMODEL=cores=1
+	run_meson arm "$B/arm/build" --suite arm --timeout-multiplier 20 -- \
+		--cross-file "$B/arm/cross.ini" -Dtests=true -Dwerror=true
+	unset OPS_PATHS TXDA_CMODEL
+}
+
 # dkms_takes RELEASE - whether DKMS builds the module for that kernel.
 dkms_takes() {
 	printf '%s\n' "$1" | grep -Eq "$(sed -n 's/^BUILD_EXCLUSIVE_KERNEL="\(.*\)"$/\1/p' dkms.conf)"
