@@ -211,7 +211,7 @@ static void check_chip(unsigned int chip)
 	must_settle(fd);
 	must(query(fd, DRM_TXDA_QUERY_QUEUES, &queues, sizeof(queues)));
 	/* A user without privileges may have half of a chip's queues, in any number of files. */
-	share = geteuid() ? queues.compute / 2 : queues.compute;
+	share = geteuid() ? (queues.compute + queues.compute_shared) / 2 : queues.compute;
 	for (int file; !err && made < queues.compute;) {
 		file = must_open(chip);
 		vm = must_vm(file);
