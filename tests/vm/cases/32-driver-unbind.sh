@@ -17,6 +17,11 @@ begin() {
 	node_load -g -s 1000 "/dev/accel/$node" >/tmp/second 2>&1 &
 	second=$!
 	exec 4>/tmp/end
+	wait_for 30 has_opened || { cat /tmp/first; fail "the first client opens no node"; }
+}
+
+has_opened() {
+	ls -l /proc/$first/fd | grep -q /dev/accel/
 }
 
 end() {
