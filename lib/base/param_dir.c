@@ -2,6 +2,7 @@
 #include "param_dir.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdint.h>
@@ -14,23 +15,11 @@
 #include "json_strict.h"
 #include "owned.h"
 
-#define MAX_INFO ((size_t)1 << 20)
-
 static const cJSON *find(const cJSON *object, const char *key)
 {
 	const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
 
 	return cJSON_IsNull(value) ? NULL : value;
-}
-
-/* A whole number of at most @max, else 0. */
-static uint64_t get_number(const cJSON *object, const char *key, uint64_t max)
-{
-	const cJSON *item = find(object, key);
-
-	return cJSON_IsNumber(item) && item->valuedouble >= 1 && item->valuedouble <= (double)max
-		       ? (uint64_t)item->valuedouble
-		       : 0;
 }
 
 static void get_text(const cJSON *object, const char *key, char *ret, size_t len)
@@ -42,52 +31,25 @@ static void get_text(const cJSON *object, const char *key, char *ret, size_t len
 
 /* ---- what a case dir says -------------------------------------------------------------------- */
 
-static int load_info(const char *case_dir, cJSON **ret, char *err, size_t errlen)
-{
-	char path[PATH_MAX];
-	int r;
-
-	if ((size_t)snprintf(path, sizeof(path), "%s/model_info.json", case_dir) >= sizeof(path)) {
-		snprintf(err, errlen, "%.400s: too long a path", case_dir);
-		return -ENAMETOOLONG;
-	}
-	r = txda_json_load(path, MAX_INFO, ret, err, errlen);
-	if (!r && !cJSON_IsObject(*ret)) {
-		snprintf(err, errlen, "%.400s: not a JSON object", path);
-		cJSON_Delete(*ret);
-		r = -EINVAL;
-	}
-	return r;
-}
-
-static void get_facts(const cJSON *info, struct case_facts *f)
-{
-	const cJSON *whole = find(info, "whole_experts");
-
-	*f = (struct case_facts){
-		.tp = (unsigned)get_number(info, "tp", UINT32_MAX),
-		.vocab = (unsigned)get_number(info, "vocab", UINT32_MAX),
-		.hidden = (unsigned)get_number(info, "hidden_size", UINT32_MAX),
-		.layers = (unsigned)get_number(info, "layers", UINT32_MAX),
-		.experts = cJSON_IsTrue(whole)	  ? CASE_EXPERTS_WHOLE
-			   : cJSON_IsFalse(whole) ? CASE_EXPERTS_IN_PARTS
-						  : CASE_EXPERTS_UNKNOWN,
-	};
-	get_text(info, "family", f->family, sizeof(f->family));
-	get_text(info, "weights", f->weights, sizeof(f->weights));
-	get_text(find(info, "kv"), "dtype", f->kv, sizeof(f->kv));
-}
-
 int case_facts_read(const char *case_dir, struct case_facts *ret, char *err, size_t errlen)
 {
-	cJSON *info;
-	int r = load_info(case_dir, &info, err, errlen);
+	int dir = open(case_dir, O_PATH | O_DIRECTORY | O_CLOEXEC), r;
+	struct case_said *said = malloc(sizeof(*said));
+	char why[400];
 
+	r = dir < 0 ? -errno : said ? 0 : -ENOMEM;
 	if (r)
-		return r;
-	get_facts(info, ret);
-	cJSON_Delete(info);
-	return 0;
+		snprintf(why, sizeof(why), "%s", strerror(-r));
+	else
+		r = case_said_read(dir, said, why, sizeof(why));
+	if (r)
+		snprintf(err, errlen, "%.400s: %s", case_dir, why);
+	else
+		*ret = said->facts;
+	free(said);
+	if (dir >= 0)
+		close(dir);
+	return r;
 }
 
 int case_facts_fit(const struct case_facts *f, const char *case_dir, const struct case_wishes *w,
@@ -295,28 +257,15 @@ static int check_texts(const char *dir, uid_t owner, char *err, size_t errlen)
 	return r;
 }
 
-static int check_files(const char *case_dir, const cJSON *info, uid_t owner, char *err,
+static int check_files(const char *case_dir, const struct case_facts *f, uid_t owner, char *err,
 		       size_t errlen)
 {
-	const cJSON *chip;
 	int r = 0;
 
-	cJSON_ArrayForEach(chip, find(info, "chips")) {
-		static const char *const keys[][2] = {{"kcore", "kcore_bytes"},
-						      {"param", "param_bytes"}};
-
-		for (unsigned i = 0; i < 2 && !r; i++) {
-			const char *name = cJSON_GetStringValue(find(chip, keys[i][0]));
-
-			/* libtxda reports what is wrong with such a model_info.json. */
-			if (name)
-				r = check_file(case_dir, name,
-					       get_number(chip, keys[i][1], 1ull << 53), owner,
-					       NULL, err, errlen);
-		}
-		if (r)
-			break;
-	}
+	/* libtxda reports what is wrong with a model_info.json that does not name them. */
+	for (unsigned i = 0; i < f->n_files && !r; i++)
+		r = check_file(case_dir, f->file[i].name, f->file[i].bytes, owner, NULL, err,
+			       errlen);
 	return r ? r : check_texts(case_dir, owner, err, errlen);
 }
 
@@ -352,8 +301,8 @@ static int check_tp(const struct config_facts *config, const struct case_facts *
 	}
 }
 
-static int check_fit(const struct config_facts *config, const cJSON *info,
-		     const struct case_facts *f, const char *case_dir, char *err, size_t errlen)
+static int check_fit(const struct config_facts *config, const struct case_facts *f,
+		     const char *case_dir, char *err, size_t errlen)
 {
 	const struct {
 		const char *key;
@@ -364,15 +313,8 @@ static int check_fit(const struct config_facts *config, const cJSON *info,
 		{"hidden_size", config->hidden, f->hidden},
 		{"num_hidden_layers", config->layers, f->layers},
 	};
-	const cJSON *programs = find(info, "programs"), *program;
-	bool steps = !programs;
 
-	cJSON_ArrayForEach(program, programs) {
-		const char *name = cJSON_GetStringValue(program);
-
-		steps |= name && !strcmp(name, "step");
-	}
-	if (!steps) {
+	if (f->lacks_step) {
 		snprintf(err, errlen, "config.json: its param_dir %.300s has no program \"step\"",
 			 case_dir);
 		return -EINVAL;
@@ -425,7 +367,6 @@ static bool find_case(const char *dir, const char *name, char *real)
 static int check_case(const char *dir, const struct config_facts *config, const char *case_dir,
 		      struct case_facts *ret_facts, char *err, size_t errlen)
 {
-	cJSON *info = NULL;
 	struct stat st;
 	int r;
 
@@ -440,15 +381,10 @@ static int check_case(const char *dir, const struct config_facts *config, const 
 	if (!r)
 		r = check_file(case_dir, "model_info.json", 0, st.st_uid, NULL, err, errlen);
 	if (!r)
-		r = load_info(case_dir, &info, err, errlen);
-	if (r)
-		return r;
-	get_facts(info, ret_facts);
-	r = check_fit(config, info, ret_facts, case_dir, err, errlen);
+		r = case_facts_read(case_dir, ret_facts, err, errlen);
 	if (!r)
-		r = check_files(case_dir, info, st.st_uid, err, errlen);
-	cJSON_Delete(info);
-	return r;
+		r = check_fit(config, ret_facts, case_dir, err, errlen);
+	return r ? r : check_files(case_dir, ret_facts, st.st_uid, err, errlen);
 }
 
 int param_dir_find(const char *dir, const struct config_facts *config, char *ret_case, size_t len,

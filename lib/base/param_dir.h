@@ -18,20 +18,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum case_experts {
-	CASE_EXPERTS_UNKNOWN,
-	CASE_EXPERTS_IN_PARTS, /* each chip has a part of each */
-	CASE_EXPERTS_WHOLE,    /* each chip has some of them */
-};
+#include "case_info.h"
 
-/* How a case dir was compiled, according to model_info.json; 0 and "": not stated. */
-struct case_facts {
-	unsigned tp, vocab, hidden, layers;
-	char family[64], weights[16], kv[16];
-	enum case_experts experts;
-};
-
-/* -ENOENT, -EINVAL: no model_info.json, or not a JSON object. libtxda checks the rest. */
+/*
+ * Reads them from model_info.json (case_said_read()). -ENOENT, -EINVAL: there is none, or it is not
+ * a JSON object. libtxda checks the rest.
+ */
 int case_facts_read(const char *case_dir, struct case_facts *ret, char *err, size_t errlen);
 
 /* The requested form of a compiled model; 0, NULL and false: any. */

@@ -9,9 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "case_info.h"
+#include "case_file.h"
+#include "internal.h"
 #include "owned.h"
 #include "set_error.h"
+
+_Static_assert(CASE_MAX_CHIPS == TXDA_MAX_CHIPS_PER_GROUP, "as many chips as a group has");
 
 static int open_file(int dir_fd, const char *name, int *ret_fd, uint64_t *ret_bytes, char *err,
 		     size_t errlen)
@@ -91,33 +94,25 @@ int txda__case_read(int dir_fd, const char *name, uint64_t bytes, uint64_t max, 
 	return r < 0 ? r : read_and_close(fd, name, bytes, ret_data, err, errlen);
 }
 
-int txda__case_open(const char *path, int *ret_dir_fd, struct txda__case *ret_case, char *err,
+int txda__case_open(const char *path, int *ret_dir_fd, struct case_info *ret_case, char *err,
 		    size_t errlen)
 {
-	static const char name[] = "model_info.json";
-	uint64_t bytes;
-	void *text;
-	int dir_fd, fd, r;
+	int dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+	struct case_said *said;
 
-	dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir_fd < 0)
 		return set_error(-errno, err, errlen, "%s", strerror(errno));
-	r = open_file(dir_fd, name, &fd, &bytes, err, errlen);
-	if (r >= 0 && bytes > TXDA__CASE_MAX_BYTES) {
-		close(fd);
-		r = set_error(-EFBIG, err, errlen, "%s has %llu bytes; the limit is %u", name,
-			      (unsigned long long)bytes, TXDA__CASE_MAX_BYTES);
-	} else if (r >= 0) {
-		r = read_and_close(fd, name, bytes, &text, err, errlen);
-		if (r >= 0) {
-			r = txda__case_parse(text, bytes, ret_case, err, errlen);
-			free(text);
-		}
-	}
+	said = malloc(sizeof(*said));
+	r = said ? case_said_read(dir_fd, said, err, errlen)
+		 : set_error(-ENOMEM, err, errlen, "out of memory");
+	if (!r && said->error)
+		r = set_error(said->error, err, errlen, "%s", said->message);
 	if (r < 0) {
 		close(dir_fd);
-		return r;
+	} else {
+		*ret_case = said->info;
+		*ret_dir_fd = dir_fd;
 	}
-	*ret_dir_fd = dir_fd;
-	return 0;
+	free(said);
+	return r;
 }

@@ -59,7 +59,7 @@ struct txda_group *txda_model_group(struct txda_model *model)
 
 int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info)
 {
-	const struct txda__case *c = &model->info;
+	const struct case_info *c = &model->info;
 	struct txda_model_info info = {
 		.tp = model->tp,
 		.max_tokens = c->max_tokens,

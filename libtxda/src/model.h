@@ -13,7 +13,7 @@
 #ifndef TXDA_MODEL_H
 #define TXDA_MODEL_H
 
-#include "case_info.h"
+#include "case_file.h"
 #include "group.h"
 #include "program.h"
 #include "queue.h"
@@ -52,7 +52,7 @@ struct txda__io {
 struct txda_model {
 	atomic_uint refs;
 	struct txda_group *group;
-	struct txda__case info;
+	struct case_info info;
 	bool precise;
 	unsigned tp;
 	struct txda__rank rank[TXDA_MAX_CHIPS_PER_GROUP];
@@ -85,7 +85,7 @@ int txda__find_slot(const struct txda__program *program, unsigned kind);
 /* Slots that take twice the size in precise mode. */
 void txda__mark_doubled(struct txda__rank *rank);
 /* Reads and checks the program of each rank against the case. The message names the rank. */
-int txda__load_programs(struct txda_context *context, const struct txda__case *info, int dir_fd,
+int txda__load_programs(struct txda_context *context, const struct case_info *info, int dir_fd,
 			const char *wanted, struct txda__rank *rank);
 /*
  * Space for all inputs and outputs, each 64-byte aligned, except those in @dummies (may be

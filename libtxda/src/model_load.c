@@ -25,7 +25,7 @@ static void report_progress(void *arg, uint64_t done)
 
 static int load_weights(struct loading *l, unsigned r)
 {
-	const struct txda__case_chip *chip = &l->model->info.chip[r];
+	const struct case_chip *chip = &l->model->info.chip[r];
 	struct txda__rank *rank = &l->model->rank[r];
 	int slot = txda__find_slot(&rank->program, TXDA_SLOT_WEIGHTS), fd, ret;
 	struct txda__weights_wish wish;
@@ -186,13 +186,13 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 }
 
 /* Blocks that the program and its index type allow. */
-static uint64_t kv_limit(const struct txda__case *info, const struct txda__program *p)
+static uint64_t kv_limit(const struct case_info *info, const struct txda__program *p)
 {
 	return min_u64(p->header->sym_max[TXDA_SYM_N], INT32_MAX / info->block_size);
 }
 
 /* Blocks that max_seqs sequences of max_context tokens use. */
-static uint64_t kv_useful(const struct txda__case *info, const struct txda__program *p)
+static uint64_t kv_useful(const struct case_info *info, const struct txda__program *p)
 {
 	uint64_t all = ((uint64_t)info->max_context + info->block_size - 1) / info->block_size,
 		 blocks = 0;
@@ -385,7 +385,7 @@ static int load_model(struct loading *l)
 				  "it is compiled for %u chip%s; the group has %u", m->info.tp,
 				  m->info.tp == 1 ? "" : "s", m->tp);
 	if (l->options->program && !strcmp(l->options->program, "vision") && m->info.vision.present)
-		txda__case_to_vision(&m->info);
+		case_info_to_vision(&m->info);
 	ret = txda__load_programs(l->context, &m->info, l->dir_fd, l->options->program, m->rank);
 	if (ret >= 0)
 		ret = list_io(l);
@@ -461,7 +461,7 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 }
 
 /* Adds the memory that a program of the case needs on the rank that needs most. */
-static int plan_program(struct txda_context *context, const struct txda__case *info, int dir_fd,
+static int plan_program(struct txda_context *context, const struct case_info *info, int dir_fd,
 			const char *program, struct txda_model_plan *plan)
 {
 	struct txda__rank *rank = calloc(info->tp, sizeof(*rank));
@@ -504,7 +504,7 @@ int txda_model_plan(struct txda_context *context, const char *path,
 		    struct txda_model_plan *ret_plan)
 {
 	struct txda_model_plan plan = {0};
-	struct txda__case info;
+	struct case_info info;
 	char err[400];
 	int dir_fd, ret;
 
@@ -514,7 +514,7 @@ int txda_model_plan(struct txda_context *context, const char *path,
 	plan.tp = info.tp;
 	ret = plan_program(context, &info, dir_fd, NULL, &plan);
 	if (ret >= 0 && info.vision.present) {
-		txda__case_to_vision(&info);
+		case_info_to_vision(&info);
 		ret = plan_program(context, &info, dir_fd, "vision", &plan);
 	}
 	close(dir_fd);

@@ -52,7 +52,7 @@ uint64_t txda__io_bytes(const struct txda__rank *rank, const char *const *dummie
  * The symbols' limits must be those of the case, and all sizes within them must fit into 64
  * bits.
  */
-static int check_limits(const struct txda__program *p, const struct txda__case *info, char *err,
+static int check_limits(const struct txda__program *p, const struct case_info *info, char *err,
 			size_t errlen)
 {
 	const uint32_t *max = p->header->sym_max;
@@ -75,10 +75,10 @@ static int check_limits(const struct txda__program *p, const struct txda__case *
 	return 0;
 }
 
-static int check_slots(const struct txda__program *p, const struct txda__case *info, unsigned rank,
+static int check_slots(const struct txda__program *p, const struct case_info *info, unsigned rank,
 		       char *err, size_t errlen)
 {
-	const struct txda__case_chip *chip = &info->chip[rank];
+	const struct case_chip *chip = &info->chip[rank];
 	const struct {
 		const char *name;
 		unsigned kind;
@@ -111,8 +111,8 @@ static int check_slots(const struct txda__program *p, const struct txda__case *i
  * Each tensor listed in model_info.json must be in the program of rank 0 with the same type and
  * shape, and the list must be complete.
  */
-static int check_tensors(const struct txda__program *p, const struct txda__case_tensor *list,
-			 unsigned n, unsigned kind, char *err, size_t errlen)
+static int check_tensors(const struct txda__program *p, const struct case_tensor *list, unsigned n,
+			 unsigned kind, char *err, size_t errlen)
 {
 	unsigned found = 0;
 
@@ -146,10 +146,10 @@ static int check_tensors(const struct txda__program *p, const struct txda__case_
 	return 0;
 }
 
-static int load_program(const struct txda__case *info, int dir_fd, const char *wanted, unsigned r,
+static int load_program(const struct case_info *info, int dir_fd, const char *wanted, unsigned r,
 			struct txda__rank *rank, char *err, size_t errlen)
 {
-	const struct txda__case_chip *chip = &info->chip[r];
+	const struct case_chip *chip = &info->chip[r];
 	struct txda__program *p = &rank->program;
 	const struct txda_program *h;
 	const char *name;
@@ -186,7 +186,7 @@ static int load_program(const struct txda__case *info, int dir_fd, const char *w
 	return ret < 0 ? set_error(ret, err, errlen, "%s: %s", chip->kcore, why) : 0;
 }
 
-int txda__load_programs(struct txda_context *context, const struct txda__case *info, int dir_fd,
+int txda__load_programs(struct txda_context *context, const struct case_info *info, int dir_fd,
 			const char *wanted, struct txda__rank *rank)
 {
 	bool known = !wanted;

@@ -162,7 +162,7 @@ int txda_weights_check(struct txda_weights *weights, const char *path, unsigned 
 	struct txda_context *context = weights->device->context;
 	const struct txda__backend_ops *ops = context->backend->ops;
 	struct txda_weights file = {0};
-	struct txda__case *info;
+	struct case_info *info;
 	int dir_fd, fd = -1, r;
 	char err[400];
 

@@ -20,6 +20,18 @@ static char *replaced(const char *text, const char *from, const char *to)
 	return copy;
 }
 
+static int parse(const char *text, size_t bytes, struct case_info *ret, char *err, size_t errlen)
+{
+	struct case_said said;
+	int r = case_said_parse(text, bytes, &said, err, errlen);
+
+	if (!r && said.error)
+		snprintf(err, errlen, "%s", said.message);
+	if (!r && !said.error)
+		*ret = said.info;
+	return r ? r : said.error;
+}
+
 static void test_info(void **state)
 {
 	static const struct {
@@ -62,17 +74,17 @@ static void test_info(void **state)
 		{"{\"format\"", "[{\"format\"", "not JSON"},
 	};
 	char err[300], *text = case_info(1), *bad;
-	struct txda__case *info = calloc(1, sizeof(*info));
+	struct case_info *info = calloc(1, sizeof(*info));
 	size_t bytes = strlen(text);
 
 	(void)state;
-	assert_int_equal(txda__case_parse(text, bytes, info, err, sizeof(err)), 0);
+	assert_int_equal(parse(text, bytes, info, err, sizeof(err)), 0);
 	assert_int_equal(info->n_inputs, 2);
 	assert_int_equal(info->input[0].dim[0].sym, TXDA_SYM_T);
 	memset(info, 0x55, sizeof(*info));
 	for (size_t i = 0; i < ARRAY_SIZE(change); i++) {
 		bad = replaced(text, change[i].from, change[i].to);
-		if (txda__case_parse(bad, strlen(bad), info, err, sizeof(err)) != -EINVAL)
+		if (parse(bad, strlen(bad), info, err, sizeof(err)) != -EINVAL)
 			fail_msg("\"%s\" was taken", change[i].to);
 		assert_has(err, change[i].reason);
 		free(bad);
@@ -81,17 +93,17 @@ static void test_info(void **state)
 		char *cut = malloc(n + 1);
 
 		memcpy(cut, text, n);
-		assert_int_equal(txda__case_parse(cut, n, info, err, sizeof(err)), -EINVAL);
+		assert_int_equal(parse(cut, n, info, err, sizeof(err)), -EINVAL);
 		free(cut);
 	}
 	bad = replaced(text, "}]}\n", "}]} x");
-	assert_int_equal(txda__case_parse(bad, strlen(bad), info, err, sizeof(err)), -EINVAL);
-	assert_has(err, "has data after its end");
+	assert_int_equal(parse(bad, strlen(bad), info, err, sizeof(err)), -EINVAL);
+	assert_has(err, "model_info.json is not JSON: line ");
 	free(bad);
 	bad = calloc(1, (2 << 20));
 	memset(bad, '[', 2 << 20);
-	assert_int_equal(txda__case_parse(bad, 1 << 20, info, err, sizeof(err)), -EINVAL);
-	assert_int_equal(txda__case_parse(bad, 2 << 20, info, err, sizeof(err)), -EFBIG);
+	assert_int_equal(parse(bad, 1 << 20, info, err, sizeof(err)), -EINVAL);
+	assert_int_equal(parse(bad, 2 << 20, info, err, sizeof(err)), -EFBIG);
 	free(bad);
 	assert_int_equal(info->tp, 0x55555555); /* untouched */
 	free(info);
