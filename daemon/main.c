@@ -20,6 +20,7 @@
 
 #include "banner.h"
 #include "budget.h"
+#include "case_reader.h"
 #include "config.h"
 #include "confine.h"
 #include "log.h"
@@ -178,6 +179,7 @@ static int open_chips(struct daemon *d)
 	char err[512] = "";
 	int r;
 
+	case_reader_use();
 	context_options.name = "txdad";
 	r = txda_context_new(&context_options, &d->context);
 	if (r) {

@@ -11,9 +11,6 @@
 
 #include "clock.h"
 #include "engine.h"
-#include "json_strict.h"
-
-#define MAX_INFO (1u << 20) /* maximum size of model_info.json */
 
 struct kept_image {
 	uid_t uid;
@@ -38,49 +35,22 @@ struct encoder {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static int read_tower(const char *case_dir, struct image_tower *ret, bool *ret_sees, char *err,
-		      size_t errlen)
-{
-	const cJSON *vision;
-	char path[4096], why[200];
-	cJSON *info;
-	int error;
-
-	if ((size_t)snprintf(path, sizeof(path), "%s/model_info.json", case_dir) >= sizeof(path)) {
-		snprintf(err, errlen, "the path %.200s is too long", case_dir);
-		return -ENAMETOOLONG;
-	}
-	error = txda_json_load(path, MAX_INFO, &info, err, errlen);
-	if (error) /* if the file is missing, the model's load reports it */
-		return error == -ENOENT ? 0 : error;
-	vision = cJSON_GetObjectItemCaseSensitive(info, "vision");
-	*ret_sees = vision != NULL;
-	if (vision)
-		error = image_tower_parse(vision, ret, why, sizeof(why));
-	if (error)
-		snprintf(err, errlen, "%s: %s", path, why);
-	cJSON_Delete(info);
-	return error;
-}
-
 int encoder_new(struct txda_group *group, const struct engine_options *options,
 		struct encoder **ret, char *err, size_t errlen)
 {
 	struct txda_model_options model_options = TXDA_INIT(struct txda_model_options);
-	struct image_tower tower;
 	struct encoder *e;
-	bool sees = false;
-	int error = read_tower(options->case_dir, &tower, &sees, err, errlen);
+	int error;
 
 	*ret = NULL;
-	if (error || !sees)
-		return error;
+	if (!options->tower)
+		return 0;
 	e = calloc(1, sizeof(*e));
 	if (!e) {
 		snprintf(err, errlen, "out of memory");
 		return -ENOMEM;
 	}
-	e->tower = tower;
+	e->tower = *options->tower;
 	e->context = options->context;
 	TAILQ_INIT(&e->kept);
 	model_options.path = options->case_dir;

@@ -267,6 +267,7 @@ enum engine_speculation {
 
 struct engine_options {
 	const char *case_dir;
+	const struct image_tower *tower; /* of its program `vision`; NULL: none */
 	enum engine_speculation speculation;
 	unsigned speculative_tokens;	 /* 0: 4, at most ENGINE_MAX_DRAFT */
 	unsigned speculative_max_seqs;	 /* no proposals with more running sequences; 0: 8 */

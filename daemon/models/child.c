@@ -49,15 +49,15 @@ static int become(const struct child_options *o, char *const argv[], char *const
 		  int err_fd)
 {
 	sigset_t none;
-	int null;
+	int in;
 
 	for (int i = 1; i < NSIG; i++)
 		signal(i, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	null = open("/dev/null", O_RDONLY);
-	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(err_fd, 2) < 0 ||
-	    setpgid(0, 0) || close_range(3, ~0u, CLOSE_RANGE_CLOEXEC))
+	in = o->input ? o->input : open("/dev/null", O_RDONLY);
+	if (in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err_fd, 2) < 0 || setpgid(0, 0) ||
+	    close_range(3, ~0u, CLOSE_RANGE_CLOEXEC))
 		return errno;
 	confine_limit(&o->limits);
 	setpriority(PRIO_PROCESS, 0, PRIORITY);

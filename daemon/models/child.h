@@ -18,6 +18,7 @@
 
 struct child_options {
 	unsigned seconds; /* killed after this long */
+	int input;	  /* descriptor that becomes standard input; 0: none */
 	struct confine_limits limits;
 	const atomic_bool *stop; /* killed soon after it becomes true */
 	/* Called for each line "progress DONE TOTAL" on standard error. */

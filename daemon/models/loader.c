@@ -14,6 +14,7 @@
 #include "cache.h"
 #include "cache_private.h"
 #include "cache_room.h"
+#include "case_reader.h"
 #include "clock.h"
 #include "confine.h"
 #include "hostcopy.h"
@@ -254,6 +255,8 @@ static void load_engine(struct loader *l)
 	struct load_job *job = &l->job;
 	struct engine_options options = job->engine;
 	struct holding *h = &job->on_chip;
+	struct image_tower tower;
+	bool sees = false;
 
 	set_phase(l, 1);
 	if (job->spare_need)
@@ -267,7 +270,10 @@ static void load_engine(struct loader *l)
 	options.keep_weights = l->options.keeper;
 	options.load_progress = on_progress;
 	options.load_progress_arg = l;
-	job->error = engine_new(h->group, &options, &h->engine, job->err, sizeof(job->err));
+	job->error = case_reader_tower(options.case_dir, &tower, &sees, job->err, sizeof(job->err));
+	options.tower = sees ? &tower : NULL;
+	if (!job->error)
+		job->error = engine_new(h->group, &options, &h->engine, job->err, sizeof(job->err));
 	if (!job->error) {
 		engine_limits(h->engine, &h->limits);
 		job->error = read_text(l);

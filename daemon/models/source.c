@@ -107,16 +107,13 @@ static int read_config(const char *dir, struct config_facts *ret, char *err, siz
 static int classify_model(struct place *s, char *err, size_t errlen)
 {
 	struct config_facts config;
-	char ignored[256];
 	int r;
 
 	if (cache_is_case(s->path)) {
 		s->is_checkpoint = false;
 		snprintf(s->case_dir, sizeof(s->case_dir), "%s", s->path);
 		snprintf(s->text_dir, sizeof(s->text_dir), "%s", s->path);
-		/* libtxda provides the error message. */
-		case_facts_read(s->path, &s->facts, ignored, sizeof(ignored));
-		return 0;
+		return case_facts_read(s->path, &s->facts, err, errlen);
 	}
 	if (!can_read(s->path, "config.json")) {
 		if (bytes_of(s->path, ".gguf"))

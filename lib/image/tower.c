@@ -8,17 +8,38 @@
 
 #include "set_error.h"
 
-static int get_u32(const cJSON *object, const char *where, const char *key, uint32_t min,
-		   uint32_t max, uint32_t *ret, char *err, size_t errlen)
-{
-	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-	double d = cJSON_IsNumber(item) ? item->valuedouble : -1;
+/* The numbers, with their ranges. */
+static const struct {
+	const char *object, *key;
+	uint32_t min, max;
+	size_t at;
+} numbers[] = {
+	{"tower", "patch", 1, 512, offsetof(struct image_tower, patch)},
+	{"tower", "frames", 1, 16, offsetof(struct image_tower, frames)},
+	{"tower", "channels", 3, 3, offsetof(struct image_tower, channels)},
+	{"tower", "merge", 1, 8, offsetof(struct image_tower, merge)},
+	{"tower", "window", 0, 1u << 16, offsetof(struct image_tower, window)},
+	{"tower", "side", 0, 1024, offsetof(struct image_tower, side)},
+	{"tower", "tile", 0, 1u << 14, offsetof(struct image_tower, tile)},
+	{"tower", "deepstack", 0, 16, offsetof(struct image_tower, deepstack)},
+	{"tower", "image_token", 0, 1u << 24, offsetof(struct image_tower, image_token)},
+	{"limits", "tokens", 1, 1u << 20, offsetof(struct image_tower, max_units)},
+	{"limits", "seqs", 1, 1u << 20, offsetof(struct image_tower, max_spans)},
+	{"limits", "blocks", 1, 1u << 20, offsetof(struct image_tower, max_windows)},
+	{"limits", "rows", 1, 1u << 24, offsetof(struct image_tower, max_rows)},
+};
 
-	if (!(d >= min && d <= max) || d != floor(d))
-		return set_error(-EINVAL, err, errlen, "%s%s: not a whole number in [%u, %u]",
-				 where, key, min, max);
-	*ret = (uint32_t)d;
-	return 0;
+static int check_number(size_t i, double d, char *err, size_t errlen)
+{
+	if (d >= numbers[i].min && d <= numbers[i].max && d == floor(d))
+		return 0;
+	return set_error(-EINVAL, err, errlen, "vision.%s.%s: not a whole number in [%u, %u]",
+			 numbers[i].object, numbers[i].key, numbers[i].min, numbers[i].max);
+}
+
+static uint32_t *number_at(struct image_tower *t, size_t i)
+{
+	return (uint32_t *)((char *)t + numbers[i].at);
 }
 
 static int get_word(const cJSON *object, const char *key, const char *const *words, unsigned n,
@@ -36,31 +57,58 @@ static int get_word(const cJSON *object, const char *key, const char *const *wor
 			 word ? word : "?");
 }
 
+static int check_pinpoint(const struct image_tower *t, unsigned i, double side, char *err,
+			  size_t errlen)
+{
+	if (t->tile && side >= t->tile && side <= 1 << 16 && fmod(side, t->tile) == 0)
+		return 0;
+	return set_error(-EINVAL, err, errlen,
+			 "vision.tower.grid_pinpoints: entry %u is not made of tiles of %u pixels",
+			 i, t->tile);
+}
+
+static int check_pinpoint_count(int n, char *err, size_t errlen)
+{
+	if (n >= 1 && n <= IMAGE_MAX_PINPOINTS)
+		return 0;
+	return set_error(-EINVAL, err, errlen,
+			 "vision.tower.grid_pinpoints: not an array of 1 to %d",
+			 IMAGE_MAX_PINPOINTS);
+}
+
 static int parse_pinpoints(const cJSON *tower, struct image_tower *t, char *err, size_t errlen)
 {
 	const cJSON *list = cJSON_GetObjectItemCaseSensitive(tower, "grid_pinpoints"), *pair;
 
-	if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) < 1 ||
-	    cJSON_GetArraySize(list) > IMAGE_MAX_PINPOINTS)
-		return set_error(-EINVAL, err, errlen,
-				 "vision.tower.grid_pinpoints: not an array of 1 to %d",
-				 IMAGE_MAX_PINPOINTS);
+	if (check_pinpoint_count(cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0, err, errlen))
+		return -EINVAL;
 	cJSON_ArrayForEach(pair, list) {
 		for (int i = 0; i < 2; i++) {
 			const cJSON *number = cJSON_GetArrayItem(pair, i);
 			double d = cJSON_IsNumber(number) ? number->valuedouble : 0;
 
-			if (!(d >= t->tile && d <= 1 << 16) || fmod(d, t->tile) != 0)
-				return set_error(
-					-EINVAL, err, errlen,
-					"vision.tower.grid_pinpoints: entry %u is not made of "
-					"tiles of %u pixels",
-					t->n_pinpoints, t->tile);
+			if (check_pinpoint(t, t->n_pinpoints, d, err, errlen))
+				return -EINVAL;
 			t->pinpoints[t->n_pinpoints][i] = (uint32_t)d;
 		}
 		t->n_pinpoints++;
 	}
 	return 0;
+}
+
+static const uint32_t taps_of[] = {0, 4, 16, 2, 1}; /* by enum image_positions */
+
+static int check_kind(const struct image_tower *t, char *err, size_t errlen)
+{
+	bool tiles = t->kind == IMAGE_TILES, slices = t->kind == IMAGE_SLICES;
+
+	if ((t->positions == IMAGE_NONE || t->side) && tiles == (t->positions == IMAGE_TILE) &&
+	    (!tiles || (t->merge == 1 && t->tile / t->patch == t->side)) &&
+	    slices == (t->positions == IMAGE_NEAREST) &&
+	    (!slices || (t->window == 2 ? t->merge == 4 : !t->window && t->merge == 2)))
+		return 0;
+	return set_error(-EINVAL, err, errlen,
+			 "vision.tower: kind, positions, side and merge do not fit");
 }
 
 int image_tower_parse(const cJSON *vision, struct image_tower *ret, char *err, size_t errlen)
@@ -69,51 +117,68 @@ int image_tower_parse(const cJSON *vision, struct image_tower *ret, char *err, s
 										 "none", "bilinear",
 										 "bicubic", "tile",
 										 "nearest"};
-	static const uint32_t taps[] = {0, 4, 16, 2, 1};
-	const cJSON *tower = cJSON_GetObjectItemCaseSensitive(vision, "tower"),
-		    *limits = cJSON_GetObjectItemCaseSensitive(vision, "limits");
+	const cJSON *tower = cJSON_GetObjectItemCaseSensitive(vision, "tower");
 	struct image_tower t = {0};
-	const struct {
-		const cJSON *object;
-		const char *where, *key;
-		uint32_t min, max, *value;
-	} numbers[] = {
-		{tower, "vision.tower.", "patch", 1, 512, &t.patch},
-		{tower, "vision.tower.", "frames", 1, 16, &t.frames},
-		{tower, "vision.tower.", "channels", 3, 3, &t.channels},
-		{tower, "vision.tower.", "merge", 1, 8, &t.merge},
-		{tower, "vision.tower.", "window", 0, 1u << 16, &t.window},
-		{tower, "vision.tower.", "side", 0, 1024, &t.side},
-		{tower, "vision.tower.", "tile", 0, 1u << 14, &t.tile},
-		{tower, "vision.tower.", "deepstack", 0, 16, &t.deepstack},
-		{tower, "vision.tower.", "image_token", 0, 1u << 24, &t.image_token},
-		{limits, "vision.limits.", "tokens", 1, 1u << 20, &t.max_units},
-		{limits, "vision.limits.", "seqs", 1, 1u << 20, &t.max_spans},
-		{limits, "vision.limits.", "blocks", 1, 1u << 20, &t.max_windows},
-		{limits, "vision.limits.", "rows", 1, 1u << 24, &t.max_rows},
-	};
 	unsigned kind = 0, position = 0;
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		if (get_u32(numbers[i].object, numbers[i].where, numbers[i].key, numbers[i].min,
-			    numbers[i].max, numbers[i].value, err, errlen))
+		const cJSON *item = cJSON_GetObjectItemCaseSensitive(
+			cJSON_GetObjectItemCaseSensitive(vision, numbers[i].object),
+			numbers[i].key);
+		double d = cJSON_IsNumber(item) ? item->valuedouble : -1;
+
+		if (check_number(i, d, err, errlen))
 			return -EINVAL;
+		*number_at(&t, i) = (uint32_t)d;
 	}
 	if (get_word(tower, "kind", kinds, 3, &kind, err, errlen) ||
 	    get_word(tower, "positions", positions, 5, &position, err, errlen))
 		return -EINVAL;
 	t.kind = (enum image_kind)kind;
 	t.positions = (enum image_positions)position;
-	t.taps = taps[position];
-	if ((position && !t.side) || (kind == IMAGE_TILES) != (position == IMAGE_TILE) ||
-	    (kind == IMAGE_TILES && (t.merge != 1 || t.tile / t.patch != t.side)) ||
-	    (kind == IMAGE_SLICES) != (position == IMAGE_NEAREST) ||
-	    (kind == IMAGE_SLICES && (t.window == 2 ? t.merge != 4 : t.window || t.merge != 2)))
-		return set_error(-EINVAL, err, errlen,
-				 "vision.tower: kind, positions, side and merge do not fit");
-	if (kind == IMAGE_TILES && parse_pinpoints(tower, &t, err, errlen))
+	t.taps = taps_of[position];
+	if (check_kind(&t, err, errlen) ||
+	    (kind == IMAGE_TILES && parse_pinpoints(tower, &t, err, errlen)))
 		return -EINVAL;
 	*ret = t;
+	return 0;
+}
+
+/* Which enumerator, of a value that need not be one. */
+static uint32_t plain(const void *enumerator)
+{
+	uint32_t value;
+
+	memcpy(&value, enumerator, sizeof(value));
+	return value;
+}
+
+int image_tower_check(struct image_tower *t, char *err, size_t errlen)
+{
+	_Static_assert(sizeof(t->kind) == sizeof(uint32_t) &&
+			       sizeof(t->positions) == sizeof(uint32_t),
+		       "enumerators are numbers");
+	if (plain(&t->kind) > IMAGE_SLICES || plain(&t->positions) > IMAGE_NEAREST ||
+	    t->taps != taps_of[t->positions])
+		return set_error(-EINVAL, err, errlen,
+				 "vision.tower: kind or positions is unknown");
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (check_number(i, *number_at(t, i), err, errlen))
+			return -EINVAL;
+	if (check_kind(t, err, errlen))
+		return -EINVAL;
+	if (t->kind != IMAGE_TILES) {
+		t->n_pinpoints = 0;
+		memset(t->pinpoints, 0, sizeof(t->pinpoints));
+		return 0;
+	}
+	if (check_pinpoint_count(t->n_pinpoints > IMAGE_MAX_PINPOINTS ? -1 : (int)t->n_pinpoints,
+				 err, errlen))
+		return -EINVAL;
+	for (unsigned i = 0; i < t->n_pinpoints; i++)
+		for (unsigned j = 0; j < 2; j++)
+			if (check_pinpoint(t, i, t->pinpoints[i][j], err, errlen))
+				return -EINVAL;
 	return 0;
 }
 

@@ -86,6 +86,11 @@ struct image_plan {
 
 /* Reads the object "vision" of a model_info.json. 0, or -EINVAL with @err. */
 int image_tower_parse(const cJSON *vision, struct image_tower *ret, char *err, size_t errlen);
+/*
+ * Whether one that another process has read is what image_tower_parse() could have made; clears
+ * what its kind does not use. -EINVAL
+ */
+int image_tower_check(struct image_tower *t, char *err, size_t errlen);
 
 /* Elements of a patch. */
 static inline uint32_t image_patch_elements(const struct image_tower *t)

@@ -95,7 +95,7 @@ if [ "$(id -u)" -eq 0 ]; then
 	if [ -z "${RSS_MARGIN_KIB:-}" ] && command -v setpriv >/dev/null; then
 		as_user="setpriv --reuid=4321 --regid=4321 --clear-groups"
 		mkdir -m 755 "$tmp/user"
-		cp "$TXDAD" "$tmp/user/txdad"
+		cp "$TXDAD" "$(dirname "$TXDAD")/txdad-text" "$tmp/user"
 		own 4321 "$tmp/user"
 		# shellcheck disable=SC2086 # a command and its words
 		$as_user env CACHE_DIRECTORY="$tmp/user/cache" XDG_RUNTIME_DIR="$tmp/user" "$tmp/user/txdad" --socket "$tmp/user/txda.sock" \

@@ -15,6 +15,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "case_reader.h"
+
 static char root[64];
 static struct event_base *base;
 struct config test_config;
@@ -125,9 +127,27 @@ unsigned runs(const char *name)
 	return (unsigned)strlen(text) / 4;
 }
 
+/* It reads what case dirs and checkpoints bring. */
+static void find_text_program(void)
+{
+	const char *program = getenv("TXDAD_TEXT"), *path = getenv("PATH");
+	static bool found;
+	char text[8192];
+
+	assert_non_null(program);
+	if (found)
+		return;
+	found = true;
+	snprintf(text, sizeof(text), "%.*s:%s", (int)(strrchr(program, '/') - program), program,
+		 path ? path : "");
+	setenv("PATH", text, 1);
+	case_reader_use();
+}
+
 int set_up(void **state)
 {
 	(void)state;
+	find_text_program();
 	snprintf(root, sizeof(root), "/tmp/test_models.XXXXXX");
 	if (!mkdtemp(root))
 		return -1;

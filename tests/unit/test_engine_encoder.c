@@ -5,7 +5,6 @@
  * if all of its ops ran in order.
  */
 #include <errno.h>
-#include <unistd.h>
 
 #include <txda_isa.h>
 
@@ -175,39 +174,18 @@ int __wrap_txda_model_sync(struct txda_model *m, uint64_t fence, uint64_t deadli
 
 /* ---- images ---- */
 
-static char case_dir[64];
-static struct image_tower tower;
-
-static int make_case(void **state)
-{
-	static const char info[] =
-		"{\"vision\":{\"limits\":{\"tokens\":16,\"seqs\":1,\"blocks\":16,\"rows\":16},"
-		"\"tower\":{\"kind\":\"merge\",\"positions\":\"none\",\"patch\":1,\"frames\":1,"
-		"\"channels\":3,\"merge\":1,\"window\":0,\"side\":0,\"tile\":0,\"deepstack\":0,"
-		"\"image_token\":96}}}";
-	char path[128];
-	FILE *f;
-
-	(void)state;
-	strcpy(case_dir, "/tmp/txda-encoder-XXXXXX");
-	assert_non_null(mkdtemp(case_dir));
-	snprintf(path, sizeof(path), "%s/model_info.json", case_dir);
-	f = fopen(path, "w");
-	assert_non_null(f);
-	assert_true(fputs(info, f) >= 0);
-	assert_int_equal(fclose(f), 0);
-	return 0;
-}
-
-static int remove_case(void **state)
-{
-	char path[128];
-
-	(void)state;
-	snprintf(path, sizeof(path), "%s/model_info.json", case_dir);
-	unlink(path);
-	return rmdir(case_dir);
-}
+static struct image_tower tower = {
+	.kind = IMAGE_MERGE,
+	.patch = 1,
+	.frames = 1,
+	.channels = 3,
+	.merge = 1,
+	.image_token = 96,
+	.max_units = 16,
+	.max_spans = 1,
+	.max_windows = 16,
+	.max_rows = 16,
+};
 
 static int each(void **state)
 {
@@ -255,7 +233,8 @@ static struct engine_request *show(const struct engine_sampling *s, uid_t uid, u
 
 static struct engine *open_seeing(unsigned max_stall_ms)
 {
-	struct engine_options options = {.case_dir = case_dir, .max_stall_ms = max_stall_ms};
+	struct engine_options options = {
+		.case_dir = "/case", .tower = &tower, .max_stall_ms = max_stall_ms};
 	struct engine *e = open_engine(&options);
 	struct engine_limits limits;
 
@@ -350,12 +329,12 @@ static void runs_whole_images(void **state)
 
 static struct encoder *open_encoder(void)
 {
-	struct engine_options options = {.case_dir = case_dir};
+	struct engine_options options = {.case_dir = "/case", .tower = &tower};
 	struct encoder *e;
 	char err[200];
 
 	assert_int_equal(encoder_new(fake_group(0), &options, &e, err, sizeof(err)), 0);
-	tower = *encoder_tower(e);
+	assert_memory_equal(encoder_tower(e), &tower, sizeof(tower));
 	assert_int_equal(encoder_check(e, HIDDEN + 1, 0, err, sizeof(err)), -EINVAL);
 	assert_int_equal(encoder_check(e, HIDDEN, 0, err, sizeof(err)), 0);
 	return e;
@@ -455,5 +434,5 @@ int main(void)
 		cmocka_unit_test_setup(begins_anew, each),
 	};
 
-	return cmocka_run_group_tests(tests, make_case, remove_case);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

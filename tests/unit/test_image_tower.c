@@ -63,6 +63,53 @@ static void test_parse(void **state)
 	assert_true(parse("{\"tower\":7,\"limits\":[]}", &t) < 0);
 }
 
+/* What another process says it has read. */
+static void test_check(void **state)
+{
+	static const struct {
+		size_t at;
+		uint32_t value;
+		const char *words;
+	} lies[] = {
+		{offsetof(struct image_tower, kind), 3, "kind or positions is unknown"},
+		{offsetof(struct image_tower, positions), 5, "kind or positions is unknown"},
+		{offsetof(struct image_tower, positions), IMAGE_NONE, "kind or positions is unkn"},
+		{offsetof(struct image_tower, taps), 3, "kind or positions is unknown"},
+		{offsetof(struct image_tower, patch), 0, "vision.tower.patch: not a whole number"},
+		{offsetof(struct image_tower, channels), 4, "vision.tower.channels: not a whole"},
+		{offsetof(struct image_tower, merge), 2, "merge do not fit"},
+		{offsetof(struct image_tower, side), 0, "merge do not fit"},
+		{offsetof(struct image_tower, tile), 0, "merge do not fit"},
+		{offsetof(struct image_tower, max_units), 0, "vision.limits.tokens: not a whole"},
+		{offsetof(struct image_tower, max_rows), UINT32_MAX, "vision.limits.rows: not a"},
+		{offsetof(struct image_tower, n_pinpoints), 0, "not an array of 1 to 64"},
+		{offsetof(struct image_tower, n_pinpoints), 65, "not an array of 1 to 64"},
+		{offsetof(struct image_tower, n_pinpoints), UINT32_MAX, "not an array of 1 to 64"},
+		{offsetof(struct image_tower, pinpoints), 12, "entry 0 is not made of tiles of 8"},
+		{offsetof(struct image_tower, pinpoints), 1 << 17, "entry 0 is not made of tiles"},
+	};
+	struct image_tower right, t;
+
+	(void)state;
+	assert_int_equal(
+		parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"), &right),
+		0);
+	t = right;
+	assert_int_equal(image_tower_check(&t, err, sizeof(err)), 0);
+	assert_memory_equal(&t, &right, sizeof(t));
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		t = right;
+		memcpy((char *)&t + lies[i].at, &lies[i].value, sizeof(lies[i].value));
+		assert_int_equal(image_tower_check(&t, err, sizeof(err)), -EINVAL);
+		if (!strstr(err, lies[i].words))
+			fail_msg("\"%s\" does not say \"%s\"", err, lies[i].words);
+	}
+	assert_int_equal(parse(TOWER("merge", "bicubic", ",\"merge\":2"), &t), 0);
+	t.n_pinpoints = UINT32_MAX;
+	assert_int_equal(image_tower_check(&t, err, sizeof(err)), 0);
+	assert_int_equal(t.n_pinpoints, 0);
+}
+
 /* 3 x 5 units in windows of 2 x 2: those at the border are smaller. */
 static void test_windows(void **state)
 {
@@ -274,10 +321,11 @@ static void test_prompt(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse),	    cmocka_unit_test(test_windows),
-		cmocka_unit_test(test_positions),   cmocka_unit_test(test_tiles),
-		cmocka_unit_test(test_uneven_tile), cmocka_unit_test(test_hostile_sizes),
-		cmocka_unit_test(test_slices),	    cmocka_unit_test(test_prompt),
+		cmocka_unit_test(test_parse),	      cmocka_unit_test(test_check),
+		cmocka_unit_test(test_windows),	      cmocka_unit_test(test_positions),
+		cmocka_unit_test(test_tiles),	      cmocka_unit_test(test_uneven_tile),
+		cmocka_unit_test(test_hostile_sizes), cmocka_unit_test(test_slices),
+		cmocka_unit_test(test_prompt),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,8 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "case_reply.h"
 #include "hostcopy.h"
 #include "models_fixture.h"
+#include "program.h"
 
 static int look(const char *path, unsigned tp, const char *weights, char *err, size_t errlen)
 {
@@ -323,6 +325,91 @@ static void has_config_read_apart(void **state)
 	free((char *)(uintptr_t)before);
 }
 
+/* What a program that is run instead of txdad-text does; @path is the search path without it. */
+static void run_instead(const char *path, const char *program)
+{
+	char script[512], search[8192];
+
+	snprintf(script, sizeof(script), "#!/bin/sh\nSIZE=%zu\n%s\n", sizeof(struct case_reply),
+		 program);
+	put("bin/txdad-text", script, 0755);
+	snprintf(search, sizeof(search), "%s:%s", at("bin"), path);
+	setenv("PATH", search, 1);
+}
+
+/* The same of model_info.json: the daemon itself parses none. */
+static void has_model_info_read_apart(void **state)
+{
+	static const struct {
+		const char *program, *words;
+		int result;
+	} cases[] = {
+		{"echo no; exit 3", "model_info.json cannot be read in a confined process: ", -EIO},
+		{"echo what is wrong >&2; exit 3", "confined process: what is wrong", -EIO},
+		{"kill -9 $$", "was killed by signal 9", -EIO},
+		{"head -c 100 /dev/zero", "confined process: ", -EPROTO},
+		{"head -c $((SIZE + 1)) /dev/zero", "confined process: ", -EPROTO},
+		{"head -c 1000000 /dev/zero", "confined process: ", -EPROTO},
+		/* An error without an end, and one that is no error number. */
+		{"head -c $SIZE /dev/zero | tr '\\000' '\\377'", "", -EINVAL},
+		{"head -c $SIZE /dev/zero", "", 0},
+	};
+	char *before = strdup(getenv("PATH")), err[512];
+
+	(void)state;
+	make_case("case");
+	assert_int_equal(mkdir(at("bin"), 0755), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		run_instead(before, cases[i].program);
+		/* Another version of the file each time. */
+		put("case/model_info.json", "       {}" + 7 - i, 0644);
+		*err = '\0';
+		assert_int_equal(look(at("case"), 0, "", err, sizeof(err)), cases[i].result);
+		if (!strstr(err, cases[i].words))
+			fail_msg("\"%s\" does not say \"%s\"", err, cases[i].words);
+	}
+	setenv("PATH", before, 1);
+	free(before);
+}
+
+/* One process reads a file for a plan and a load; a file that was written again is read again. */
+static void reads_model_info_once(void **state)
+{
+	char *before = strdup(getenv("PATH")), path[256], program[256], text[64], err[512];
+	struct models *t = open_table(0);
+	struct served_model *m;
+
+	(void)state;
+	make_case("case");
+	assert_int_equal(mkdir(at("bin"), 0755), 0);
+	assert_int_equal(program_find("txdad-text", path, sizeof(path)), 0);
+	snprintf(program, sizeof(program), "echo run >>%s\nexec %.200s \"$@\"", at("count"), path);
+	run_instead(before, program);
+	m = add(t, "case");
+	assert_int_equal(load(m), MODEL_READY);
+	get("count", text, sizeof(text));
+	assert_string_equal(text, "run\n");
+	model_unload(m, false, MODEL_BY_ADMIN);
+
+	put("case/model_info.json", "{", 0644);
+	assert_int_equal(look(at("case"), 0, "", err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "case: model_info.json is not JSON: line 1, column 2"));
+	put("case/model_info.json", "[]", 0644);
+	assert_int_equal(look(at("case"), 0, "", err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "case: model_info.json is not a JSON object"));
+	get("count", text, sizeof(text));
+	assert_string_equal(text, "run\nrun\nrun\n");
+	/* Too large a one is not even passed on. */
+	assert_int_equal(truncate(at("case/model_info.json"), 100 << 20), 0);
+	assert_int_equal(look(at("case"), 0, "", err, sizeof(err)), -EFBIG);
+	assert_non_null(strstr(err, "model_info.json has 104857600 bytes; the limit is 1048576"));
+	get("count", text, sizeof(text));
+	assert_string_equal(text, "run\nrun\nrun\n");
+	models_free(t);
+	setenv("PATH", before, 1);
+	free(before);
+}
+
 /* No compiler runs for a checkpoint that names its case dir; the tokeniser is beside config.json, or
  * where the case is. */
 static void serves_what_param_dir_names(void **state)
@@ -545,18 +632,6 @@ static void copies_files_alone(void **state)
 	hostcopy_free(copy);
 }
 
-/* For the path to it, as an installed daemon would. */
-static void find_text_program(void)
-{
-	const char *program = getenv("TXDAD_TEXT"), *path = getenv("PATH");
-	char text[8192];
-
-	assert_non_null(program);
-	snprintf(text, sizeof(text), "%.*s:%s", (int)(strrchr(program, '/') - program), program,
-		 path ? path : "");
-	setenv("PATH", text, 1);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -570,6 +645,8 @@ int main(void)
 		CASE(repairs_the_cache),
 		CASE(serves_what_param_dir_names),
 		CASE(has_config_read_apart),
+		CASE(has_model_info_read_apart),
+		CASE(reads_model_info_once),
 		CASE(shuts_down),
 		CASE(frees_in_the_middle),
 		CASE(calls_off_a_load),
@@ -578,6 +655,5 @@ int main(void)
 	};
 
 	setenv("TXDA_SECRET", "1", 1);
-	find_text_program();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

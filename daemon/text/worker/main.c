@@ -23,11 +23,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "case_reply.h"
 #include "confine.h"
 #include "io.h"
 #include "param_dir.h"
 #include "text_confine.h"
-#include "tower.h"
 #include "work.h"
 
 #define CONTROL	      0 /* the socket that txdad passes */
@@ -217,8 +217,8 @@ static int run(const char *dir, uint64_t memory, unsigned seconds, const struct 
 	return 0;
 }
 
-/* What config.json says of its case dir, on standard output. */
-static int read_config(const char *dir)
+/* For a process that parses one file. */
+static void limit_parser(void)
 {
 	const struct confine_limits limits = {
 		.memory = confine_works() ? CONFIG_MEMORY : 0,
@@ -226,16 +226,73 @@ static int read_config(const char *dir)
 		.processes = PROCESSES,
 		.descriptors = DESCRIPTORS,
 	};
+
+	confine_limit(&limits);
+}
+
+/* What config.json says of its case dir, on standard output. */
+static int read_config(const char *dir)
+{
 	struct config_facts facts;
 	char err[400];
 
-	confine_limit(&limits);
+	limit_parser();
 	if (text_confine_reader(dir, err, sizeof(err))) {
 		fprintf(stderr, "%s\n", err);
 		return 1;
 	}
 	config_facts_read(dir, &facts);
 	return io_write_all(STDOUT_FILENO, &facts, sizeof(facts)) ? 1 : 0;
+}
+
+/* The model_info.json on standard input; reads one byte more than it may have. */
+static int read_info(struct case_reply *reply)
+{
+	char *text = malloc(CASE_INFO_BYTES + 1);
+	size_t bytes = 0;
+	cJSON *root;
+	ssize_t n = text ? 1 : 0;
+	int r;
+
+	while (n > 0 && bytes <= CASE_INFO_BYTES) {
+		n = read(STDIN_FILENO, text + bytes, CASE_INFO_BYTES + 1 - bytes);
+		bytes += n > 0 ? (size_t)n : 0;
+	}
+	if (!text || n < 0) {
+		snprintf(reply->message, sizeof(reply->message), "%s: %s", CASE_INFO_NAME,
+			 strerror(text ? errno : ENOMEM));
+		r = text ? -errno : -ENOMEM;
+	} else {
+		r = case_said_json(text, bytes, &root, reply->message, sizeof(reply->message));
+	}
+	free(text);
+	if (r)
+		return r;
+	r = case_said_take(root, &reply->said, reply->message, sizeof(reply->message));
+	if (!r && cJSON_GetObjectItemCaseSensitive(root, "vision")) {
+		reply->sees = 1;
+		reply->tower_error = image_tower_parse(
+			cJSON_GetObjectItemCaseSensitive(root, "vision"), &reply->tower,
+			reply->tower_message, sizeof(reply->tower_message));
+	}
+	cJSON_Delete(root);
+	return r;
+}
+
+/* What the model_info.json on standard input says, on standard output. */
+static int read_case(void)
+{
+	static struct case_reply reply;
+	char err[400];
+
+	limit_parser();
+	/* As in a lane: it can open nothing. */
+	if (text_confine_lane(err, sizeof(err))) {
+		fprintf(stderr, "%s\n", err);
+		return 1;
+	}
+	reply.error = read_info(&reply);
+	return io_write_all(STDOUT_FILENO, &reply, sizeof(reply)) ? 1 : 0;
 }
 
 /* From the hexadecimal digits of txdad, which is of the same build. */
@@ -259,12 +316,14 @@ static int usage(FILE *to)
 {
 	fprintf(to,
 		"usage: txdad-text DIRECTORY BYTES SECONDS [TOWER]\n"
-		"       txdad-text --config DIRECTORY\n\n"
+		"       txdad-text --config DIRECTORY\n"
+		"       txdad-text --case <model_info.json\n\n"
 		"Does the text work of the model in DIRECTORY for txdad, which starts it with a\n"
 		"socket as standard input. BYTES limits its memory, SECONDS its time for "
 		"reading.\n"
 		"TOWER describes the model's image encoder.\n\n"
 		"  --config   write what config.json says of its param_dir, for txdad, and exit\n"
+		"  --case     write what a model_info.json says, for txdad, and exit\n"
 		"  --help     print this help and exit\n"
 		"  --version  print the version and exit\n");
 	return to == stdout ? 0 : EXIT_USAGE;
@@ -284,6 +343,8 @@ int main(int argc, char **argv)
 	}
 	if (argc == 3 && !strcmp(argv[1], "--config"))
 		_exit(read_config(argv[2]));
+	if (argc == 2 && !strcmp(argv[1], "--case"))
+		_exit(read_case());
 	if (argc < 4 || argc > 5 || (argc == 5 && !read_tower(argv[4], &tower)) ||
 	    fstat(CONTROL, &st) || !S_ISSOCK(st.st_mode))
 		return usage(stderr);
