@@ -5,12 +5,13 @@
 # third chats.
 #
 # Times are printed, not asserted: the third one's time to the first token and between two tokens, as ratios to those on an
-# idle daemon, and to those beside processes that take as much processor time as the attackers' and leave the daemon alone:
-# what the attackers' own processes take of the machine, no daemon can give back. ATTACKS= names attacks, EACH=1 has one
-# after the other. Asserted is that each of its chats is answered whole, with the same words and never with 429 or 503, and that
+# idle daemon, and to those beside processes that leave the daemon alone and take as much processor time as the attackers' and
+# as the attackers made the daemon's threads take, except its engine's: what that time costs on a machine of few processors,
+# without what the daemon makes of it. ATTACKS= names attacks, EACH=1 has one after the other. Asserted is that each of its chats is answered whole, with the same words and never with 429 or 503, and that
 # afterwards the daemon's memory, descriptors and processes are what they were.
 import contextlib
 import json
+import math
 import os
 import random
 import shutil
@@ -26,6 +27,8 @@ from proof import MODEL, SANITIZED, Daemon, Tally, connected, directory, size
 
 SECONDS = size(15, 300)
 ATTACKER, OWNER, FRIEND = 60001, 60002, 60003
+# Threads that do everybody's steps; the chips' are those of the device model.
+ENGINE = {"txda-engine", "txda-masks", "txda-core"}
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Tell me of the fox"}], "max_tokens": 60, "temperature": 0}
 # KiB: what the allocator keeps of a crowd, and weights of those models that are well.
 MEMORY_ALLOWANCE = 1000000 if SANITIZED else 131072
@@ -137,7 +140,13 @@ def odd_numbers(where, r):
         json.dump(config, f)
 
 
-HARMS = [truncated, lying_header, endless_template, fat_template, broken_tokenizer, fifo, link, odd_numbers]
+def odd_case(where, r):
+    """A compiled model, so that the daemon looks at it itself."""
+    with open(os.path.join(where, "model_info.json"), "w") as f:
+        f.write(r.choice(["[" * 500000, '{"format": 1, "tp": 1e999, "chips": [' + "{}," * 200000 + "{}]}", '{"name": "\\ud800"}', "{"]))
+
+
+HARMS = [truncated, lying_header, endless_template, fat_template, broken_tokenizer, fifo, link, odd_numbers, odd_case]
 
 
 def make_hostile(where, harm, r):
@@ -237,14 +246,27 @@ def processor_seconds(crew):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def daemon_seconds(pid):
+    """What the daemon's threads have used, except its engine's; its children are not counted."""
+    ticks = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/task/{thread}/stat") as f:
+                name, stat = f.read().split("(", 1)[1].rsplit(")", 1)
+            if name not in ENGINE:
+                ticks += int(stat.split()[11]) + int(stat.split()[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def beside(d, friend, crew, seconds):
-    """What the friend sees beside the crew, and how many processors the crew takes."""
+    """What the friend sees beside the crew; how many processors the crew takes, and how many the daemon's threads."""
     with contextlib.ExitStack() as those:
         for neighbour in crew:
             those.enter_context(neighbour)
-        start, before = time.monotonic(), processor_seconds(crew)
+        start, before, own = time.monotonic(), processor_seconds(crew), daemon_seconds(d.process.pid)
         seen = friend.measure(d, seconds)
-        return seen, (processor_seconds(crew) - before) / (time.monotonic() - start)
+        passed = time.monotonic() - start
+        return seen, (processor_seconds(crew) - before) / passed, max(0, daemon_seconds(d.process.pid) - own) / passed
 
 
 def children(pid):
@@ -274,7 +296,7 @@ def main():
             os.chmod(d.directory, 0o711)
             d.wait_for(lambda: d.post("/v1/chat/completions", dict(CHAT, max_tokens=1))[0] == 200, 120, "the model cannot be loaded")
             friend = Friend(d.path, FRIEND, None)
-            idle = friend.measure(d, max(5, SECONDS / 10))
+            idle, _, usual = beside(d, friend, [], max(5, SECONDS / 10))
             show("alone", idle)
             d.warm_up()
             before, processes = d.sample_at_rest(), children(d.process.pid)
@@ -283,10 +305,13 @@ def main():
                 crew = [Owner(d.path, where, models)] if "owner" in some else []
                 if set(some) & set(ATTACKS):
                     crew.append(Attacker(d.path, ATTACKER, [name for name in some if name in ATTACKS]))
-                seen, processors = beside(d, friend, crew, SECONDS)
-                control, same = beside(d, friend, [Worker(ATTACKER, sum(n.processes for n in crew), processors)], max(5, SECONDS / 10))
+                seen, processors, own = beside(d, friend, crew, SECONDS)
+                more = max(0, own - usual)
+                workers = [Worker(ATTACKER, sum(n.processes for n in crew), processors), Worker(None, max(1, math.ceil(more)), more)]
+                control, same, _ = beside(d, friend, workers, max(5, SECONDS / 10))
                 show(f"beside {same:.2f} processors' work", control, idle)
-                show(f"under attack by {' '.join(some)}, whose processes took {processors:.2f} processors", seen, idle, control)
+                show(f"under attack by {' '.join(some)}, whose processes took {processors:.2f} processors, and the daemon's threads "
+                     f"{own:.2f} instead of {usual:.2f}", seen, idle, control)
                 for wrong in idle["wrong"] + seen["wrong"]:
                     tally.check(False, f"a chat: {wrong}")
                 tally.check(idle["texts"] == seen["texts"] and len(seen["texts"]) == 1, f"texts: {idle['texts']}, then {seen['texts']}")
@@ -314,7 +339,7 @@ class Attacker(Neighbour):
 
 
 class Worker(Neighbour):
-    """Processes that take so many processors together and ask nothing of the daemon."""
+    """Processes that take so many processors together and ask nothing of the daemon; with a user, or with the daemon's."""
 
     def __init__(self, uid, processes, processors):
         self.share = min(1, processors / processes)
