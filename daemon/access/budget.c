@@ -163,6 +163,12 @@ bool budget_fits(struct account *a, uint64_t bytes)
 
 bool budget_is_exceeded(struct budget *b)
 {
+	/* This is asked for every token. */
+	if (atomic_load(&b->used) <= b->limit)
+		return false;
+	/* Nothing is freed in vain: a request has to be ended anyway. */
+	if (atomic_load(&b->used) > b->limit + kept_unused(&b->kept, NULL, NULL))
+		return true;
 	while (atomic_load(&b->used) > b->limit) {
 		if (!kept_evict(&b->kept, NULL))
 			return true;

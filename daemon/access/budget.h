@@ -117,7 +117,10 @@ void budget_add(struct account *a, uint64_t bytes);
 void budget_release(struct account *a, uint64_t bytes);
 /* Whether the user holds more than its share. */
 bool budget_is_beyond(const struct account *a);
-/* Whether all hold more than the limit, and freeing what is kept does not help. */
+/*
+ * Whether all hold more than the limit, also without what is kept. Otherwise as much of that is
+ * freed as is needed.
+ */
 bool budget_is_exceeded(struct budget *b);
 
 #endif

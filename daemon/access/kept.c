@@ -193,17 +193,18 @@ bool kept_evict(struct kept_list *l, const struct account *a)
 uint64_t kept_unused(struct kept_list *l, const struct account *a, uint64_t *ret_own)
 {
 	const struct kept *k;
-	uint64_t all = 0;
+	uint64_t all = 0, own = 0;
 
-	*ret_own = 0;
 	pthread_mutex_lock(&l->lock);
 	TAILQ_FOREACH(k, &l->entries, link) {
 		uint64_t bytes = k->kind->is_used(k->thing) ? 0 : bytes_of(k);
 
 		all += bytes;
-		*ret_own += k->account == a ? bytes : 0;
+		own += k->account == a ? bytes : 0;
 	}
 	pthread_mutex_unlock(&l->lock);
+	if (ret_own)
+		*ret_own = own;
 	return all;
 }
 

@@ -61,7 +61,7 @@ void kept_forget(struct kept_list *l, const void *owner);
  * Frees one unused thing, one of @a (NULL: of anyone) if it has any. False: there is none.
  */
 bool kept_evict(struct kept_list *l, const struct account *a);
-/* Bytes that evicting could free: all, and those of @a. */
+/* Bytes that evicting could free: all, and those of @a. @a and @ret_own may be NULL. */
 uint64_t kept_unused(struct kept_list *l, const struct account *a, uint64_t *ret_own);
 /* Bytes of all that is kept. */
 uint64_t kept_bytes(struct kept_list *l);

@@ -202,7 +202,11 @@ static void answers_are_ended_after_what_is_kept(void **state)
 
 	(void)state;
 	keep(b, &owner, 'x', 256 * KIB);
-	budget_add(a, LIMIT);
+	/* It would not be enough, so nothing is freed. */
+	budget_add(a, LIMIT + KIB);
+	assert_true(budget_is_exceeded(&budget));
+	assert_true(is_kept(b, &owner, 'x'));
+	budget_release(a, KIB);
 	assert_false(budget_is_exceeded(&budget));
 	assert_false(is_kept(b, &owner, 'x'));
 	budget_add(a, KIB);
