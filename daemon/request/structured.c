@@ -178,16 +178,19 @@ static bool take(struct structured *s, const struct api_params *p, const struct 
 		 struct account *a, struct grammar **ret, struct api_error *e)
 {
 	int error = done->error;
+	struct grammar *g;
 
 	if (!error)
 		error = grammar_import((const char *)done + done->part.offset, done->part.length,
-				       ret);
+				       &g);
 	if (error)
 		return refused(p, error, done->error == -EPROTO ? done->message : strerror(-error),
 			       e);
-	if (charge(a, p, *ret, e) && try_out(s, p, *ret, e))
+	if (charge(a, p, g, e) && try_out(s, p, g, e)) {
+		*ret = g;
 		return true;
-	grammar_unref(*ret);
+	}
+	grammar_unref(g);
 	return false;
 }
 

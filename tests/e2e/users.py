@@ -231,6 +231,19 @@ def test_grammars(txdad, model):
     d.stop()
 
 
+# What is refused after the text process has made it is not used, and not kept.
+def test_refused_grammars(txdad, model):
+    d = Daemon(txdad, "--load=demand", "--model=m=" + model)
+    n = 3000
+    # A text of it may begin in too many rules at once.
+    rules = ["root ::= " + " | ".join(f"r{i}" for i in range(n)), *(f'r{i} ::= "a" r{i + 1}' for i in range(n)), f'r{n} ::= "b"']
+    for _ in range(3):
+        status, data = d.post("/v1/completions", {"prompt": [5, 6, 7], "max_tokens": 2, "guided_grammar": "\n".join(rules)}, A)
+        check(status == 400 and b"it is too complex" in data, f"a grammar of {n} beginnings: {status} {data[:300]}")
+    check(d.metric("http_kept_bytes") == 0, "a refused grammar is kept")
+    d.stop()
+
+
 # ---- what one cannot take ---------------------------------------------------------------------------
 
 
@@ -423,7 +436,7 @@ def test_impostor(txdad, model):
             check(heard == (len(programs) if trusted else 0), f"user {uid}, who listens, was spoken to by {heard} of {len(programs)}")
 
 
-TESTS = [test_hidden_models, test_ids, test_metrics, test_grammars, test_connections, test_memory, test_kept, test_log, test_loads, test_impostor]
+TESTS = [test_hidden_models, test_ids, test_metrics, test_grammars, test_refused_grammars, test_connections, test_memory, test_kept, test_log, test_loads, test_impostor]
 
 
 def main():
