@@ -159,18 +159,16 @@ static bool try_out(struct structured *s, const struct api_params *p, struct gra
 	return true;
 }
 
-/* Charges the user for the grammar from now on. */
-static bool charge(struct account *a, const struct api_params *p, struct grammar *g,
-		   struct api_error *e)
+/* Charges the user for the grammar from now on. False: it does not fit. */
+static bool charge(struct account *a, struct grammar *g)
 {
 	const struct grammar_meter meter = {count, a};
-	size_t bytes = grammar_memory(g);
 
-	/* The first call makes room, which the meter cannot. */
-	if (!budget_fits(a, bytes))
-		return share_refused(a, bytes, p->format.form ? p->format.param : "tools", e);
-	grammar_set_meter(g, &meter);
-	return true;
+	/*
+	 * The first call makes room, which the meter cannot; the meter sees what other threads have
+	 * taken since.
+	 */
+	return budget_fits(a, grammar_memory(g)) && grammar_set_meter(g, &meter);
 }
 
 /* Takes over the grammar that the text process built. */
@@ -179,6 +177,7 @@ static bool take(struct structured *s, const struct api_params *p, const struct 
 {
 	int error = done->error;
 	struct grammar *g;
+	size_t bytes;
 
 	if (!error)
 		error = grammar_import((const char *)done + done->part.offset, done->part.length,
@@ -186,7 +185,13 @@ static bool take(struct structured *s, const struct api_params *p, const struct 
 	if (error)
 		return refused(p, error, done->error == -EPROTO ? done->message : strerror(-error),
 			       e);
-	if (charge(a, p, g, e) && try_out(s, p, g, e)) {
+	bytes = grammar_memory(g);
+	if (!charge(a, g)) {
+		/* First, so that the error tells what is held without it. */
+		grammar_unref(g);
+		return share_refused(a, bytes, p->format.form ? p->format.param : "tools", e);
+	}
+	if (try_out(s, p, g, e)) {
 		*ret = g;
 		return true;
 	}
