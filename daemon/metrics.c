@@ -270,7 +270,7 @@ static const struct field server_fields[] = {
 	{"http_held_bytes", "gauge", "Bytes held for the requests of all clients.",
 	 MEMBER(metrics_server, held_bytes)},
 	{"http_kept_bytes", "gauge",
-	 "Bytes of these that are kept for later requests, until they are needed.",
+	 "Bytes of these that are only kept for later requests, until they are needed.",
 	 MEMBER(metrics_server, kept_bytes)},
 	{"http_held_descriptors", "gauge", "Descriptors that clients passed.",
 	 MEMBER(metrics_server, descriptors)},

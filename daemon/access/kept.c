@@ -103,19 +103,39 @@ static uint64_t all_of(const struct kept_list *l, const struct account *a)
 	return bytes;
 }
 
-/* The least recently used entry of the user who keeps most. */
-static struct kept *find_victim(const struct kept_list *l)
+static const struct account *who_keeps_most(const struct kept_list *l)
 {
-	struct kept *k, *found = NULL;
+	const struct account *found = NULL;
+	const struct kept *k;
 	uint64_t most = 0;
 
 	TAILQ_FOREACH(k, &l->entries, link) {
-		uint64_t bytes = found && k->account == found->account ? 0 : all_of(l, k->account);
+		uint64_t bytes = k->account == found ? 0 : all_of(l, k->account);
 
 		if (bytes > most) {
 			most = bytes;
-			found = k;
+			found = k->account;
 		}
+	}
+	return found;
+}
+
+/*
+ * Of the user who keeps most, the least recently used entry of those that no request uses, or of
+ * all: to lose one that is used frees nothing yet, but others must not lose theirs instead.
+ */
+static struct kept *find_victim(const struct kept_list *l)
+{
+	const struct account *a = who_keeps_most(l);
+	struct kept *k, *found = NULL;
+
+	TAILQ_FOREACH(k, &l->entries, link) {
+		if (k->account != a)
+			continue;
+		if (!k->kind->is_used(k->thing))
+			return k;
+		if (!found)
+			found = k;
 	}
 	return found;
 }
@@ -206,16 +226,4 @@ uint64_t kept_unused(struct kept_list *l, const struct account *a, uint64_t *ret
 	if (ret_own)
 		*ret_own = own;
 	return all;
-}
-
-uint64_t kept_bytes(struct kept_list *l)
-{
-	const struct kept *k;
-	uint64_t bytes = 0;
-
-	pthread_mutex_lock(&l->lock);
-	TAILQ_FOREACH(k, &l->entries, link)
-		bytes += bytes_of(k);
-	pthread_mutex_unlock(&l->lock);
-	return bytes;
 }

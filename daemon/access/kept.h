@@ -8,8 +8,9 @@
  * otherwise. Things that a request uses are not freed, since that would free nothing.
  *
  * All that is kept has at most one KEPT_PART-th of the limit and KEPT_MAX entries; beyond that the
- * user who keeps most loses the least recently used one. A user finds only what its own requests
- * made: response times must not reveal what others request.
+ * user who keeps most loses the least recently used one, of those that no request uses as long as
+ * there are any. A user finds only what its own requests made: response times must not reveal what
+ * others request.
  *
  * Threads: any.
  */
@@ -63,7 +64,5 @@ void kept_forget(struct kept_list *l, const void *owner);
 bool kept_evict(struct kept_list *l, const struct account *a);
 /* Bytes that evicting could free: all, and those of @a. @a and @ret_own may be NULL. */
 uint64_t kept_unused(struct kept_list *l, const struct account *a, uint64_t *ret_own);
-/* Bytes of all that is kept. */
-uint64_t kept_bytes(struct kept_list *l);
 
 #endif

@@ -296,7 +296,7 @@ static void put_all_metrics(struct server *s, struct json_out *o)
 	s->metrics.unknown = http_server_unknown(s->http);
 	s->metrics.evicted = http_server_evicted(s->http);
 	s->metrics.held_bytes = s->budget->used;
-	s->metrics.kept_bytes = kept_bytes(&s->budget->kept);
+	s->metrics.kept_bytes = kept_unused(&s->budget->kept, NULL, NULL);
 	s->metrics.loop_json_bytes = json_out_written();
 	s->metrics.descriptors = descriptors_held(s->descriptors);
 	metrics_write(o, sources, n, &s->metrics);

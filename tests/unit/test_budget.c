@@ -127,7 +127,7 @@ static void what_is_kept_counts_and_gives_way(void **state)
 	keep(a, &owner, 'y', 256 * KIB);
 	keep(b, &owner, 'x', 256 * KIB);
 	assert_true(a->held > 512 * KIB && b->held > 256 * KIB);
-	assert_true(kept_bytes(&budget.kept) == budget.used);
+	assert_true(kept_unused(&budget.kept, NULL, NULL) == budget.used);
 	/* Used again: 'y' is older. */
 	assert_true(is_kept(a, &owner, 'x'));
 	/* The user's own goes first, and no more than is needed. */
@@ -178,19 +178,54 @@ static void all_that_is_kept_has_a_limit(void **state)
 	keep(b, &owner, 'x', 64 * KIB);
 	for (unsigned i = 0; i < 64; i++)
 		keep(a, &owner, (char)('0' + i), 64 * KIB);
-	assert_true(kept_bytes(&budget.kept) <= LIMIT / KEPT_PART);
+	assert_true(kept_unused(&budget.kept, NULL, NULL) <= LIMIT / KEPT_PART);
 	assert_true(is_kept(a, &owner, '0' + 63));
 	assert_false(is_kept(a, &owner, '0'));
 	/* One user's many do not cost another's. */
 	assert_true(is_kept(b, &owner, 'x'));
 	/* Too large to be kept at all. */
 	keep(a, &owner, 'z', LIMIT / 2);
-	assert_true(kept_bytes(&budget.kept) <= LIMIT / KEPT_PART);
+	assert_true(kept_unused(&budget.kept, NULL, NULL) <= LIMIT / KEPT_PART);
 	/* Nobody finds what others made. */
 	assert_false(is_kept(b, &owner, '0' + 63));
 	assert_false(is_kept(b, &other, 'x'));
 	kept_forget(&budget.kept, &owner);
-	assert_int_equal(kept_bytes(&budget.kept), 0);
+	assert_int_equal(kept_unused(&budget.kept, NULL, NULL), 0);
+	account_unref(a);
+	account_unref(b);
+}
+
+/* As requests go on using what they have found, it is the last to be thrown out. */
+static void what_is_used_stays_longest(void **state)
+{
+	struct account *a = account_get(&budget, 1, ""), *b = account_get(&budget, 2, "");
+	const uint64_t third = LIMIT / KEPT_PART / 3;
+	struct thing *used[2];
+	int owner;
+
+	(void)state;
+	keep(b, &owner, 'x', KIB);
+	for (unsigned i = 0; i < 2; i++) {
+		char letter = (char)('0' + i);
+
+		keep(a, &owner, letter, third);
+		used[i] = kept_find(a, &owner, &letter, 1);
+	}
+	keep(a, &owner, '2', third / 2);
+	/* Only what no request uses is free for others. */
+	assert_true(kept_unused(&budget.kept, NULL, NULL) < third);
+	keep(a, &owner, '3', third / 2);
+	assert_true(is_kept(a, &owner, '0') && is_kept(a, &owner, '1'));
+	assert_false(is_kept(a, &owner, '2'));
+	assert_true(is_kept(a, &owner, '3'));
+	/* Nobody else pays for what a user's requests use. */
+	keep(a, &owner, '4', third);
+	assert_false(is_kept(a, &owner, '3'));
+	assert_true(is_kept(a, &owner, '4'));
+	assert_true(is_kept(b, &owner, 'x'));
+	drop_thing(used[0]);
+	drop_thing(used[1]);
+	assert_true(kept_unused(&budget.kept, NULL, NULL) <= LIMIT / KEPT_PART);
 	account_unref(a);
 	account_unref(b);
 }
@@ -242,6 +277,7 @@ int main(void)
 		TEST(what_is_kept_counts_and_gives_way),
 		TEST(nothing_is_freed_in_vain),
 		TEST(all_that_is_kept_has_a_limit),
+		TEST(what_is_used_stays_longest),
 		TEST(answers_are_ended_after_what_is_kept),
 		TEST(what_is_kept_holds_its_account),
 	};
