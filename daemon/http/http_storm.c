@@ -19,7 +19,7 @@
 #include "listen.h"
 
 #define HANDED	 64  /* connections on their way to the loop */
-#define BATCH	 64  /* accepted under one lock */
+#define BATCH	 64  /* accepted at a time */
 #define PAUSE_MS 100 /* when no descriptors are free, or too many wait to be closed */
 
 struct handed {
@@ -39,11 +39,16 @@ struct http_storm {
 	int wake_fd; /* tells the thread that something has changed */
 	int loop_fd; /* tells the loop that there are connections, or that it is quiet */
 	pthread_t thread;
-	bool started; /* the thread; the loop's */
-	bool goes_on; /* likewise */
+	bool started;  /* the thread; the loop's */
+	bool goes_on;  /* likewise */
+	unsigned turn; /* of the listeners; the thread's */
+
+	/* Held while the thread accepts; the loop takes it only to begin and to end a storm. */
+	pthread_mutex_t accepting;
 	int listeners[STORM_LISTENERS];
 	unsigned n_listeners;
 
+	/* Held for moments only: neither side waits for what the other does with connections. */
 	pthread_mutex_t lock;
 	/* Under lock. */
 	bool active, quiet, stops;
@@ -95,59 +100,89 @@ static struct named *find_named(struct http_storm *s, uid_t uid, uint64_t now_ms
 	return NULL;
 }
 
-/* The lock is held. False: nothing waits, or accepting has failed (*ret_failed). */
-static bool accept_one(struct http_storm *s, int listener, bool *ret_failed)
+/*
+ * Accepts up to @most connections, from another listener first each time, and returns how many.
+ * *ret_failed: accepting has failed.
+ */
+static unsigned accept_some(struct http_storm *s, struct handed *ret, unsigned most,
+			    bool *ret_failed)
 {
-	int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	struct named *user;
-	struct http_peer peer;
+	unsigned n = 0;
 
-	*ret_failed = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
-	if (fd < 0)
-		return false;
-	http_storm_peer(fd, &peer);
-	user = find_named(s, peer.uid, clock_ms());
-	if (!user) {
-		s->handed[s->n_handed++] = (struct handed){fd, peer};
-		return true;
+	*ret_failed = false;
+	pthread_mutex_lock(&s->accepting);
+	s->turn++;
+	for (unsigned i = 0; i < s->n_listeners && n < most && !*ret_failed; i++) {
+		int listener = s->listeners[(s->turn + i) % s->n_listeners], fd = 0;
+
+		while (n < most && fd >= 0) {
+			fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+			if (fd >= 0)
+				ret[n++].fd = fd;
+		}
+		*ret_failed = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
 	}
-	s->last_ms = clock_ms();
-	user->closed++;
-	descriptors_close(s->options.descriptors, peer.uid, fd);
-	return true;
+	pthread_mutex_unlock(&s->accepting);
+	for (unsigned i = 0; i < n; i++)
+		http_storm_peer(ret[i].fd, &ret[i].peer);
+	return n;
+}
+
+/*
+ * The lock is held. Hands connections to the loop, but for those of named users: these come first
+ * in @fresh then, for the caller to close; returns how many.
+ */
+static unsigned hand_over(struct http_storm *s, struct handed *fresh, unsigned n)
+{
+	uint64_t now = clock_ms();
+	unsigned n_surplus = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct named *user = find_named(s, fresh[i].peer.uid, now);
+
+		if (user) {
+			user->closed++;
+			s->last_ms = now;
+			fresh[n_surplus++] = fresh[i];
+		} else {
+			s->handed[s->n_handed++] = fresh[i];
+		}
+	}
+	return n_surplus;
 }
 
 /* Accepts what waits; returns how long to wait then, in milliseconds; -1: until it is woken. */
 static int work(struct http_storm *s)
 {
-	bool failed = false;
-	int wait = STORM_QUIET_MS;
+	struct handed fresh[BATCH];
+	bool failed, active, full, news;
+	unsigned n, n_surplus;
 
 	pthread_mutex_lock(&s->lock);
-	for (unsigned i = 0; s->active && i < s->n_listeners && !failed; i++) {
-		for (unsigned k = 0; k < BATCH && s->n_handed < HANDED; k++) {
-			if (!accept_one(s, s->listeners[i], &failed))
-				break;
-		}
-	}
+	/* Only this thread adds to them. */
+	n = s->active ? HANDED - s->n_handed : 0;
+	pthread_mutex_unlock(&s->lock);
+	n = accept_some(s, fresh, n < BATCH ? n : BATCH, &failed);
+	pthread_mutex_lock(&s->lock);
+	n_surplus = hand_over(s, fresh, n);
 	if (s->active && clock_ms() - s->last_ms >= STORM_QUIET_MS) {
 		s->active = false;
 		s->quiet = true;
 	}
-	if (s->n_handed || s->quiet)
-		signal_fd(s->loop_fd);
-	if (!s->active)
-		wait = -1;
-	else if (failed ||
-		 (s->options.descriptors &&
-		  descriptors_connections(s->options.descriptors) > s->options.max_closing))
-		wait = PAUSE_MS;
-	else if (s->n_handed == HANDED)
-		wait = 1;
-	else
-		wait = 0;
+	news = s->n_handed || s->quiet;
+	active = s->active;
+	full = s->n_handed == HANDED;
 	pthread_mutex_unlock(&s->lock);
-	return wait;
+	if (news)
+		signal_fd(s->loop_fd);
+	for (unsigned i = 0; i < n_surplus; i++)
+		descriptors_close(s->options.descriptors, fresh[i].peer.uid, fresh[i].fd);
+	if (!active)
+		return -1;
+	if (failed || (s->options.descriptors &&
+		       descriptors_connections(s->options.descriptors) > s->options.max_closing))
+		return PAUSE_MS;
+	return full ? 1 : 0;
 }
 
 static void *run(void *arg)
@@ -163,11 +198,13 @@ static void *run(void *arg)
 
 		pthread_mutex_lock(&s->lock);
 		stops = s->stops;
-		fds[0].fd = s->wake_fd;
-		/* Not while it pauses. */
-		for (unsigned i = 0; s->active && !wait && i < s->n_listeners; i++)
-			fds[n++] = (struct pollfd){.fd = s->listeners[i], .events = POLLIN};
 		pthread_mutex_unlock(&s->lock);
+		fds[0].fd = s->wake_fd;
+		/* Not while it pauses. One that is closed meanwhile wakes it once at most. */
+		pthread_mutex_lock(&s->accepting);
+		for (unsigned i = 0; !wait && i < s->n_listeners; i++)
+			fds[n++] = (struct pollfd){.fd = s->listeners[i], .events = POLLIN};
+		pthread_mutex_unlock(&s->accepting);
 		if (stops)
 			return NULL;
 		poll(fds, n, wait ? wait : STORM_QUIET_MS);
@@ -180,12 +217,14 @@ static void *run(void *arg)
 
 static void close_listeners(struct http_storm *s)
 {
+	pthread_mutex_lock(&s->accepting);
 	while (s->n_listeners) {
 		int copy = s->listeners[--s->n_listeners];
 
 		listen(copy, LISTEN_BACKLOG);
 		close(copy);
 	}
+	pthread_mutex_unlock(&s->accepting);
 }
 
 /* Tells how many connections were closed. */
@@ -238,6 +277,7 @@ int http_storm_new(const struct http_storm_options *options, struct http_storm *
 	if (!s)
 		return -ENOMEM;
 	s->options = *options;
+	pthread_mutex_init(&s->accepting, NULL);
 	pthread_mutex_init(&s->lock, NULL);
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->loop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -271,6 +311,7 @@ void http_storm_free(struct http_storm *s)
 		close(s->wake_fd);
 	if (s->loop_fd >= 0)
 		close(s->loop_fd);
+	pthread_mutex_destroy(&s->accepting);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
@@ -305,6 +346,7 @@ static bool start_thread(struct http_storm *s)
 /* Takes copies of the listeners: the caller may close its own at any time. */
 static void begin(struct http_storm *s, const int *listeners, unsigned n)
 {
+	pthread_mutex_lock(&s->accepting);
 	for (unsigned i = 0; i < n && i < STORM_LISTENERS; i++) {
 		int copy = fcntl(listeners[i], F_DUPFD_CLOEXEC, 0);
 
@@ -313,7 +355,9 @@ static void begin(struct http_storm *s, const int *listeners, unsigned n)
 		/* A short queue: nobody waits behind hundreds that are closed at once. */
 		listen(listeners[i], STORM_BACKLOG);
 	}
-	s->goes_on = s->n_listeners == n && (s->started || start_thread(s));
+	s->goes_on = s->n_listeners == n;
+	pthread_mutex_unlock(&s->accepting);
+	s->goes_on = s->goes_on && (s->started || start_thread(s));
 	s->started = s->started || s->goes_on;
 	if (!s->goes_on)
 		close_listeners(s);
@@ -324,9 +368,9 @@ void http_storm_name(struct http_storm *s, uid_t uid, const int *listeners, unsi
 	uint64_t now = clock_ms();
 	struct named *entry;
 
-	pthread_mutex_lock(&s->lock);
 	if (!s->goes_on)
 		begin(s, listeners, n);
+	pthread_mutex_lock(&s->lock);
 	entry = s->goes_on ? entry_for(s, uid, now) : NULL;
 	if (entry) {
 		unsigned closed = entry->uid == uid ? entry->closed : 0;
@@ -349,7 +393,7 @@ void http_storm_end(struct http_storm *s)
 {
 	pthread_mutex_lock(&s->lock);
 	s->active = s->quiet = false;
-	close_listeners(s);
 	pthread_mutex_unlock(&s->lock);
+	close_listeners(s);
 	s->goes_on = false;
 }
