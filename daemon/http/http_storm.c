@@ -350,8 +350,9 @@ static void begin(struct http_storm *s, const int *listeners, unsigned n)
 	for (unsigned i = 0; i < n && i < STORM_LISTENERS; i++) {
 		int copy = fcntl(listeners[i], F_DUPFD_CLOEXEC, 0);
 
-		if (copy >= 0)
-			s->listeners[s->n_listeners++] = copy;
+		if (copy < 0)
+			break;
+		s->listeners[s->n_listeners++] = copy;
 		/* A short queue: nobody waits behind hundreds that are closed at once. */
 		listen(listeners[i], STORM_BACKLOG);
 	}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The thread that accepts in the loop's place: whose connections it closes, and when it ends. */
+#include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -86,14 +88,23 @@ static int teardown(void **state)
 	return 0;
 }
 
-static int dial(void)
+/* -1: the kernel's queue is full. */
+static int try_dial(int flags)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
 
 	strcpy(address.sun_path, t.path);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	return fd;
+	if (!connect(fd, (struct sockaddr *)&address, sizeof(address)))
+		return fd;
+	assert_int_equal(errno, EAGAIN);
+	close(fd);
+	return -1;
+}
+
+static int dial(void)
+{
+	return try_dial(0);
 }
 
 /* Whether the connection is closed soon; the loop runs meanwhile. */
@@ -207,12 +218,45 @@ static void it_can_be_ended(void **state)
 	close(fds[0]);
 }
 
+/* How many connections the kernel queues, up to @most. */
+static unsigned queued(unsigned most)
+{
+	int fds[2 * LISTEN_BACKLOG];
+	unsigned n = 0;
+
+	while (n < most && (fds[n] = try_dial(SOCK_NONBLOCK)) >= 0)
+		n++;
+	for (unsigned i = 0; i < n; i++) {
+		close(accept(t.socket.fd, NULL, NULL));
+		close(fds[i]);
+	}
+	return n;
+}
+
+static void without_descriptors_nothing_begins(void **state)
+{
+	struct rlimit before, none;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){(rlim_t)dup(0), before.rlim_max};
+	close((int)none.rlim_cur);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	http_storm_name(t.storm, getuid(), &t.socket.fd, 1);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_false(http_storm_goes_on(t.storm));
+	/* The loop goes on, with its own queue. */
+	assert_int_equal(queued(2 * STORM_BACKLOG), 2 * STORM_BACKLOG);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(surplus_is_closed, setup, teardown),
 		cmocka_unit_test_setup_teardown(others_are_handed_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(it_can_be_ended, setup, teardown),
+		cmocka_unit_test_setup_teardown(without_descriptors_nothing_begins, setup,
+						teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
