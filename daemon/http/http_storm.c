@@ -302,8 +302,11 @@ void http_storm_free(struct http_storm *s)
 		signal_fd(s->wake_fd);
 		pthread_join(s->thread, NULL);
 	}
-	while (s->n_handed)
-		close(s->handed[--s->n_handed].fd);
+	while (s->n_handed) {
+		const struct handed *h = &s->handed[--s->n_handed];
+
+		descriptors_close(s->options.descriptors, h->peer.uid, h->fd);
+	}
 	close_listeners(s);
 	if (s->event)
 		event_free(s->event);
