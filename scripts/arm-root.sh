@@ -42,7 +42,8 @@ c = 'aarch64-linux-gnu-gcc'
 ar = 'aarch64-linux-gnu-ar'
 strip = 'aarch64-linux-gnu-strip'
 pkgconfig = 'pkg-config'
-exe_wrapper = ['qemu-aarch64', '-L', '$to/root', '-cpu', 'max']
+# Without what no program here looks for before it runs: a path may use only what it is chosen for.
+exe_wrapper = ['qemu-aarch64', '-L', '$to/root', '-cpu', 'max,pauth=off']
 
 [built-in options]
 # Fewer combinations of flags than the processor's own tests try: it is emulated.
