@@ -3,6 +3,7 @@
 #ifndef TXDA_SERVER_HTTP_INTERNAL_H
 #define TXDA_SERVER_HTTP_INTERNAL_H
 
+#include <stdatomic.h>
 #include <sys/queue.h>
 
 #include <event2/buffer.h>
@@ -63,7 +64,8 @@ struct http_server {
 	struct http_options options;
 	struct http_callbacks callbacks;
 	struct http_conn *conns;
-	unsigned n_conns, n_admitted;
+	atomic_uint n_conns; /* only the loop changes it */
+	unsigned n_admitted;
 	struct event *listeners[HTTP_MAX_LISTENERS];
 	bool is_tcp[HTTP_MAX_LISTENERS];
 	unsigned n_listeners;

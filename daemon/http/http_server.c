@@ -157,6 +157,18 @@ static unsigned count_all(const struct http_server *s)
 }
 
 /*
+ * Whether there are too many connections that are being closed: they can only be waited for;
+ * accepting more does not help. Any thread.
+ */
+static bool has_to_wait(void *arg)
+{
+	const struct http_server *s = arg;
+	unsigned max = s->options.max_connections;
+
+	return descriptors_connections(s->options.descriptors) && count_all(s) >= max + max / 4;
+}
+
+/*
  * Whether a new connection is allowed, after closing an idle one if necessary. TCP has its own
  * limits (http_tcp.c).
  */
@@ -296,7 +308,7 @@ static void on_storm_take(void *arg, int fd, const struct http_peer *peer)
 static void on_accept(evutil_socket_t listener, short what, void *arg)
 {
 	struct http_server *s = arg;
-	unsigned max = s->options.max_connections, wait;
+	unsigned wait;
 	bool tcp = is_tcp(s, listener);
 	int fd = -1;
 
@@ -306,12 +318,7 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 		socklen_t len = sizeof(address);
 		struct http_peer peer;
 
-		/*
-		 * Connections that are being closed can only be waited for; accepting more does not
-		 * help.
-		 */
-		if (descriptors_connections(s->options.descriptors) &&
-		    count_all(s) >= max + max / 4) {
+		if (has_to_wait(s)) {
 			pause_accepting(s, false, PAUSE_MS);
 			return;
 		}
@@ -343,12 +350,11 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 int http_server_new(struct event_base *base, const struct http_options *options,
 		    const struct http_callbacks *callbacks, struct http_server **ret)
 {
-	const unsigned max = options->max_connections;
 	struct http_server *s = calloc(1, sizeof(*s));
 	const struct http_storm_options storm = {
 		.base = base,
 		.descriptors = options->descriptors,
-		.max_closing = max / 4,
+		.has_to_wait = has_to_wait,
 		.take = on_storm_take,
 		.closed = on_storm_closed,
 		.over = on_storm_over,

@@ -155,12 +155,12 @@ static unsigned hand_over(struct http_storm *s, struct handed *fresh, unsigned n
 static int work(struct http_storm *s)
 {
 	struct handed fresh[BATCH];
-	bool failed, active, full, news;
+	bool has_to_wait = s->options.has_to_wait(s->options.arg), failed, active, full, news;
 	unsigned n, n_surplus;
 
 	pthread_mutex_lock(&s->lock);
 	/* Only this thread adds to them. */
-	n = s->active ? HANDED - s->n_handed : 0;
+	n = s->active && !has_to_wait ? HANDED - s->n_handed : 0;
 	pthread_mutex_unlock(&s->lock);
 	n = accept_some(s, fresh, n < BATCH ? n : BATCH, &failed);
 	pthread_mutex_lock(&s->lock);
@@ -179,8 +179,7 @@ static int work(struct http_storm *s)
 		descriptors_close(s->options.descriptors, fresh[i].peer.uid, fresh[i].fd);
 	if (!active)
 		return -1;
-	if (failed || (s->options.descriptors &&
-		       descriptors_connections(s->options.descriptors) > s->options.max_closing))
+	if (failed || has_to_wait)
 		return PAUSE_MS;
 	return full ? 1 : 0;
 }

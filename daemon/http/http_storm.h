@@ -10,7 +10,7 @@
  *
  *	loop: accepts ---- http_storm_name() ----> thread: accepts ---- quiet, http_storm_end() ----> loop
  *
- * Threads: the event loop's, which also makes the callbacks.
+ * Threads: the event loop's, which also makes the callbacks where nothing else is said.
  */
 #ifndef TXDA_SERVER_HTTP_STORM_H
 #define TXDA_SERVER_HTTP_STORM_H
@@ -33,7 +33,8 @@ struct http_storm;
 struct http_storm_options {
 	struct event_base *base;
 	struct descriptors *descriptors; /* of clients, may be NULL */
-	unsigned max_closing;		 /* connections that wait to be closed: then it pauses */
+	/* Whether nothing may be accepted now. Called by the thread, unlike the others. */
+	bool (*has_to_wait)(void *arg);
 	/* A connection of a user who is not named; the callee takes over @fd. */
 	void (*take)(void *arg, int fd, const struct http_peer *peer);
 	/* @n connections of the user were closed since the last call. */

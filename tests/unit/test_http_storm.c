@@ -5,6 +5,8 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,7 +33,14 @@ static struct {
 	char dir[64], path[96];
 	unsigned taken, closed, over;
 	bool name_again;
+	atomic_bool full;
 } t;
+
+static bool has_to_wait(void *arg)
+{
+	(void)arg;
+	return atomic_load(&t.full);
+}
 
 static void on_take(void *arg, int fd, const struct http_peer *peer)
 {
@@ -59,7 +68,12 @@ static void on_over(void *arg)
 
 static int setup(void **state)
 {
-	struct http_storm_options options = {.take = on_take, .closed = on_closed, .over = on_over};
+	struct http_storm_options options = {
+		.has_to_wait = has_to_wait,
+		.take = on_take,
+		.closed = on_closed,
+		.over = on_over,
+	};
 	char err[256];
 
 	(void)state;
@@ -218,6 +232,23 @@ static void it_can_be_ended(void **state)
 	close(fds[0]);
 }
 
+static void nothing_is_accepted_while_too_many_are_closed(void **state)
+{
+	int fd;
+
+	(void)state;
+	atomic_store(&t.full, true);
+	http_storm_name(t.storm, getuid(), &t.socket.fd, 1);
+	fd = dial();
+	assert_false(is_closed(fd, 2 * STORM_QUIET_MS));
+	/* The loop waits for the same, if it still does. */
+	wait_for(&t.over, 1);
+	atomic_store(&t.full, false);
+	http_storm_name(t.storm, getuid(), &t.socket.fd, 1);
+	assert_true(is_closed(fd, 60000));
+	close(fd);
+}
+
 /* How many connections the kernel queues, up to @most. */
 static unsigned queued(unsigned most)
 {
@@ -255,6 +286,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(surplus_is_closed, setup, teardown),
 		cmocka_unit_test_setup_teardown(others_are_handed_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(it_can_be_ended, setup, teardown),
+		cmocka_unit_test_setup_teardown(nothing_is_accepted_while_too_many_are_closed,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(without_descriptors_nothing_begins, setup,
 						teardown),
 	};
