@@ -25,7 +25,10 @@ struct listen_socket {
  */
 int listen_socket_open(const char *path, mode_t mode, const char *group, struct listen_socket *ret,
 		       char *err, size_t errlen);
-/* Adopts an inherited socket: it must be a listening Unix stream socket, or -EINVAL. */
+/*
+ * Adopts an inherited socket: it must be a listening Unix stream socket, or -EINVAL. From then on it
+ * queues as many connections as the daemon's own.
+ */
 int listen_socket_adopt(int fd, struct listen_socket *ret, char *err, size_t errlen);
 /* Closes it and removes the file created by listen_socket_open(). */
 void listen_socket_close(struct listen_socket *s);

@@ -264,6 +264,22 @@ static unsigned queued(unsigned most)
 	return n;
 }
 
+/* A socket of systemd's queues as many as the daemon's own, before and after. */
+static void the_queue_is_as_long_as_before(void **state)
+{
+	unsigned own = queued(2 * LISTEN_BACKLOG);
+	struct listen_socket adopted;
+	char err[256];
+
+	(void)state;
+	assert_int_equal(listen(t.socket.fd, 2 * LISTEN_BACKLOG), 0);
+	assert_int_equal(listen_socket_adopt(t.socket.fd, &adopted, err, sizeof(err)), 0);
+	assert_int_equal(queued(2 * LISTEN_BACKLOG), own);
+	http_storm_name(t.storm, getuid(), &t.socket.fd, 1);
+	http_storm_end(t.storm);
+	assert_int_equal(queued(2 * LISTEN_BACKLOG), own);
+}
+
 static void without_descriptors_nothing_begins(void **state)
 {
 	struct rlimit before, none;
@@ -288,6 +304,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(it_can_be_ended, setup, teardown),
 		cmocka_unit_test_setup_teardown(nothing_is_accepted_while_too_many_are_closed,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(the_queue_is_as_long_as_before, setup, teardown),
 		cmocka_unit_test_setup_teardown(without_descriptors_nothing_begins, setup,
 						teardown),
 	};
