@@ -6,8 +6,8 @@
  *
  * A block of 32 of K is summed by itself and then scaled into the sums of the panel: the blocks are
  * short chains of additions that the CPU can overlap, and the order is the same for any number of
- * rows. A zero point enters through the sum of the block's activations: the sum of the block starts
- * at what it subtracts.
+ * rows. A zero point enters through the sum of the block's activations, which follows them where
+ * there are any (without AVX-512): the sum of the block starts at what it subtracts.
  */
 
 /* The parameters of an instance, all constants. */
@@ -26,32 +26,20 @@ V_INLINE unsigned group_block_bytes(const struct group_kind t)
 	return txda_is_nibbles(t.dtype) ? 512 : 1024;
 }
 
-V_INLINE bool has_zero(const struct group_kind t)
-{
-	return t.dtype == TXDA_W4Z || t.dtype == TXDA_W8Z;
-}
-
-/* VL scales, or zero points, of columns [c, c + VL) from a group's header. */
+/* VL scales of columns [c, c + VL) from a group's header. */
 V_INLINE vf group_scale(const struct group_kind t, const uint8_t *header, unsigned c)
 {
 	if (t.dtype == TXDA_MX4)
 		return v_load_bf16((const uint16_t *)header + c);
-	return t.dtype == TXDA_F8 ? v_load((const float *)header + c)
-				  : v_load_f16((const uint16_t *)header + c);
-}
-
-V_INLINE vf group_zero(const uint8_t *header, unsigned c)
-{
-	typedef int16_t vs __attribute__((vector_size(VL * 2), aligned(2)));
-
-	return v_i2f(
-		__builtin_convertvector(*(const vs *)((const int16_t *)(header + 64) + c), vi));
+#if VL != 16
+	if (t.dtype != TXDA_F8)
+		return v_load_f16((const uint16_t *)header + c);
+#endif
+	return v_load((const float *)header + c);
 }
 
 #if defined(CM_GROUP_DOT)
 /* ---- pairs of bf16 ---- */
-
-#define WORDS_PER_BLOCK(t) ((t).wide ? 33 : 17) /* 16 pairs, and the sum */
 
 /* MX4 as bf16: 0, 0.5, 1, 1.5, 2, 3, 4, 6, and these negated, twice: only the low 5 bits of an index
  * count. */
@@ -134,7 +122,7 @@ V_INLINE void group_block(const struct group_kind t, const unsigned rows, __m512
 
 V_INLINE void group_rows(const struct group_kind t, const unsigned rows, const struct cm_panel *p)
 {
-	const unsigned words = WORDS_PER_BLOCK(t), block = group_block_bytes(t);
+	const unsigned words = t.wide ? 32 : 16, block = group_block_bytes(t);
 	const uint8_t *w = p->w, *ahead = p->ahead;
 	const uint32_t *a = p->a;
 	const size_t pace = p->pace;
@@ -188,10 +176,22 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, const s
 /* Where in its block of 8 the n-th nibble of a lane is. */
 #define NIBBLE_K(n) ((n) / 2 + ((n)&1) * 4)
 
-V_INLINE vf nibble_float(vu v, const unsigned n)
+#if VL == 16
+#define WORDS_PER_BLOCK 32
+#else
+#define WORDS_PER_BLOCK 33 /* and the sum */
+
+/* What a block's sums for VL columns start at, by the sum of its activations. */
+V_INLINE vf block_start(const struct group_kind t, const uint8_t *header, unsigned c, float sum)
 {
-	return v_i2f((vi)(v >> 4 * n & 15u) - 8);
+	typedef int16_t vs __attribute__((vector_size(VL * 2), aligned(2)));
+	const vs *zero = (const vs *)((const int16_t *)(header + 64) + c);
+
+	if (t.dtype != TXDA_W4Z && t.dtype != TXDA_W8Z)
+		return (vf){0};
+	return v_set1(-sum) * v_i2f(__builtin_convertvector(*zero, vi));
 }
+#endif
 
 /* Words (two elements each) of VL columns from c on, of pair @p of their 4, in the low half of each
  * lane. @w: a row of 4 K of 32 columns. */
@@ -236,11 +236,13 @@ V_INLINE vf group_value(const struct group_kind t, const uint8_t *w, unsigned c,
 		return f8_float(i % 2 ? v >> 8 : v & 255u);
 	}
 	v = *(const vu_any *)(w + c * 4);
-	if (t.dtype == TXDA_MX4)
-		return mx4_float(v >> 4 * i);
+#if VL != 16
 	if (t.dtype == TXDA_W4 || t.dtype == TXDA_W4Z)
-		return nibble_float(v, i);
-	return v_i2f((vi)(v >> 8 * i & 255u) - 128);
+		return v_i2f((vi)(v >> 4 * i & 15u) - 8);
+	if (t.dtype != TXDA_MX4)
+		return v_i2f((vi)(v >> 8 * i & 255u) - 128);
+#endif
+	return mx4_float(v >> 4 * i);
 }
 
 /* One block of @rows rows (of @mr packed ones), two vectors of columns from c on. */
@@ -254,9 +256,11 @@ V_INLINE void group_step(const struct group_kind t, const unsigned rows, float *
 
 	EACH(m, rows)
 		EACH(v, 2)
-			d[m][v] = has_zero(t)
-					  ? v_set1(-x[32 * mr + m]) * group_zero(header, c + v * VL)
-					  : (vf){0};
+#if VL == 16
+			d[m][v] = (vf){0};
+#else
+			d[m][v] = block_start(t, header, c + v * VL, x[32 * mr + m]);
+#endif
 	for (unsigned j = 0; j < 32 / per; j++, w += 128)
 		EACH(i, per) {
 			const float *xk = x + (j * per + (nibbles ? NIBBLE_K(i) : i)) * mr;
@@ -293,7 +297,7 @@ V_INLINE void group_rows(const unsigned rows, const struct group_kind t, const s
 
 		w += group_header(t);
 		n -= blocks;
-		for (; blocks; blocks--, w += group_block_bytes(t), x += 33 * mr)
+		for (; blocks; blocks--, w += group_block_bytes(t), x += WORDS_PER_BLOCK * mr)
 			for (unsigned c = 0; c < 32; c += 2 * VL)
 				group_step(t, rows, acc, header, w, x, mr, c);
 	}
@@ -360,9 +364,9 @@ static void pack_group(uint32_t *block, unsigned mr, unsigned m, const float *x,
 	static const uint8_t order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
 	const unsigned terms = wide ? 2 : 1;
 
-	for (; k; k -= 32, x += 32, block += (16 * terms + 1) * mr) {
+	for (; k; k -= 32, x += 32, block += 16 * terms * mr) {
 		uint16_t h[32];
-		float v[32], left[32], sum = 0;
+		float v[32], left[32];
 
 		for (unsigned i = 0; i < 32; i++)
 			v[i] = x[nibbles ? i / 8 * 8 + order[i % 8] : i];
@@ -375,23 +379,22 @@ static void pack_group(uint32_t *block, unsigned mr, unsigned m, const float *x,
 			}
 			for (unsigned i = 0; i < 16; i++)
 				memcpy(&block[(i * terms + term) * mr + m], h + 2 * i, 4);
-			for (unsigned i = 0; i < 32; i++)
-				sum += cm_bf16_to_f32(h[i]);
 			memcpy(v, left, sizeof(v));
 		}
-		memcpy(&block[16 * terms * mr + m], &sum, 4);
 	}
 #else
 	(void)wide;
 	(void)nibbles;
-	for (; k; k -= 32, x += 32, block += 33 * mr) {
+	for (; k; k -= 32, x += 32, block += WORDS_PER_BLOCK * mr) {
+#if VL != 16
 		float sum = 0;
 
-		for (unsigned i = 0; i < 32; i++) {
+		for (unsigned i = 0; i < 32; i++)
 			sum += x[i];
-			memcpy(&block[i * mr + m], &x[i], 4);
-		}
 		memcpy(&block[32 * mr + m], &sum, 4);
+#endif
+		for (unsigned i = 0; i < 32; i++)
+			memcpy(&block[i * mr + m], &x[i], 4);
 	}
 #endif
 }

@@ -33,7 +33,7 @@ static void set_units(struct cm_product *p)
 		p->mr = CM_MR_I16;
 	} else if (p->grouped) {
 		p->per = TXDA_QUANT_BLOCK;
-		p->unit_bytes = (16 * words + 1) * 4;
+		p->unit_bytes = (16 * words + !cm_simd->groups_i16) * 4;
 		p->mr = CM_MR_GROUP;
 	} else if (!p->precise && p->w->dtype == TXDA_BF16) {
 		p->per = 2;

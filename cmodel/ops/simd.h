@@ -20,8 +20,8 @@
  *          bytes and what is left to add to 256 times these, or, with AVX2 and in portable C, the
  *          even and the odd elements
  *   group: per 32 of K { u32[16][mr], a pair each, or u32[16][2][mr] when wide, or float[32][mr]
- *          with group_floats; float sum[mr] of the values as they are multiplied }. For nibbles the
- *          pairs stand as in the kernel's loads
+ *          with group_floats; without groups_i16 float sum[mr] of them }. For nibbles the pairs
+ *          stand as in the kernel's loads
  * With tiles, bf16 is u32[ceil(K/32)][mr][16], or [ceil(K/32)][2][mr][16] when wide, and int8 has
  * u32 q[mr][8] where mr is above CM_MR_I8: each row's step of K in one piece, zeros past its end.
  */
