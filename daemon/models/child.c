@@ -18,7 +18,7 @@
 #define POLL_MS	   100 /* interval of checks for timeout and stop */
 #define MAX_READS  128 /* bytes per read; at least as much as a pipe holds */
 #define LINE_BYTES 512
-#define PRIORITY   5 /* nice value of a compile, below serving */
+#define PRIORITY   5 /* nice value of a compile, or of who reads a --config, below serving */
 
 struct child {
 	pid_t pid;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs a confined program, such as the compiler, as a child process: no shell, no inherited descriptors, a minimal environment,
- * its own process group, resource limits, lower priority. It confines itself (confine.h). Any
- * failure becomes an error message.
+ * Runs a confined program, such as the compiler, as a child process: no shell, no inherited
+ * descriptors, a minimal environment, its own process group, resource limits, lower priority. It
+ * confines itself (confine.h). Any failure becomes an error message.
  *
  * Blocks; any thread.
  */
@@ -28,9 +28,9 @@ struct child_options {
 
 /*
  * Runs argv[0], a path, with argv, NULL-terminated. Standard output goes to @out, NUL-terminated,
- * truncated to its size; *ret_n, unless NULL: bytes of it. 0 if it exited with status 0. -EIO: it did not, err has the end of its
- * standard error. -ETIMEDOUT, -ECANCELED: killed because of the time limit or @stop. Else it could
- * not be started.
+ * truncated to its size; *ret_n, unless NULL: bytes of it. 0 if it exited with status 0. -EIO: it
+ * did not, err has the end of its standard error. -ETIMEDOUT, -ECANCELED: killed because of the
+ * time limit or @stop. Else it could not be started.
  */
 int child_run(const struct child_options *options, char *const argv[], char *out, size_t outlen,
 	      size_t *ret_n, char *err, size_t errlen);

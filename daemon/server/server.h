@@ -24,8 +24,9 @@ extern const struct model_text_ops server_text_ops; /* for the table */
 
 /*
  * Adds every model of @config to @table; models_pump() starts the loads. All must outlive the
- * server, @budget also the models, whose constraints are charged to it. Models with errors are logged, and the others are served. -EINVAL: no model can be
- * served, or one cannot and @config is strict.
+ * server, @budget also the models, whose constraints are charged to it. Models with errors are
+ * logged, and the others are served. -EINVAL: no model can be served, or one cannot and @config is
+ * strict.
  */
 int server_new(struct event_base *base, struct config *config, struct budget *budget,
 	       struct models *table, struct server **ret);
