@@ -4,9 +4,9 @@
  * see simd.h and the cache layout of txda_isa.h.
  *
  * Online softmax (Milakov and Gimelshein 2018) over tiles of CM_ATT_TILE keys. A tile in which a
- * row sees no key leaves that row's state as it was, bit for bit, so that rows of different
- * positions can share a call. Probabilities are rounded to bfloat16 for the product with V; their
- * sum is not.
+ * row sees no key leaves that row's state as it was, bit for bit (with AMX but for the sign of 0),
+ * so that rows of different positions can share a call. Probabilities are rounded to bfloat16 for
+ * the product with V; their sum is not.
  */
 
 #define GROUPS (CM_ATT_TILE / 16) /* groups of 16 keys in a tile */

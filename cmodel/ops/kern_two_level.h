@@ -13,9 +13,9 @@
  */
 
 /* Words of a block of packed rows, and where the scales and the sums are. */
-#define TWO_LEVEL_WORDS(rows) (19 * (rows))
-#define TWO_LEVEL_SCALE(rows) (16 * (rows))
-#define TWO_LEVEL_SUM(rows)   (17 * (rows))
+#define I16_WORDS(rows) (19 * (rows))
+#define I16_SCALE(rows) (16 * (rows))
+#define I16_SUM(rows)	(17 * (rows))
 
 /* The fifth bits, or the fifth and sixth, of quad @t of a block (K elements 4 t to 4 t + 3): in which
  * bytes, how far to the left (to the right when negative) they move to their place, and that place. */
@@ -75,7 +75,7 @@ V_INLINE void split_block(const int32_t r[32], uint32_t words[16], int32_t sum[2
 
 static void pack_i16(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k)
 {
-	for (size_t i = 0; i < k; i += 32, block += TWO_LEVEL_WORDS(mr)) {
+	for (size_t i = 0; i < k; i += 32, block += I16_WORDS(mr)) {
 		float in[32] = {0}, scale;
 		int32_t r[32], sum[2];
 		uint32_t words[16];
@@ -85,15 +85,15 @@ static void pack_i16(uint32_t *block, unsigned mr, unsigned m, const float *x, s
 		split_block(r, words, sum);
 		for (unsigned j = 0; j < 16; j++)
 			block[j * mr + m] = words[j];
-		memcpy(&block[TWO_LEVEL_SCALE(mr) + m], &scale, 4);
-		block[TWO_LEVEL_SUM(mr) + m] = (uint32_t)sum[0];
-		block[TWO_LEVEL_SUM(mr) + mr + m] = (uint32_t)sum[1];
+		memcpy(&block[I16_SCALE(mr) + m], &scale, 4);
+		block[I16_SUM(mr) + m] = (uint32_t)sum[0];
+		block[I16_SUM(mr) + mr + m] = (uint32_t)sum[1];
 	}
 }
 
 #if VL == 16
 /* Quad @t of 16 columns. */
-V_INLINE __m512i two_level_quad(const unsigned type, const uint8_t *q, const unsigned t)
+V_INLINE __m512i i16_codes(const unsigned type, const uint8_t *q, const unsigned t)
 {
 	const int left = HIGH_LEFT(type, t);
 	__m512i v, high;
@@ -114,9 +114,8 @@ V_INLINE __m512i two_level_quad(const unsigned type, const uint8_t *q, const uns
 }
 
 /* sum[m][v] += quads [first, first + n) of a block times the rows. */
-V_INLINE void two_level_dots(const unsigned type, const unsigned rows, __m512i sum[][2],
-			     const uint8_t *q, const uint32_t *a, const unsigned first,
-			     const unsigned n)
+V_INLINE void i16_dots(const unsigned type, const unsigned rows, __m512i sum[][2], const uint8_t *q,
+		       const uint32_t *a, const unsigned first, const unsigned n)
 {
 	__m512i high[CM_MR_I16][2];
 
@@ -124,7 +123,7 @@ V_INLINE void two_level_dots(const unsigned type, const unsigned rows, __m512i s
 		high[m][0] = high[m][1] = _mm512_setzero_si512();
 	EACH(i, n) {
 		const unsigned t = first + i;
-		__m512i w0 = two_level_quad(type, q, t), w1 = two_level_quad(type, q + 64, t);
+		__m512i w0 = i16_codes(type, q, t), w1 = i16_codes(type, q + 64, t);
 
 		i8_quad(rows, high, w0, w1, a + 2 * t * rows);
 		i8_quad(rows, sum, w0, w1, a + (2 * t + 1) * rows);
@@ -152,15 +151,15 @@ V_INLINE void two_level_minimums(const unsigned type, const unsigned rows, __m51
 
 	EACH(m, rows)
 		d[m][0] = d[m][1] = _mm512_setzero_si512();
-	two_level_dots(type, rows, d, w + 64, a, 0, 8);
+	i16_dots(type, rows, d, w + 64, a, 0, 8);
 	EACH(v, 2) {
 		s[v] = two_level_scale(header + v * 32, w + v * 16, false);
 		min[v] = two_level_scale(header + 64 + v * 32, w + 32 + v * 16, false);
 	}
 	EACH(m, rows) {
-		const int32_t *xsum = (const int32_t *)a + TWO_LEVEL_SUM(rows) + m;
+		const int32_t *xsum = (const int32_t *)a + I16_SUM(rows) + m;
 		__m512 sum = _mm512_set1_ps((float)(xsum[0] + xsum[rows]));
-		__m512 x = _mm512_set1_ps(((const float *)a)[TWO_LEVEL_SCALE(rows) + m]);
+		__m512 x = _mm512_set1_ps(((const float *)a)[I16_SCALE(rows) + m]);
 
 		EACH(v, 2)
 			c[m][v] = _mm512_fmadd_ps(_mm512_fmsub_ps(_mm512_cvtepi32_ps(d[m][v]), s[v],
@@ -177,13 +176,13 @@ V_INLINE void two_level_halves(const unsigned type, const unsigned rows, __m512 
 		__m512 s[2];
 
 		EACH(m, rows)
-			d[m][0] = d[m][1] = _mm512_set1_epi32(
-				-32 * (int)a[TWO_LEVEL_SUM(rows) + half * rows + m]);
-		two_level_dots(type, rows, d, w + 64, a, half * 4, 4);
+			d[m][0] = d[m][1] =
+				_mm512_set1_epi32(-32 * (int)a[I16_SUM(rows) + half * rows + m]);
+		i16_dots(type, rows, d, w + 64, a, half * 4, 4);
 		EACH(v, 2)
 			s[v] = two_level_scale(header + v * 32, w + half * 32 + v * 16, true);
 		EACH(m, rows) {
-			__m512 x = _mm512_set1_ps(((const float *)a)[TWO_LEVEL_SCALE(rows) + m]);
+			__m512 x = _mm512_set1_ps(((const float *)a)[I16_SCALE(rows) + m]);
 
 			EACH(v, 2)
 				c[m][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][v]),
@@ -200,11 +199,11 @@ V_INLINE void one_level_block(const unsigned type, const unsigned rows, __m512 c
 	__m512i d[CM_MR_I16][2];
 
 	EACH(m, rows) {
-		const int32_t *xsum = (const int32_t *)a + TWO_LEVEL_SUM(rows) + m;
+		const int32_t *xsum = (const int32_t *)a + I16_SUM(rows) + m;
 
 		d[m][0] = d[m][1] = _mm512_set1_epi32(-zero * (xsum[0] + xsum[rows]));
 	}
-	two_level_dots(type, rows, d, w, a, 0, 8);
+	i16_dots(type, rows, d, w, a, 0, 8);
 	EACH(v, 2) {
 		__m512 s = (__m512)v_load_f16((const uint16_t *)header + v * 16), z;
 
@@ -212,8 +211,8 @@ V_INLINE void one_level_block(const unsigned type, const unsigned rows, __m512 c
 			z = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(
 				_mm256_load_si256((const __m256i *)(header + 64 + v * 32))));
 		EACH(m, rows) {
-			const int32_t *xsum = (const int32_t *)a + TWO_LEVEL_SUM(rows) + m;
-			__m512 x = _mm512_set1_ps(((const float *)a)[TWO_LEVEL_SCALE(rows) + m]);
+			const int32_t *xsum = (const int32_t *)a + I16_SUM(rows) + m;
+			__m512 x = _mm512_set1_ps(((const float *)a)[I16_SCALE(rows) + m]);
 			__m512 sum = _mm512_cvtepi32_ps(d[m][v]);
 
 			if (txda_tile_group_header(type) == 128)
@@ -224,7 +223,7 @@ V_INLINE void one_level_block(const unsigned type, const unsigned rows, __m512 c
 	}
 }
 
-V_INLINE void two_level_rows(const unsigned rows, const unsigned type, const struct cm_panel *p)
+V_INLINE void i16_rows(const unsigned rows, const unsigned type, const struct cm_panel *p)
 {
 	const unsigned bytes = txda_tile_block_bytes(type);
 	const uint8_t *w = p->w, *header = w, *ahead = p->ahead;
@@ -237,7 +236,7 @@ V_INLINE void two_level_rows(const unsigned rows, const unsigned type, const str
 		EACH(v, 2)
 			c[m][v] = p->first ? _mm512_setzero_ps()
 					   : _mm512_loadu_ps(acc + m * 32 + v * 16);
-	for (size_t n = p->n, left = 0; n; n--, left--, w += bytes, a += TWO_LEVEL_WORDS(rows)) {
+	for (size_t n = p->n, left = 0; n; n--, left--, w += bytes, a += I16_WORDS(rows)) {
 		if (!left) {
 			header = w;
 			w += txda_tile_group_header(type);
@@ -260,20 +259,20 @@ V_INLINE void two_level_rows(const unsigned rows, const unsigned type, const str
 			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);
 }
 
-#define TWO_LEVEL_PANEL(name, type)                                                                \
+#define I16_PANEL(name, type)                                                                      \
 	static void name(const struct cm_panel *p)                                                 \
 	{                                                                                          \
 		switch (p->mr) {                                                                   \
-		case 1: two_level_rows(1, type, p); break;                                         \
-		case 2: two_level_rows(2, type, p); break;                                         \
-		case 3: two_level_rows(3, type, p); break;                                         \
+		case 1: i16_rows(1, type, p); break;                                               \
+		case 2: i16_rows(2, type, p); break;                                               \
+		case 3: i16_rows(3, type, p); break;                                               \
 		}                                                                                  \
 	}
 #else
-/* ---- portable C and AVX2 ---- */
+/* ---- portable C, AVX2 and NEON ---- */
 
 /* Quad @t of VL columns. */
-V_INLINE vu two_level_quad(const unsigned type, const uint8_t *q, const unsigned t)
+V_INLINE vu i16_codes(const unsigned type, const uint8_t *q, const unsigned t)
 {
 	const int left = HIGH_LEFT(type, t);
 	vu v = *(const vu_any *)(q + t / 2 * 128), high;
@@ -288,14 +287,14 @@ V_INLINE vu two_level_quad(const unsigned type, const uint8_t *q, const unsigned
 
 #if defined(CM_NEON)
 /* By the high and the low bytes of the int16. */
-V_INLINE vi two_level_dots(const unsigned type, vi d, const uint8_t *q, const uint32_t *a,
-			   unsigned mr, const unsigned first, const unsigned n)
+V_INLINE vi i16_dots(const unsigned type, vi d, const uint8_t *q, const uint32_t *a, unsigned mr,
+		     const unsigned first, const unsigned n)
 {
 	vi high = {0};
 
 	EACH(i, n) {
 		const unsigned t = first + i;
-		vu w = two_level_quad(type, q, t);
+		vu w = i16_codes(type, q, t);
 
 		high = v_dot_s8(high, w, a[2 * t * mr]);
 		d = v_dot_s8(d, w, a[(2 * t + 1) * mr]);
@@ -318,13 +317,13 @@ V_INLINE vi i16_quad(vi d, vu w, uint32_t even, uint32_t odd)
 #endif
 }
 
-V_INLINE vi two_level_dots(const unsigned type, vi d, const uint8_t *q, const uint32_t *a,
-			   unsigned mr, const unsigned first, const unsigned n)
+V_INLINE vi i16_dots(const unsigned type, vi d, const uint8_t *q, const uint32_t *a, unsigned mr,
+		     const unsigned first, const unsigned n)
 {
 	EACH(i, n) {
 		const unsigned t = first + i;
 
-		d = i16_quad(d, two_level_quad(type, q, t), a[2 * t * mr], a[(2 * t + 1) * mr]);
+		d = i16_quad(d, i16_codes(type, q, t), a[2 * t * mr], a[(2 * t + 1) * mr]);
 	}
 	return d;
 }
@@ -343,22 +342,22 @@ V_INLINE vf two_level_scale(const uint8_t *d, const uint8_t *s, const bool is_si
 V_INLINE vf two_level_block(const unsigned type, vf sums, const uint8_t *header, const uint8_t *w,
 			    const uint32_t *a, unsigned mr, unsigned c)
 {
-	const int xsum[2] = {(int)a[TWO_LEVEL_SUM(mr)], (int)a[TWO_LEVEL_SUM(mr) + mr]};
+	const int xsum[2] = {(int)a[I16_SUM(mr)], (int)a[I16_SUM(mr) + mr]};
 	const uint8_t *q = w + 64 + c * 4;
 	vi zero = {0}, d;
 	vf s, min;
 	float x;
 
-	memcpy(&x, &a[TWO_LEVEL_SCALE(mr)], 4);
+	memcpy(&x, &a[I16_SCALE(mr)], 4);
 	if (type == TXDA_W6S) {
 		EACH(half, 2) {
-			d = two_level_dots(type, zero - 32 * xsum[half], q, a, mr, half * 4, 4);
+			d = i16_dots(type, zero - 32 * xsum[half], q, a, mr, half * 4, 4);
 			s = two_level_scale(header + 2 * c, w + half * 32 + c, true);
 			sums = v_fma(v_i2f(d), s * v_set1(x), sums);
 		}
 		return sums;
 	}
-	d = two_level_dots(type, zero, q, a, mr, 0, 8);
+	d = i16_dots(type, zero, q, a, mr, 0, 8);
 	s = two_level_scale(header + 2 * c, w + c, false);
 	min = two_level_scale(header + 64 + 2 * c, w + 32 + c, false);
 	return v_fma(v_fma(v_i2f(d), s, -(v_set1((float)(xsum[0] + xsum[1])) * min)), v_set1(x),
@@ -374,7 +373,7 @@ V_INLINE void two_level_panel(const unsigned type, const struct cm_panel *p)
 
 	if (p->first)
 		memset(acc, 0, mr * 32 * sizeof(float));
-	for (size_t n = p->n, left = 0; n; n--, left--, w += bytes, a += TWO_LEVEL_WORDS(mr)) {
+	for (size_t n = p->n, left = 0; n; n--, left--, w += bytes, a += I16_WORDS(mr)) {
 		if (!left) {
 			header = w;
 			w += txda_tile_group_header(type);
@@ -388,22 +387,22 @@ V_INLINE void two_level_panel(const unsigned type, const struct cm_panel *p)
 	}
 }
 
-#define TWO_LEVEL_PANEL(name, type)                                                                \
+#define I16_PANEL(name, type)                                                                      \
 	static void name(const struct cm_panel *p)                                                 \
 	{                                                                                          \
 		two_level_panel(type, p);                                                          \
 	}
 #endif
 
-TWO_LEVEL_PANEL(panel_w4m, TXDA_W4M)
-TWO_LEVEL_PANEL(panel_w5m, TXDA_W5M)
-TWO_LEVEL_PANEL(panel_w6s, TXDA_W6S)
+I16_PANEL(panel_w4m, TXDA_W4M)
+I16_PANEL(panel_w5m, TXDA_W5M)
+I16_PANEL(panel_w6s, TXDA_W6S)
 
 #if VL == 16
-TWO_LEVEL_PANEL(panel_w8_i16, TXDA_W8)
-TWO_LEVEL_PANEL(panel_w4_i16, TXDA_W4)
-TWO_LEVEL_PANEL(panel_w8z_i16, TXDA_W8Z)
-TWO_LEVEL_PANEL(panel_w4z_i16, TXDA_W4Z)
+I16_PANEL(panel_w8_i16, TXDA_W8)
+I16_PANEL(panel_w4_i16, TXDA_W4)
+I16_PANEL(panel_w8z_i16, TXDA_W8Z)
+I16_PANEL(panel_w4z_i16, TXDA_W4Z)
 #endif
 
 static void panel_i16(const struct cm_panel *p)

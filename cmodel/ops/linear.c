@@ -24,7 +24,7 @@
 #define TILE_STEP   80 /* cycles of a step of K, and bytes from beyond that cache in one */
 #define FAR_SPEED   6
 #define NEAR_ROWS   (1u << 20) /* bytes of packed rows that stay there from panel to panel */
-#define MOST_ROWS   (2u << 20) /* of a part, for each term: more are far for each panel */
+#define MOST_ROWS   (2u << 20) /* of a part, half of it if wide: more are far for each panel */
 #define MORE_CUTS   8
 #define MOST_IDLE   15 /* percent of the cores' time at the end: else parts are made smaller */
 #define PACK_ROWS   4  /* rows of a part of packing, where rows share no cache lines */

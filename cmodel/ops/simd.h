@@ -140,10 +140,11 @@ struct cm_simd {
 	void (*panel_f32)(const struct cm_panel *p);
 	void (*panel_w8)(const struct cm_panel *p);
 	void (*panel_w4)(const struct cm_panel *p);
-	/* W4M, W5M and W6S. */
+	/* As for w8 and w4, but with int16 activations: weights of two levels and, with groups_i16, W8,
+	 * W4, W8Z and W4Z. */
 	void (*pack_i16)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k);
 	void (*panel_i16)(const struct cm_panel *p);
-	/* As for w8 and w4, but with float activations; any type with groups of one level. */
+	/* And with float activations: F8, MX4 and, without groups_i16, these four. */
 	void (*pack_group)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 			   bool nibbles, bool wide);
 	void (*panel_group)(const struct cm_panel *p);
