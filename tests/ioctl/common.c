@@ -455,6 +455,31 @@ struct stream must_stream(int fd, uint32_t vm)
 	return (struct stream){.mem = must_mem(fd, vm, PAGE)};
 }
 
+#define LONG_BO	   (256 * MIB)
+#define LONG_PARTS 256u
+#define LONG_VA	   (1ull << 36)
+
+struct stream must_long_fill(int fd, uint32_t vm)
+{
+	struct drm_txda_bind_op ops[LONG_PARTS] = {0};
+	struct drm_txda_vm_bind arg = {.vm_id = vm,
+				       .ops = array_of(ops, LONG_PARTS, sizeof(ops[0]))};
+	struct stream s = must_stream(fd, vm);
+	uint32_t handle;
+
+	must(bo_create(fd, LONG_BO, DRM_TXDA_PLACE_DEVICE, 0, vm, &handle));
+	for (uint32_t i = 0; i < LONG_PARTS; i++)
+		ops[i] = (struct drm_txda_bind_op){
+			.flags = DRM_TXDA_BIND_MAP,
+			.bo = handle,
+			.va = LONG_VA + i * LONG_BO,
+			.size = LONG_BO,
+		};
+	must(call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
+	put_fill(&s, LONG_VA, LONG_PARTS * LONG_BO, 1);
+	return s;
+}
+
 void put_bytes(struct stream *s, const void *bytes, uint32_t count)
 {
 	check(count <= s->mem.bytes - s->bytes && count % 8 == 0);

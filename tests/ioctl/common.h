@@ -165,6 +165,8 @@ void put_signal(struct stream *s, uint64_t va, uint64_t value);
 void put_wait(struct stream *s, uint64_t va, uint64_t value);
 void put_collective(struct stream *s, uint16_t op, uint64_t dst, uint64_t src, uint64_t count,
 		    uint32_t dtype, uint32_t group);
+/* A fill of 64 GiB: one buffer of device memory, mapped many times in a row. */
+struct stream must_long_fill(int fd, uint32_t vm);
 /* Whatever bytes; a multiple of 8. */
 void put_bytes(struct stream *s, const void *bytes, uint32_t count);
 

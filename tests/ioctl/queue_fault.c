@@ -494,32 +494,6 @@ static void destroy_in_flight(void)
 	must_work(must_queue(fd, vm));
 }
 
-#define LONG_BO	   (256 * MIB)
-#define LONG_PARTS 256u
-#define LONG_VA	   (1ull << 36)
-
-/* A fill of 64 GiB: one buffer, mapped many times in a row. */
-static struct stream must_long_fill(void)
-{
-	struct drm_txda_bind_op ops[LONG_PARTS] = {0};
-	struct drm_txda_vm_bind arg = {.vm_id = vm,
-				       .ops = array_of(ops, LONG_PARTS, sizeof(ops[0]))};
-	struct stream s = must_stream(fd, vm);
-	uint32_t handle;
-
-	must(bo_create(fd, LONG_BO, DRM_TXDA_PLACE_DEVICE, 0, vm, &handle));
-	for (uint32_t i = 0; i < LONG_PARTS; i++)
-		ops[i] = (struct drm_txda_bind_op){
-			.flags = DRM_TXDA_BIND_MAP,
-			.bo = handle,
-			.va = LONG_VA + i * LONG_BO,
-			.size = LONG_BO,
-		};
-	must(call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
-	put_fill(&s, LONG_VA, LONG_PARTS * LONG_BO, 1);
-	return s;
-}
-
 /* A client in the middle of @s, which then waits for its end by a signal. @slow: the end is slow. */
 static pid_t must_busy_client(bool fill, bool slow)
 {
@@ -537,7 +511,7 @@ static pid_t must_busy_client(bool fill, bool slow)
 
 		setup();
 		queue = must_queue_with(LONG_MS);
-		s = fill ? must_long_fill() : must_block(&word);
+		s = fill ? must_long_fill(fd, vm) : must_block(&word);
 		must_submit(queue, &s);
 		/* Within its packet: a fill makes progress there. */
 		while (!must_state(fd, queue).progress)

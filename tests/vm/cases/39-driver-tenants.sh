@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# vm: mode=fast chips=1 timeout=900
+# Beside a user who takes all that a user can have another one decodes, and nothing makes a reset necessary.
+#
+# Prints how fast it does so compared with a neighbour who decodes, too; to see it, or one harm alone:
+#   sh tests/vm/run.sh -n 1 -l 900 -- "HARM=binds sh /rig/cases/39-driver-tenants.sh"
+. /rig/guest/lib.sh
+load || fail "insmod"
+wait_for 30 nodes_are 1 || fail "no node"
+share_nodes || fail "nodes of group render"
+device=/sys/bus/pci/devices/$(chip_list)
+export TXDA_BACKEND=drm
+top=/sys/fs/cgroup
+resets=$(cat "$device/reset_count")
+
+# As systemd has it, each user gets the same part of the processors.
+mount | grep -q " $top " || mount -t cgroup2 none $top || fail "no control groups"
+echo +cpu >$top/cgroup.subtree_control || fail "no cpu controller"
+mkdir $top/one $top/other || fail "control groups"
+
+# as GROUP USER COMMAND... - in the background, where it becomes COMMAND.
+as() {
+	exec sh -c 'echo $$ >'"$top/$1"'/cgroup.procs && shift 2 && exec setpriv --reuid="$0" --regid=tester --groups=render "$@"' "$2" "$@"
+}
+
+begun() {
+	[ "$(grep -c tps /tmp/one)" -ge 1 ]
+}
+
+# beside COMMAND... - what the last answer's tokens per second are while another user runs COMMAND.
+beside() {
+	as one 20001 txda-bench model --json --batch 1 --input 16 --output 16,1000,1000 /t/cases/demo-tp1 >/tmp/one 2>&1 &
+	one=$!
+	wait_for 60 begun || fail "it does not decode: $(cat /tmp/one)"
+	as other tester "$@" >/tmp/other 2>&1 &
+	other=$!
+	wait $one || fail "beside $1: $(cat /tmp/one)"
+	[ -d /proc/$other ] || fail "$1 has ended: $(tail -n 20 /tmp/other)"
+	kill $other
+	wait $other
+	status=$?
+	tps=$(sed -n '$s/.*"tps":\([0-9.]*\).*/\1/p' /tmp/one)
+}
+
+long=1500
+for i in 1 2 3 4 5 6; do
+	long=$long,1500
+done
+for _ in $(seq "$(storm 10)"); do
+	beside txda-bench model --json --batch 1 --input 16 --output $long /t/cases/demo-tp1
+	decodes=$tps
+	# shellcheck disable=SC2086 # words
+	beside ioctl_tenant ${HARM:-}
+	[ $status -eq 0 ] || fail "ioctl_tenant: $(tail -n 20 /tmp/other)"
+	tail -n 1 /tmp/other
+	echo "$decodes tokens a second beside one who decodes, $tps beside one who takes all, $(echo "$decodes $tps" | awk '{ printf "%.2f", $2 / $1 }')"
+done
+[ "$(cat "$device/reset_count")" -eq "$resets" ] || fail "$(cat "$device/reset_count") resets, $resets before"
+rmdir $top/one $top/other
