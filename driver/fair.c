@@ -79,6 +79,13 @@ static bool txda_fair_is_next(const struct txda_fair_queue *queue,
 	return txda_fair_is_before(queue->time, best->time);
 }
 
+/* Whoever starts to wait from now on is not before @queue. */
+static void txda_fair_level(struct txda_fair *fair, struct txda_fair_queue *queue)
+{
+	txda_fair_raise(&fair->level, queue->user->time);
+	txda_fair_raise(&queue->user->level, queue->time);
+}
+
 struct txda_fair_queue *txda_fair_pick(struct txda_fair *fair)
 {
 	struct txda_fair_queue *queue, *best = NULL;
@@ -90,15 +97,16 @@ struct txda_fair_queue *txda_fair_pick(struct txda_fair *fair)
 	if (!best)
 		return NULL;
 	txda_fair_leave(best);
-	txda_fair_raise(&fair->level, best->user->time);
-	txda_fair_raise(&best->user->level, best->time);
+	txda_fair_level(fair, best);
 	return best;
 }
 
-void txda_fair_charge(struct txda_fair_queue *queue, u64 ns)
+void txda_fair_charge(struct txda_fair *fair, struct txda_fair_queue *queue, u64 ns)
 {
 	u64 time = div_u64(ns * TXDA_FAIR_WEIGHT, queue->weight);
 
 	queue->time += time;
 	queue->user->time += time;
+	if (txda_fair_is_empty(fair))
+		txda_fair_level(fair, queue);
 }

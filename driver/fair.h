@@ -6,8 +6,9 @@
  * Time on the chip is shared fairly among users, and each user's part among the user's queues, so
  * that more queues do not mean more time. A queue has a weight: two queues that always have work
  * get time in the ratio of their weights. Whoever had the least weighted time is next; who was idle
- * starts level with those that were not, so that nobody saves time up. Whatever the weights,
- * everybody's turn comes: a fence of a job must signal some day.
+ * starts level with those that were not, so that nobody saves time up. Time that nobody else wanted
+ * is not held against who had it. Whatever the weights, everybody's turn comes: a fence of a job
+ * must signal some day.
  *
  * Times are in nanoseconds of one clock; their sums may wrap. The caller serialises.
  */
@@ -27,7 +28,10 @@ struct txda_fair_user {
 	/** @time: Weighted time that its queues had; not behind txda_fair.level when they wait. */
 	u64 time;
 
-	/** @level: Of its queue that was last picked: the @time of one that starts to wait. */
+	/**
+	 * @level: The time of its queue that was last picked, or ran while nobody waited: that of
+	 * one that starts to wait.
+	 */
 	u64 level;
 };
 
@@ -55,7 +59,10 @@ struct txda_fair {
 	/** @waiting: struct txda_fair_queue, longest wait first. */
 	struct list_head waiting;
 
-	/** @level: The time of the user that was picked last: that of one that starts to wait. */
+	/**
+	 * @level: The time of the user that was last picked, or ran while nobody waited: that of
+	 * one that starts to wait.
+	 */
 	u64 level;
 };
 
@@ -73,6 +80,6 @@ bool txda_fair_is_empty(const struct txda_fair *fair);
 /* Takes the next one out, or NULL. */
 struct txda_fair_queue *txda_fair_pick(struct txda_fair *fair);
 /* The queue had the hardware for @ns. */
-void txda_fair_charge(struct txda_fair_queue *queue, u64 ns);
+void txda_fair_charge(struct txda_fair *fair, struct txda_fair_queue *queue, u64 ns);
 
 #endif /* TXDA_FAIR_H */

@@ -76,7 +76,7 @@ void txda_share_end(struct txda_hwq *hwq, u64 ns)
 	if (!share)
 		return;
 	spin_lock(&share->lock);
-	txda_fair_charge(&turn->fair, ns);
+	txda_fair_charge(&share->fair, &turn->fair, ns);
 	if (turn->state == TXDA_TURN_BUSY)
 		turn->state = TXDA_TURN_IDLE;
 	spin_unlock(&share->lock);

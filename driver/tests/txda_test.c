@@ -624,7 +624,7 @@ static struct txda_fair_queue *txda_test_fair_run(struct txda_fair *fair, u64 ns
 {
 	struct txda_fair_queue *queue = txda_fair_pick(fair);
 
-	txda_fair_charge(queue, ns);
+	txda_fair_charge(fair, queue, ns);
 	return queue;
 }
 
@@ -680,7 +680,7 @@ static void txda_test_fair_time(struct kunit *test)
 	for (i = 0; i < 99; i++) {
 		queue = txda_fair_pick(&fair);
 		turns[queue - queues]++;
-		txda_fair_charge(queue, queue == queues ? 10 * TXDA_TEST_MS : TXDA_TEST_MS);
+		txda_fair_charge(&fair, queue, queue == queues ? 10 * TXDA_TEST_MS : TXDA_TEST_MS);
 		txda_fair_wait(&fair, queue);
 	}
 	KUNIT_EXPECT_EQ(test, turns[0], 9);
@@ -746,11 +746,54 @@ static void txda_test_fair_late(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, turns[0] >= 50 && turns[0] <= 51);
 }
 
+/* 100 turns of two queues, which are not waiting, are 50 of each. */
+static void txda_test_fair_halves(struct kunit *test, struct txda_fair *fair,
+				  struct txda_fair_queue *queues)
+{
+	u32 turns[2] = {};
+
+	txda_fair_wait(fair, &queues[0]);
+	txda_fair_wait(fair, &queues[1]);
+	txda_test_fair_turns(fair, queues, turns, 100, TXDA_TEST_MS);
+	KUNIT_EXPECT_TRUE(test, turns[0] >= 49 && turns[0] <= 51);
+	txda_fair_leave(&queues[0]);
+	txda_fair_leave(&queues[1]);
+}
+
+/* Who had the hardware for long because nobody else wanted it is level with who comes then. */
+static void txda_test_fair_alone(struct kunit *test)
+{
+	struct txda_fair_queue queues[2];
+	struct txda_fair fair;
+	u32 n_users, i;
+
+	for (n_users = 1; n_users <= 2; n_users++) {
+		struct txda_fair_user users[2] = {};
+
+		txda_fair_init(&fair);
+		for (i = 0; i < 2; i++)
+			txda_fair_queue_init(&queues[i], &users[i % n_users], TXDA_FAIR_WEIGHT);
+		txda_fair_wait(&fair, &queues[0]);
+		KUNIT_EXPECT_TRUE(test, txda_fair_pick(&fair) == queues);
+		for (i = 0; i < 1000; i++)
+			txda_fair_charge(&fair, &queues[0], TXDA_TEST_MS);
+		txda_test_fair_halves(test, &fair, queues);
+
+		/* Two at once, for which there is hardware, one of them with longer jobs. */
+		for (i = 0; i < 1000; i++) {
+			txda_fair_charge(&fair, &queues[0], TXDA_TEST_MS);
+			txda_fair_charge(&fair, &queues[1], 10 * TXDA_TEST_MS);
+		}
+		txda_test_fair_halves(test, &fair, queues);
+	}
+}
+
 static struct kunit_case txda_fair_cases[] = {
 	KUNIT_CASE(txda_test_fair_users),
 	KUNIT_CASE(txda_test_fair_time),
 	KUNIT_CASE(txda_test_fair_weights),
 	KUNIT_CASE(txda_test_fair_late),
+	KUNIT_CASE(txda_test_fair_alone),
 	{},
 };
 
