@@ -4,13 +4,13 @@
 #include <linux/math64.h>
 #include <linux/minmax.h>
 
+#include "drm/txda_drm.h"
+
 /* A step of priority is worth eight queues; one of nice is the same as for the CPU. */
 #define TXDA_FAIR_PRIORITY_STEP 8
 #define TXDA_FAIR_NICE_MUL	5
 #define TXDA_FAIR_NICE_DIV	4
-/* DRM_TXDA_PRIORITY_NORMAL, which has the weight TXDA_FAIR_WEIGHT. */
-#define TXDA_FAIR_NORMAL 1
-#define TXDA_FAIR_MIN	 1u
+#define TXDA_FAIR_MIN		1u
 
 void txda_fair_init(struct txda_fair *fair)
 {
@@ -30,9 +30,9 @@ u32 txda_fair_weight(u32 priority, int nice)
 {
 	u32 weight = TXDA_FAIR_WEIGHT;
 
-	for (; priority > TXDA_FAIR_NORMAL; priority--)
+	for (; priority > DRM_TXDA_PRIORITY_NORMAL; priority--)
 		weight *= TXDA_FAIR_PRIORITY_STEP;
-	for (; priority < TXDA_FAIR_NORMAL; priority++)
+	for (; priority < DRM_TXDA_PRIORITY_NORMAL; priority++)
 		weight /= TXDA_FAIR_PRIORITY_STEP;
 	for (; nice < 0; nice++)
 		weight = weight * TXDA_FAIR_NICE_MUL / TXDA_FAIR_NICE_DIV;
@@ -52,12 +52,28 @@ static void txda_fair_raise(u64 *time, u64 level)
 		*time = level;
 }
 
+static void txda_fair_add(u64 *time, u64 ns, u64 level)
+{
+	u64 most = level + TXDA_FAIR_MAX_LEAD_NS;
+
+	*time += ns;
+	if (txda_fair_is_before(most, *time))
+		*time = most;
+}
+
+/* One that is not a little ahead is behind, even if it was idle for so long that it looks ahead. */
+static void txda_fair_enter(u64 *time, u64 level)
+{
+	if (*time - level > TXDA_FAIR_MAX_LEAD_NS)
+		*time = level;
+}
+
 void txda_fair_wait(struct txda_fair *fair, struct txda_fair_queue *queue)
 {
 	if (!list_empty(&queue->link))
 		return;
-	txda_fair_raise(&queue->user->time, fair->level);
-	txda_fair_raise(&queue->time, queue->user->level);
+	txda_fair_enter(&queue->user->time, fair->level);
+	txda_fair_enter(&queue->time, queue->user->level);
 	list_add_tail(&queue->link, &fair->waiting);
 }
 
@@ -76,7 +92,8 @@ static bool txda_fair_is_next(const struct txda_fair_queue *queue,
 {
 	if (queue->user->time != best->user->time)
 		return txda_fair_is_before(queue->user->time, best->user->time);
-	return txda_fair_is_before(queue->time, best->time);
+	/* Times of different users' queues say nothing about each other. */
+	return queue->user == best->user && txda_fair_is_before(queue->time, best->time);
 }
 
 /* Whoever starts to wait from now on is not before @queue. */
@@ -105,8 +122,8 @@ void txda_fair_charge(struct txda_fair *fair, struct txda_fair_queue *queue, u64
 {
 	u64 time = div_u64(ns * TXDA_FAIR_WEIGHT, queue->weight);
 
-	queue->time += time;
-	queue->user->time += time;
+	txda_fair_add(&queue->time, time, queue->user->level);
+	txda_fair_add(&queue->user->time, time, fair->level);
 	if (txda_fair_is_empty(fair))
 		txda_fair_level(fair, queue);
 }

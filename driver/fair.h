@@ -8,7 +8,7 @@
  * get time in the ratio of their weights. Whoever had the least weighted time is next; who was idle
  * starts level with those that were not, so that nobody saves time up. Time that nobody else wanted
  * is not held against who had it. Whatever the weights, everybody's turn comes: a fence of a job
- * must signal some day.
+ * must signal some day, so nobody gets further ahead than TXDA_FAIR_MAX_LEAD_NS.
  *
  * Times are in nanoseconds of one clock; their sums may wrap. The caller serialises.
  */
@@ -16,10 +16,13 @@
 #define TXDA_FAIR_H
 
 #include <linux/list.h>
+#include <linux/time64.h>
 #include <linux/types.h>
 
 /* The weight of a queue of normal priority whose client has the nice value 0. */
 #define TXDA_FAIR_WEIGHT 1024
+/* As much weighted time more than the others is remembered, at most. */
+#define TXDA_FAIR_MAX_LEAD_NS (60ull * NSEC_PER_SEC)
 
 /**
  * struct txda_fair_user - A user with queues.

@@ -788,12 +788,78 @@ static void txda_test_fair_alone(struct kunit *test)
 	}
 }
 
+/* A long job of the least weight does not keep its user, or its queue, waiting without end. */
+static void txda_test_fair_lead(struct kunit *test)
+{
+	struct txda_fair_queue queues[3], *queue;
+	struct txda_fair_user users[2] = {};
+	u64 had[3] = {}, lead = TXDA_FAIR_MAX_LEAD_NS;
+	struct txda_fair fair;
+	u32 i;
+
+	txda_fair_init(&fair);
+	for (i = 0; i < 3; i++) {
+		txda_fair_queue_init(&queues[i], &users[i / 2], i ? TXDA_FAIR_WEIGHT : 1);
+		txda_fair_wait(&fair, &queues[i]);
+	}
+	queue = txda_fair_pick(&fair);
+	KUNIT_EXPECT_TRUE(test, queue == queues);
+	txda_fair_charge(&fair, queue, 10 * NSEC_PER_SEC);
+	txda_fair_wait(&fair, queue);
+	/* The other user, then the user's other queue. */
+	while (had[0] + had[1] + had[2] < 10 * lead && !had[0]) {
+		queue = txda_test_fair_run(&fair, NSEC_PER_SEC);
+		had[queue - queues] += NSEC_PER_SEC;
+		txda_fair_wait(&fair, queue);
+		KUNIT_EXPECT_TRUE(test, queue == &queues[2] || had[2] >= lead);
+	}
+	KUNIT_EXPECT_EQ(test, had[0], NSEC_PER_SEC);
+	KUNIT_EXPECT_TRUE(test, had[1] >= lead && had[1] <= lead + NSEC_PER_SEC);
+	KUNIT_EXPECT_TRUE(test, had[2] >= 2 * lead && had[2] <= 2 * lead + 2 * NSEC_PER_SEC);
+}
+
+/* Who was idle for so long that the times wrapped starts level all the same. */
+static void txda_test_fair_wrap(struct kunit *test)
+{
+	struct txda_fair_user user = {};
+	struct txda_fair_queue queue;
+	struct txda_fair fair;
+
+	txda_fair_init(&fair);
+	fair.level = BIT_ULL(63) + 1;
+	user.level = BIT_ULL(63) + 2;
+	txda_fair_queue_init(&queue, &user, TXDA_FAIR_WEIGHT);
+	txda_fair_wait(&fair, &queue);
+	KUNIT_EXPECT_EQ(test, user.time, fair.level);
+	KUNIT_EXPECT_EQ(test, queue.time, user.level);
+}
+
+/* Of users that had the same time, who has waited for longer is next, whatever its queues had. */
+static void txda_test_fair_tie(struct kunit *test)
+{
+	struct txda_fair_user users[2] = {};
+	struct txda_fair_queue queues[2];
+	struct txda_fair fair;
+	u32 i;
+
+	txda_fair_init(&fair);
+	for (i = 0; i < 2; i++) {
+		txda_fair_queue_init(&queues[i], &users[i], TXDA_FAIR_WEIGHT);
+		queues[i].time = 2 - i;
+		txda_fair_wait(&fair, &queues[i]);
+	}
+	KUNIT_EXPECT_TRUE(test, txda_fair_pick(&fair) == queues);
+}
+
 static struct kunit_case txda_fair_cases[] = {
 	KUNIT_CASE(txda_test_fair_users),
 	KUNIT_CASE(txda_test_fair_time),
 	KUNIT_CASE(txda_test_fair_weights),
 	KUNIT_CASE(txda_test_fair_late),
 	KUNIT_CASE(txda_test_fair_alone),
+	KUNIT_CASE(txda_test_fair_lead),
+	KUNIT_CASE(txda_test_fair_wrap),
+	KUNIT_CASE(txda_test_fair_tie),
 	{},
 };
 
