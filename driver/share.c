@@ -30,11 +30,58 @@ struct txda_handover {
 	struct txda_queue *to_queue;
 };
 
+/* ---- Slots ---------------------------------------------------------------------------------- */
+
+/* The slot that it has; share->count: none. */
+static u32 txda_share_slot_of(const struct txda_share *share, const struct txda_hwq *hwq)
+{
+	u32 i;
+
+	lockdep_assert_held(&share->lock);
+	for (i = 0; i < share->count && share->slot[i] != hwq; i++)
+		;
+	return i;
+}
+
+static void txda_share_free_slot(struct txda_share *share, const struct txda_hwq *hwq)
+{
+	u32 slot = txda_share_slot_of(share, hwq);
+
+	if (slot < share->count)
+		share->slot[slot] = NULL;
+}
+
+/*
+ * A slot where nothing runs, best one that nobody has, or whose owner has no work; share->count:
+ * there is none.
+ */
+static u32 txda_share_find_slot(const struct txda_share *share)
+{
+	u32 i, best = txda_share_slot_of(share, NULL);
+	bool rests;
+
+	if (best < share->count)
+		return best;
+	for (i = 0; i < share->count; i++) {
+		if (share->slot[i]->turn.state != TXDA_TURN_IDLE)
+			continue;
+		rests = list_empty(&share->slot[i]->turn.fair.link);
+		if (rests || best == share->count)
+			best = i;
+		if (rests)
+			break;
+	}
+	return best;
+}
+
 /* ---- Turns ---------------------------------------------------------------------------------- */
 
+/* To be called when somebody begins to wait, and when a slot may have become free. */
 static void txda_share_kick(struct txda_share *share)
 {
-	queue_work(txda_wq, &share->work);
+	lockdep_assert_held(&share->lock);
+	if (!txda_fair_is_empty(&share->fair) && txda_share_find_slot(share) < share->count)
+		queue_work(txda_wq, &share->work);
 }
 
 static void txda_share_wait(struct txda_hwq *hwq)
@@ -90,8 +137,7 @@ void txda_share_rest(struct txda_hwq *hwq)
 		return;
 	spin_lock(&share->lock);
 	txda_fair_leave(&hwq->turn.fair);
-	if (!txda_fair_is_empty(&share->fair))
-		txda_share_kick(share);
+	txda_share_kick(share);
 	spin_unlock(&share->lock);
 }
 
@@ -99,15 +145,12 @@ void txda_share_settle(struct txda_hwq *hwq, bool bound)
 {
 	struct txda_turn *turn = &hwq->turn;
 	struct txda_share *share = turn->share;
-	u32 i;
 
 	spin_lock_irq(&share->lock);
 	turn->state = bound ? TXDA_TURN_IDLE : TXDA_TURN_NONE;
 	turn->since_ns = ktime_get_ns();
-	for (i = 0; i < share->count && !bound; i++) {
-		if (share->slot[i] == hwq)
-			share->slot[i] = NULL;
-	}
+	if (!bound)
+		txda_share_free_slot(share, hwq);
 	spin_unlock_irq(&share->lock);
 }
 
@@ -129,21 +172,6 @@ u64 txda_share_wanted_ns(struct txda_hwq *hwq)
 
 /* ---- Handing over --------------------------------------------------------------------------- */
 
-/* A slot where nothing runs, best one that nobody has; share->count: there is none. */
-static u32 txda_share_find_slot(const struct txda_share *share)
-{
-	u32 i, best = share->count;
-
-	lockdep_assert_held(&share->lock);
-	for (i = 0; i < share->count; i++) {
-		if (!share->slot[i])
-			return i;
-		if (share->slot[i]->turn.state == TXDA_TURN_IDLE)
-			best = i;
-	}
-	return best;
-}
-
 /* A hardware queue holds a reference to its owner until it is removed from here. */
 static struct txda_queue *txda_share_owner(struct txda_hwq *hwq)
 {
@@ -157,7 +185,7 @@ static bool txda_share_choose(struct txda_share *share, struct txda_handover *re
 {
 	struct txda_fair_queue *next = NULL;
 	struct txda_hwq *to;
-	u32 i, slot;
+	u32 slot;
 
 	*ret = (struct txda_handover){};
 	spin_lock_irq(&share->lock);
@@ -169,10 +197,8 @@ static bool txda_share_choose(struct txda_share *share, struct txda_handover *re
 
 	to = container_of(next, struct txda_hwq, turn.fair);
 	/* It stays where it is if its slice is over and nobody else is before it. */
-	for (i = 0; i < share->count; i++) {
-		if (share->slot[i] == to)
-			slot = i;
-	}
+	if (txda_share_slot_of(share, to) < share->count)
+		slot = txda_share_slot_of(share, to);
 	if (share->slot[slot] && share->slot[slot] != to) {
 		ret->from = share->slot[slot];
 		ret->from->turn.state = TXDA_TURN_NONE;
@@ -213,8 +239,12 @@ static void txda_share_work(struct work_struct *work)
 
 	if (!txda_bars_try_enter(share->tdev, &idx))
 		goto out;
-	while (txda_share_choose(share, &handover) && txda_share_hand_over(share, &handover))
-		;
+	/* One at a time: nobody waits for this section for longer, however many wait for turns. */
+	if (txda_share_choose(share, &handover) && txda_share_hand_over(share, &handover)) {
+		spin_lock_irq(&share->lock);
+		txda_share_kick(share);
+		spin_unlock_irq(&share->lock);
+	}
 	txda_bars_try_exit(share->tdev, idx);
 out:
 	dma_fence_end_signalling(cookie);
@@ -231,18 +261,13 @@ void txda_share_add(struct txda_hwq *hwq, struct txda_fair_user *user, u32 weigh
 void txda_share_remove(struct txda_hwq *hwq)
 {
 	struct txda_share *share = hwq->turn.share;
-	u32 i;
 
 	if (!share)
 		return;
 	spin_lock_irq(&share->lock);
 	txda_fair_leave(&hwq->turn.fair);
-	for (i = 0; i < share->count; i++) {
-		if (share->slot[i] == hwq)
-			share->slot[i] = NULL;
-	}
-	if (!txda_fair_is_empty(&share->fair))
-		txda_share_kick(share);
+	txda_share_free_slot(share, hwq);
+	txda_share_kick(share);
 	spin_unlock_irq(&share->lock);
 }
 
