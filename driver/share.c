@@ -95,6 +95,14 @@ static void txda_share_wait(struct txda_hwq *hwq)
 	txda_share_kick(share);
 }
 
+/* Its job has left the ring: the slot can be taken unless its next job goes there at once. */
+static void txda_share_idle(struct txda_turn *turn)
+{
+	lockdep_assert_held(&turn->share->lock);
+	if (turn->state == TXDA_TURN_BUSY)
+		turn->state = TXDA_TURN_IDLE;
+}
+
 bool txda_share_start(struct txda_hwq *hwq)
 {
 	struct txda_turn *turn = &hwq->turn;
@@ -104,6 +112,7 @@ bool txda_share_start(struct txda_hwq *hwq)
 	if (!share)
 		return true;
 	spin_lock(&share->lock);
+	txda_share_idle(turn);
 	go = turn->state == TXDA_TURN_IDLE &&
 	     (txda_fair_is_empty(&share->fair) ||
 	      ktime_get_ns() - turn->since_ns < TXDA_SHARE_SLICE_NS);
@@ -124,8 +133,6 @@ void txda_share_end(struct txda_hwq *hwq, u64 ns)
 		return;
 	spin_lock(&share->lock);
 	txda_fair_charge(&share->fair, &turn->fair, ns);
-	if (turn->state == TXDA_TURN_BUSY)
-		turn->state = TXDA_TURN_IDLE;
 	spin_unlock(&share->lock);
 }
 
@@ -137,6 +144,7 @@ void txda_share_rest(struct txda_hwq *hwq)
 		return;
 	spin_lock(&share->lock);
 	txda_fair_leave(&hwq->turn.fair);
+	txda_share_idle(&hwq->turn);
 	txda_share_kick(share);
 	spin_unlock(&share->lock);
 }

@@ -14,7 +14,7 @@
  *	none    no, unless it idled  -> moving: it waits, and was picked
  *	moving  on its way           -> idle: bound; -> none: its queue has died
  *	idle    bound, nothing runs  -> busy: it has a job; -> none: another one was picked
- *	busy    a job is running     -> idle: the job has ended
+ *	busy    a job is running     -> idle: it has ended, and no other goes on at once
  *
  * A work item of each class changes the hardware: nobody else binds or parks. It reaches the chip
  * as in txda_bars_try_enter(), so that it does nothing while the chip is reset: that ends all
@@ -105,11 +105,11 @@ void txda_share_add(struct txda_hwq *hwq, struct txda_fair_user *user, u32 weigh
 void txda_share_remove(struct txda_hwq *hwq);
 
 /*
- * Whether it may run its next job now; then it is busy. Else it waits for its turn. Always true for
- * one that does not share.
+ * Whether it may run its next job now; then it is busy. Else it waits for its turn. No job of it is
+ * on the ring. Always true for one that does not share.
  */
 bool txda_share_start(struct txda_hwq *hwq);
-/* Its job has left the ring after @ns there. */
+/* Its job has left the ring after @ns there. It calls start or rest next. */
 void txda_share_end(struct txda_hwq *hwq, u64 ns);
 /* It has no other job for now. */
 void txda_share_rest(struct txda_hwq *hwq);
