@@ -287,7 +287,8 @@ bool txda_queue_begin_turn(struct txda_queue *queue, struct txda_hwq *hwq, bool 
 	if (queue->hwq == hwq) {
 		alive = free && !queue->drop_err;
 		err = alive && hwq->index != index && txda_hwq_bind(hwq, index);
-		txda_share_settle(hwq, alive && !err);
+		/* One that died where it was before is still there, and must be parked. */
+		txda_share_settle(hwq, hwq->index == index);
 		spin_lock_irq(&queue->lock);
 		if (alive && !err)
 			txda_jobs_feed(queue);

@@ -12,7 +12,7 @@
  *
  *	state   on the chip          -> next
  *	none    no, unless it idled  -> moving: it waits, and was picked
- *	moving  on its way           -> idle: bound; -> none: its queue has died
+ *	moving  on its way           -> idle: bound; -> none: its queue had died before it was
  *	idle    bound, nothing runs  -> busy: it has a job; -> none: another one was picked
  *	busy    a job is running     -> idle: it has ended, and no other goes on at once
  *
@@ -114,7 +114,10 @@ void txda_share_end(struct txda_hwq *hwq, u64 ns);
 /* It has no other job for now. */
 void txda_share_rest(struct txda_hwq *hwq);
 
-/* It has been bound to its slot, or has not because its queue is dead. Under hw_lock. */
+/*
+ * It is bound to its slot now, or was all the time; or it is not because its queue is dead. Under
+ * hw_lock.
+ */
 void txda_share_settle(struct txda_hwq *hwq, bool bound);
 
 /* For how long the first of those that wait for the same hardware has, 0: nobody does. */
