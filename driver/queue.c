@@ -444,17 +444,28 @@ static struct txda_queue *txda_queue_new(struct txda_file *file, struct txda_vm 
 static int txda_queue_get_hwq(struct txda_queue *queue, u32 priority)
 {
 	/* DRM_TXDA_PRIORITY_* and TXDA_PRIORITY_* have the same values. */
+	struct txda_hwq *hwq;
 	int err;
 
-	if (!queue->shared)
-		return txda_hwq_get(queue->tdev, queue->class, queue->vm->pt.vmid, priority,
-				    txda_jobs_complete, queue, &queue->hwq);
-	err = txda_hwq_get_parked(queue->tdev, queue->class, queue->vm->pt.vmid, priority,
-				  txda_jobs_complete, queue, &queue->hwq);
-	if (!err)
-		txda_share_add(queue->hwq, &queue->user->fair[queue->class],
+	if (queue->shared)
+		err = txda_hwq_get_parked(queue->tdev, queue->class, queue->vm->pt.vmid, priority,
+					  txda_jobs_complete, queue, &hwq);
+	else
+		err = txda_hwq_get(queue->tdev, queue->class, queue->vm->pt.vmid, priority,
+				   txda_jobs_complete, queue, &hwq);
+	if (err)
+		return err;
+	if (queue->shared)
+		txda_share_add(hwq, &queue->user->fair[queue->class],
 			       txda_fair_weight(priority, task_nice(current)));
-	return err;
+
+	/* Whoever goes through txda_queues.all sees it from now on. */
+	mutex_lock(&queue->hw_lock);
+	spin_lock_irq(&queue->lock);
+	queue->hwq = hwq;
+	spin_unlock_irq(&queue->lock);
+	mutex_unlock(&queue->hw_lock);
+	return 0;
 }
 
 /*
