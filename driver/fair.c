@@ -127,3 +127,10 @@ void txda_fair_charge(struct txda_fair *fair, struct txda_fair_queue *queue, u64
 	if (txda_fair_is_empty(fair))
 		txda_fair_level(fair, queue);
 }
+
+bool txda_fair_is_ahead(const struct txda_fair *fair, const struct txda_fair_user *user)
+{
+	u64 lead = user->time - fair->level;
+
+	return lead && lead <= TXDA_FAIR_MAX_LEAD_NS;
+}

@@ -85,4 +85,7 @@ struct txda_fair_queue *txda_fair_pick(struct txda_fair *fair);
 /* The queue had the hardware for @ns. */
 void txda_fair_charge(struct txda_fair *fair, struct txda_fair_queue *queue, u64 ns);
 
+/* It had more than its part while others waited, and waits longer than others because of it. */
+bool txda_fair_is_ahead(const struct txda_fair *fair, const struct txda_fair_user *user);
+
 #endif /* TXDA_FAIR_H */

@@ -58,6 +58,10 @@ void txda_locks_show_queue(struct txda_queue *queue)
 
 	mutex_lock(&tdev->queues.fault_lock);
 	mutex_lock(&queue->hw_lock);
+	mutex_lock(&tdev->users.lock);
+	spin_lock_irq(&tdev->shares[queue->class].lock);
+	spin_unlock_irq(&tdev->shares[queue->class].lock);
+	mutex_unlock(&tdev->users.lock);
 	mutex_unlock(&queue->hw_lock);
 	mutex_unlock(&tdev->queues.fault_lock);
 	dma_fence_end_signalling(cookie);

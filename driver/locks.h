@@ -30,7 +30,8 @@
  *	          hwqs.lock
  *	            queue.lock
  *	              share.lock
- *	          users.lock	+	also without hw_lock; nothing inside
+ *	          users.lock	+	also without hw_lock
+ *	            share.lock
  *	    queues.fault_lock	+	also inside reset.cut_lock
  *	      queue.hw_lock
  *	    txda_peers_lock		nothing inside

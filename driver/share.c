@@ -162,6 +162,20 @@ void txda_share_settle(struct txda_hwq *hwq, bool bound)
 	spin_unlock_irq(&share->lock);
 }
 
+bool txda_share_holds(struct txda_share *share, const struct txda_fair_user *user)
+{
+	bool work, holds;
+	u32 i;
+
+	spin_lock_irq(&share->lock);
+	work = !txda_fair_is_empty(&share->fair);
+	for (i = 0; i < share->count; i++)
+		work |= share->slot[i] && share->slot[i]->turn.state != TXDA_TURN_IDLE;
+	holds = work && txda_fair_is_ahead(&share->fair, user);
+	spin_unlock_irq(&share->lock);
+	return holds;
+}
+
 u64 txda_share_wanted_ns(struct txda_hwq *hwq)
 {
 	struct txda_share *share = hwq->turn.share;

@@ -120,6 +120,12 @@ void txda_share_rest(struct txda_hwq *hwq);
  */
 void txda_share_settle(struct txda_hwq *hwq, bool bound);
 
+/*
+ * Whether the user must be remembered although it has no queue any more: it is ahead of others that
+ * have work.
+ */
+bool txda_share_holds(struct txda_share *share, const struct txda_fair_user *user);
+
 /* For how long the first of those that wait for the same hardware has, 0: nobody does. */
 u64 txda_share_wanted_ns(struct txda_hwq *hwq);
 

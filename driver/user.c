@@ -39,6 +39,20 @@ int txda_users_init(struct txda_device *tdev)
 
 /* ---- References ----------------------------------------------------------------------------- */
 
+/* So that closing all files lifts no ban, and gives no new share of hardware. */
+static bool txda_user_must_stay(struct txda_user *user, u64 now)
+{
+	u32 i;
+
+	if (refcount_read(&user->ref) || !txda_ban_is_over(&user->ban, now))
+		return true;
+	for (i = 0; i < TXDA_CLASS_COUNT; i++) {
+		if (txda_share_holds(&user->tdev->shares[i], &user->fair[i]))
+			return true;
+	}
+	return false;
+}
+
 /* Frees users that need not be remembered any more. */
 static void txda_users_prune(struct txda_users *users, u64 now)
 {
@@ -46,7 +60,7 @@ static void txda_users_prune(struct txda_users *users, u64 now)
 
 	lockdep_assert_held(&users->lock);
 	list_for_each_entry_safe(user, next, &users->all, link) {
-		if (refcount_read(&user->ref) || !txda_ban_is_over(&user->ban, now))
+		if (txda_user_must_stay(user, now))
 			continue;
 		list_del(&user->link);
 		kfree(user);

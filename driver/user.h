@@ -10,7 +10,8 @@
  * Lifetime: each file, each queue and each object charged to a struct txda_user holds a reference;
  * objects may outlive the file. A user with a ban, or with resets that may still lead to one, is
  * kept when the last reference is gone, until that has expired and a user is next looked up or
- * released, or the DRM device is freed.
+ * released, or the DRM device is freed. The same goes for one that had more than its part of the
+ * shared queues, as long as others have work there that it is ahead of.
  * Threads: any; may sleep unless stated.
  */
 #ifndef TXDA_USER_H

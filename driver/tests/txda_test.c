@@ -804,7 +804,10 @@ static void txda_test_fair_lead(struct kunit *test)
 	}
 	queue = txda_fair_pick(&fair);
 	KUNIT_EXPECT_TRUE(test, queue == queues);
+	KUNIT_EXPECT_FALSE(test, txda_fair_is_ahead(&fair, &users[0]));
 	txda_fair_charge(&fair, queue, 10 * NSEC_PER_SEC);
+	KUNIT_EXPECT_TRUE(test, txda_fair_is_ahead(&fair, &users[0]));
+	KUNIT_EXPECT_FALSE(test, txda_fair_is_ahead(&fair, &users[1]));
 	txda_fair_wait(&fair, queue);
 	/* The other user, then the user's other queue. */
 	while (had[0] + had[1] + had[2] < 10 * lead && !had[0]) {

@@ -134,6 +134,21 @@ void vmhost(const char *format, ...)
 		fail("%s", line);
 }
 
+bool is_in_debugfs(const char *name, const char *text)
+{
+	char line[256];
+	bool found = false;
+	FILE *f;
+
+	snprintf(line, sizeof(line), "cat /sys/kernel/debug/accel/*/%s", name);
+	f = popen(line, "r");
+	check(f);
+	while (fgets(line, sizeof(line), f))
+		found |= strstr(line, text) != NULL;
+	pclose(f);
+	return found;
+}
+
 /* ---- Nodes ---------------------------------------------------------------------------------- */
 
 int call(int fd, unsigned long request, void *arg)

@@ -88,6 +88,9 @@ int64_t now_ns(void);
 /* Runs "vmhost WORDS" of the rig, which reaches the device model. Skips where there is no rig. */
 __attribute__((format(printf, 1, 2))) void vmhost(const char *format, ...);
 
+/* Whether the debugfs file @name of a chip has a line with @text. For root. */
+bool is_in_debugfs(const char *name, const char *text);
+
 /* ---- Nodes ---------------------------------------------------------------------------------- */
 
 /* An ioctl that is done again when a signal came. */

@@ -197,19 +197,6 @@ static int set_label(int fd, uint32_t handle, const char *label)
 	return call(fd, DRM_IOCTL_TXDA_BO_SET_LABEL, &arg);
 }
 
-static bool is_shown(const char *label)
-{
-	char line[256];
-	bool found = false;
-	FILE *f = popen("cat /sys/kernel/debug/accel/*/buffers", "r");
-
-	check(f);
-	while (fgets(line, sizeof(line), f))
-		found |= strstr(line, label) != NULL;
-	pclose(f);
-	return found;
-}
-
 static void label(void)
 {
 	static const struct bad bad[] = {
@@ -229,16 +216,17 @@ static void label(void)
 	must_fault(fd, DRM_IOCTL_TXDA_BO_SET_LABEL, &good, sizeof(good));
 	must(call(fd, DRM_IOCTL_TXDA_BO_SET_LABEL, &good));
 	if (!geteuid())
-		check(is_shown("weights of layer 3"));
+		check(is_in_debugfs("buffers", "weights of layer 3"));
 
 	memset(longest, 'x', sizeof(longest));
 	must_fail(set_label(fd, good.handle, longest), E2BIG);
 	if (!geteuid())
-		check(is_shown("weights of layer 3"));
+		check(is_in_debugfs("buffers", "weights of layer 3"));
 	longest[sizeof(longest) - 1] = 0;
 	must(set_label(fd, good.handle, longest));
 	if (!geteuid())
-		check(is_shown(longest) && !is_shown("weights of layer 3"));
+		check(is_in_debugfs("buffers", longest) &&
+		      !is_in_debugfs("buffers", "weights of layer 3"));
 	must(set_label(fd, good.handle, ""));
 	/* A string without an end, right before memory that is not there. */
 	edge = at_the_edge(8);

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,6 +114,14 @@ static bool is_running(const struct sharer *s)
 	return must_state(s->fd, s->queue).progress > 0;
 }
 
+static void must_run(const struct sharer *s)
+{
+	for (int64_t end = now_ns() + PATIENCE; !is_running(s); usleep(1000)) {
+		if (now_ns() > end)
+			fail("queue %u of file %d does not run", s->queue, s->fd);
+	}
+}
+
 /* Holds all shared compute queues. */
 static void must_close_gates(void)
 {
@@ -124,12 +133,8 @@ static void must_close_gates(void)
 		put_wait(&gate[i].stream, gate[i].data.va, 1);
 		gate_done[i] = must_submit(&gate[i], gate[i].queue);
 	}
-	for (uint32_t i = 0; i < info.compute_shared; i++) {
-		for (int64_t end = now_ns() + PATIENCE; !is_running(&gate[i]); usleep(1000)) {
-			if (now_ns() > end)
-				fail("gate %u does not close", i);
-		}
-	}
+	for (uint32_t i = 0; i < info.compute_shared; i++)
+		must_run(&gate[i]);
 }
 
 static void open_gates(void)
@@ -481,6 +486,102 @@ static void killed(void)
 	must_work(&good);
 }
 
+/* Queues are stopped while others get turns where they were: nobody else's job stops with them. */
+static void stopped(void)
+{
+	enum { ROUNDS = 10, QUEUES = 4, BYTES = 2 << 20 };
+	struct sharer bad[QUEUES], good[QUEUES];
+	uint32_t done[QUEUES][JOBS];
+
+	setup();
+	for (int i = 0; i < QUEUES; i++) {
+		struct mem big;
+
+		/* It is over its limit as soon as it has a turn. */
+		bad[i] = must_sharer_with(DRM_TXDA_QUEUE_COMPUTE, 1);
+		good[i] = must_sharer();
+		big = must_mem(bad[i].fd, bad[i].vm, BYTES);
+		put_fill(&bad[i].stream, big.va, BYTES, 1);
+		big = must_mem(good[i].fd, good[i].vm, BYTES);
+		put_fill(&good[i].stream, big.va, BYTES, 1);
+	}
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int job = 0; job < JOBS; job++) {
+			for (int i = 0; i < QUEUES; i++) {
+				done[i][job] = must_submit(&good[i], good[i].queue);
+				/* It may be dead by now. */
+				submit(bad[i].fd, bad[i].queue, bad[i].stream.mem.va,
+				       bad[i].stream.bytes, NULL, 0);
+			}
+		}
+		for (int i = 0; i < QUEUES; i++) {
+			must(queue_destroy(bad[i].fd, bad[i].queue));
+			must(create(bad[i].fd, bad[i].vm, DRM_TXDA_QUEUE_COMPUTE, 1, SHARE,
+				    &bad[i].queue));
+		}
+		for (int i = 0; i < QUEUES; i++) {
+			for (int job = 0; job < JOBS; job++)
+				must(fence_status(good[i].fd, done[i][job]));
+			check_equal(must_state(good[i].fd, good[i].queue).state, 0);
+		}
+	}
+}
+
+/*
+ * GATES, root. A user that had more than its part is remembered without any file, as long as others
+ * want theirs.
+ */
+static void remembered(void)
+{
+	struct sharer s, after;
+	uint32_t done, after_done;
+
+	setup();
+	must_close_gates();
+	if (seteuid(20003))
+		fail("seteuid: %s", strerror(errno));
+	s = must_sharer();
+	put_nop(&s.stream);
+	put_wait(&s.stream, s.data.va, 1);
+	done = must_submit(&s, s.queue);
+	*(volatile uint64_t *)gate[0].data.cpu = 1;
+	must_run(&s);
+	if (seteuid(0) || seteuid(20004))
+		fail("seteuid: %s", strerror(errno));
+	after = must_sharer();
+	put_nop(&after.stream);
+	put_wait(&after.stream, after.data.va, 1);
+	after_done = must_submit(&after, after.queue);
+	must_fail(syncobj_wait(after.fd, after_done, 0, SECOND / 10), ETIME);
+	check(!is_running(&after));
+	if (seteuid(0))
+		fail("seteuid: %s", strerror(errno));
+
+	/* Its job ends while the other one waits, which has work for long. */
+	*(volatile uint64_t *)s.data.cpu = 1;
+	must(fence_status(s.fd, done));
+	must_run(&after);
+	munmap(s.data.cpu, s.data.bytes);
+	munmap(s.stream.mem.cpu, s.stream.mem.bytes);
+	close(s.fd);
+	/* It is released in the background. */
+	for (int i = 0; i < 50; i++) {
+		usleep(10000);
+		close(must_open(0));
+		check(is_in_debugfs("users", "user 20003:"));
+	}
+
+	*(volatile uint64_t *)after.data.cpu = 1;
+	must(fence_status(after.fd, after_done));
+	open_gates();
+	for (int64_t end = now_ns() + PATIENCE; is_in_debugfs("users", "user 20003:");) {
+		if (now_ns() > end)
+			fail("user 20003 is remembered for good");
+		usleep(10000);
+		close(must_open(0));
+	}
+}
+
 /* For a case that takes the chip away: jobs that wait for their turn end with its errors. */
 static int stay_parked(void)
 {
@@ -521,6 +622,8 @@ int main(int argc, char **argv)
 		{"too-long", too_long},
 		{"reset", reset},
 		{"killed", killed},
+		{"stopped", stopped},
+		{"remembered", remembered},
 	};
 
 	if (argc == 2 && !strcmp(argv[1], "--park"))

@@ -11,10 +11,10 @@ users=/sys/kernel/debug/accel/$pci/users
 share_nodes || fail "nodes of group render"
 
 setpriv --reuid=tester --regid=tester --groups=render ioctl_queue_share create-flag create-limit harm || fail "as a user"
-ioctl_queue_share create-limit many too-long || fail "ioctl_queue_share"
+ioctl_queue_share create-limit many too-long stopped || fail "ioctl_queue_share"
 # Tests that hold the shared queues for a while: by the limit they would be over.
 echo 600000 >"$device/job_timeout_ms" || fail "job_timeout_ms"
-setpriv --groups=render ioctl_queue_share create-flag heavy parked reset killed || fail "with gates"
+setpriv --groups=render ioctl_queue_share create-flag heavy parked reset killed remembered || fail "with gates"
 grep -q 'user 20001:' "$users" && fail "users: $(cat "$users")"
 
 # Jobs that wait for their turn while the function is reset, and while the driver goes.
