@@ -70,9 +70,6 @@ struct txda_file {
 
 	/** @busy_shown: The last value shown, with running jobs included; never decreases. */
 	atomic64_t busy_shown[TXDA_CLASS_COUNT];
-
-	/** @jobs_active: Jobs on the chip now, by class. */
-	atomic_t jobs_active[TXDA_CLASS_COUNT];
 };
 
 static inline struct txda_file *to_txda_file(struct drm_file *file)

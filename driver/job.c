@@ -58,8 +58,6 @@ static void txda_job_push(struct txda_job *job)
 
 	lockdep_assert_held(&queue->lock);
 	job->pushed_ns = ktime_get_ns();
-	if (queue->file)
-		atomic_inc(&queue->file->jobs_active[queue->class]);
 	trace_txda_job_run(queue->tdev->drm.dev, queue->id, queue->hwq->index,
 			   job->fence.base.seqno, job->stream_bytes);
 	txda_hwq_push(queue->hwq, job->stream_va, job->stream_bytes, job->fence.base.seqno);
@@ -116,10 +114,8 @@ static void txda_job_leave_ring(struct txda_job *job)
 	struct txda_queue *queue = job->queue;
 	u64 now = ktime_get_ns(), busy = now - txda_job_since(job);
 
-	if (queue->file) {
+	if (queue->file)
 		atomic64_add(busy, &queue->file->busy_ns[queue->class]);
-		atomic_dec(&queue->file->jobs_active[queue->class]);
-	}
 	txda_share_end(queue->hwq, busy);
 	queue->last_done_ns = now;
 }
@@ -186,13 +182,7 @@ void txda_jobs_flush(struct txda_queue *queue)
 
 void txda_jobs_leave_file(struct txda_queue *queue)
 {
-	struct txda_job *job;
-
 	spin_lock_irq(&queue->lock);
-	list_for_each_entry(job, &queue->running, link) {
-		if (job->pushed_ns)
-			atomic_dec(&queue->file->jobs_active[queue->class]);
-	}
 	queue->file = NULL;
 	spin_unlock_irq(&queue->lock);
 }
