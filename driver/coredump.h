@@ -5,7 +5,8 @@
  * its ring and address space.
  *
  * The text is taken where the fault is detected, which may be a path that fences wait for, so
- * taking it never waits for memory or a lock; parts that are not available are marked as left out.
+ * taking it never waits for memory, nor for a lock under which memory is allocated (it takes the
+ * guilty queue's hw_lock); parts that are not available are marked as left out.
  * A worker passes it to devcoredump later. At most one dump is pending per chip and later ones are
  * dropped: the first fault is the interesting one. What devcoredump has stays there for as long as
  * it keeps dumps, even if the driver is unbound or the chip pulled out, which is when people look.

@@ -4,8 +4,9 @@
  * (txda_regs.h). It is shown in debugfs, and its end in dumps.
  *
  * A chip without a log, or with one that it describes wrongly or that lies beyond the aperture,
- * shows none. Nothing that the chip writes there is trusted: text is made printable, and a message
- * that changes while it is read is left out.
+ * shows none: one whose register map is older than 1.1 reads 0 for the size, as for all registers
+ * that it does not know. Nothing that the chip writes there is trusted: text is made printable, and
+ * a message that changes while it is read is left out.
  */
 #ifndef TXDA_FWLOG_H
 #define TXDA_FWLOG_H

@@ -5,7 +5,8 @@
  * Each is owned by one user at a time: a client's queue (queue.h), or the kernel's own copy queue
  * (copy.h). An owner acquires one for an address space, pushes jobs with increasing sequence
  * numbers, is called back from hard interrupt context when jobs are done, and releases it. The chip
- * shares its cores among the queues, so a waiting queue never blocks another client's.
+ * shares its cores among the queues, so one whose job waits does not block another; only those that
+ * take turns wait for each other's jobs.
  *
  * The last queues of each class take turns: they are bound to one of several owners (share.h), each
  * of which has a ring and a completion word of its own. An owner without one is parked: nothing of

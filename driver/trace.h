@@ -16,7 +16,7 @@
 /* Tracepoints are laid out as everywhere in the kernel. */
 /* clang-format off */
 
-/* @queue_id: the client's. @hwq: number of the hardware queue. */
+/* @queue_id: the client's. @hwq: number of the hardware queue, 4294967295: it is on none. */
 DECLARE_EVENT_CLASS(txda_job,
 		    TP_PROTO(struct device *dev, u32 queue_id, u32 hwq, u64 seqno,
 			     u32 stream_bytes),
