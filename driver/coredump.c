@@ -142,9 +142,12 @@ static void txda_dump_hwqs(struct txda_device *tdev, struct seq_buf *s)
 	}
 }
 
-static void txda_dump_put(void *arg, const char *line)
+static bool txda_dump_put(void *arg, const char *line)
 {
-	seq_buf_puts(arg, line);
+	struct seq_buf *s = arg;
+
+	seq_buf_puts(s, line);
+	return !seq_buf_has_overflowed(s);
 }
 
 static void txda_dump_ring(struct txda_hwq *hwq, struct seq_buf *s)

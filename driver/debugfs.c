@@ -108,9 +108,13 @@ static int txda_debugfs_irqs(struct seq_file *m, void *data)
 	return 0;
 }
 
-static void txda_debugfs_put(void *arg, const char *line)
+/* What does not fit is read again, from the start, with more room. */
+static bool txda_debugfs_put(void *arg, const char *line)
 {
-	seq_puts(arg, line);
+	struct seq_file *m = arg;
+
+	seq_puts(m, line);
+	return !seq_has_overflowed(m);
 }
 
 static int txda_debugfs_firmware(struct seq_file *m, void *data)

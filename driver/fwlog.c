@@ -69,7 +69,7 @@ static void txda_fwlog_format(const struct txda_fw_log_entry *entry, char *line)
 		 entry->level < ARRAY_SIZE(levels) ? levels[entry->level] : "unknown level", text);
 }
 
-void txda_fwlog_show(struct txda_device *tdev, u32 max, void (*put)(void *arg, const char *line),
+void txda_fwlog_show(struct txda_device *tdev, u32 max, bool (*put)(void *arg, const char *line),
 		     void *arg)
 {
 	u64 bytes = tdev->fwlog.entries * sizeof(struct txda_fw_log_entry), newest, left;
@@ -85,6 +85,7 @@ void txda_fwlog_show(struct txda_device *tdev, u32 max, void (*put)(void *arg, c
 		if (!txda_fwlog_read(tdev, newest - left + 1, &entry))
 			continue;
 		txda_fwlog_format(&entry, line);
-		put(arg, line);
+		if (!put(arg, line))
+			break;
 	}
 }

@@ -30,10 +30,11 @@ struct txda_fwlog {
 void txda_fwlog_init(struct txda_device *tdev);
 
 /*
- * Calls @put with each of the newest @max messages that are still there, as a line, oldest first.
- * In drm_dev_enter(), with the BARs usable. Never sleeps.
+ * Calls @put with each of the newest @max messages that are still there, as a line, oldest first,
+ * until it returns false: there is no room for more. In drm_dev_enter(), with the BARs usable.
+ * Never sleeps.
  */
-void txda_fwlog_show(struct txda_device *tdev, u32 max, void (*put)(void *arg, const char *line),
+void txda_fwlog_show(struct txda_device *tdev, u32 max, bool (*put)(void *arg, const char *line),
 		     void *arg);
 
 #endif /* TXDA_FWLOG_H */

@@ -405,24 +405,33 @@ struct txda_test_log {
 	/** @lines: How many lines. */
 	u32 lines;
 
+	/** @room: For so many. */
+	u32 room;
+
 	/** @last: The last one. */
 	char last[192];
 };
 
-static void txda_test_log_put(void *arg, const char *line)
+static bool txda_test_log_put(void *arg, const char *line)
 {
 	struct txda_test_log *log = arg;
 
 	log->lines++;
 	snprintf(log->last, sizeof(log->last), "%s", line);
+	return log->lines < log->room;
+}
+
+static struct txda_test_log txda_test_log_show_in(struct txda_device *tdev, u32 max, u32 room)
+{
+	struct txda_test_log log = {.room = room};
+
+	txda_fwlog_show(tdev, max, txda_test_log_put, &log);
+	return log;
 }
 
 static struct txda_test_log txda_test_log_show(struct txda_device *tdev, u32 max)
 {
-	struct txda_test_log log = {};
-
-	txda_fwlog_show(tdev, max, txda_test_log_put, &log);
-	return log;
+	return txda_test_log_show_in(tdev, max, U32_MAX);
 }
 
 /* A chip that has a log and, in all of its DRAM, the aperture. Returns the ring. */
@@ -468,6 +477,7 @@ static void txda_test_log_shows(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, log.lines, 5);
 	KUNIT_EXPECT_TRUE(test, !strcmp(log.last, "[   12.345678] warning: text\n"));
 	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 3).lines, 3);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show_in(tdev, 100, 2).lines, 2);
 	for (; i <= 20; i++)
 		txda_test_log_add(tdev, ring, i, i == 20 ? "last" : "text");
 	log = txda_test_log_show(tdev, 100);
