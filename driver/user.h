@@ -2,8 +2,9 @@
 /*
  * Per-user limits on a chip, over all of a user's files, so that no user can take all of it.
  *
- * Address spaces and hardware queues are scarce: a user gets at most half of them, and a number
- * of buffers and of queues that share hardware far beyond any real need. A user whose jobs keep
+ * Address spaces and hardware queues are scarce: a user gets at most half of them, of the queues
+ * for itself half as many as the chip has, shared ones counted; and a number of buffers and of
+ * queues that share hardware far beyond any real need. A user whose jobs keep
  * resetting the chip is banned from submitting more for a while (ban.h). CAP_SYS_RESOURCE in the
  * initial user namespace lifts the limits and the ban.
  *

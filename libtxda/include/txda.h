@@ -226,7 +226,8 @@ enum txda_queue_class {
  * The queue has hardware for itself. When the chip has none left, or this user has half of it, the
  * queue takes turns with others in the same position, where the kernel's driver knows how: each
  * waits for its turn, users share the time fairly, and a stream that takes longer than the driver's
- * time limit while others wait fails its queue.
+ * time limit while others wait fails its queue. A stream that waits for what another such queue is
+ * to do keeps its turn, and may fail by that limit.
  */
 int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class,
 		   struct txda_queue **ret_queue);

@@ -768,24 +768,24 @@ enum drm_txda_priority {
 
 /*
  * The queue takes turns with others on the chip's shared hardware queues (compute_shared and
- * copy_shared of DRM_TXDA_QUERY_QUEUES). A turn is one job or, if they are short, as many as fit
- * into some milliseconds. Users get equal parts of the time, and so do each user's queues; a higher
- * priority and a lower nice value of the process that creates the queue give it more, but none
- * starves. The time limit runs while a job has its turn; when others wait, it limits the whole job,
- * with progress or without, so timeout_ms may be at most default_timeout_ms. The address space can
- * be in no group while it has such a compute queue: the other members would wait for its turn.
+ * copy_shared of DRM_TXDA_QUERY_QUEUES). A turn is one job, or some milliseconds of short ones.
+ * Users get equal parts of the time, and so do each user's queues; priority and the nice value of
+ * the process that creates the queue give it more or less, but none starves. The time limit runs
+ * while a job has its turn; when others wait, it limits the whole job, with progress or without, so
+ * timeout_ms may be at most default_timeout_ms. A packet that waits for another such queue's job
+ * keeps its turn, and may time out: let the job wait by its syncs instead. The address space can be
+ * in no group while it has such a compute queue: the other members would wait for its turn.
  */
 #define DRM_TXDA_QUEUE_SHARE (1u << 0)
 
 /**
  * struct drm_txda_queue_create - Argument of QUEUE_CREATE.
  *
- * Unless it shares, a queue has a hardware queue of the chip for itself until it is destroyed.
- * -ENOSPC: the chip has none of that class left, or none that are shared, or the file has
- * DRM_TXDA_QUERY_QUEUES.max_per_client queues. -EDQUOT: the user's files together have half of the
- * chip's queues of that class, or 64 that share, which is as much as a user may have without
- * CAP_SYS_RESOURCE. -EIO: the address space is lost. -EBUSY: a compute queue with
- * DRM_TXDA_QUEUE_SHARE, and the address space is in a group.
+ * Unless it shares, a queue has a hardware queue for itself until it is destroyed. -ENOSPC: the
+ * chip has none of that class left, or none to share, or the file has
+ * DRM_TXDA_QUERY_QUEUES.max_per_client queues. -EDQUOT: the user's files have as many as a user may
+ * without CAP_SYS_RESOURCE: 64 that share, and half as many others as the chip has of that class,
+ * shared ones counted. -EIO: the address space is lost. -EBUSY: a shared compute queue, in a group.
  */
 struct drm_txda_queue_create {
 	/** @vm_id: Its address space, for good. */
