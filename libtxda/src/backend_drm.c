@@ -512,6 +512,17 @@ static void drm_vm_free(struct txda__vm *vm)
 	free(vm);
 }
 
+static const char *join_error(int r)
+{
+	switch (r) {
+	case -EXDEV: return "two of them are not linked";
+	case -EBUSY:
+		return "one of them has work in flight, or a compute queue that takes turns "
+		       "because no other was left";
+	default: return strerror(-r);
+	}
+}
+
 static int drm_vm_join(struct txda__vm *const *vm, unsigned size, unsigned slot)
 {
 	struct drm_txda_member member[DRM_TXDA_MAX_GROUP];
@@ -527,7 +538,7 @@ static int drm_vm_join(struct txda__vm *const *vm, unsigned size, unsigned slot)
 	r = txda__drm_ioctl(vm[0]->chip, DRM_IOCTL_TXDA_VM_SET_GROUP, &args);
 	if (r < 0)
 		return txda__fail(drm_context(vm[0]->chip), r, "a group of %u chips: %s", size,
-				  r == -EXDEV ? "two of them are not linked" : strerror(-r));
+				  join_error(r));
 	return 0;
 }
 

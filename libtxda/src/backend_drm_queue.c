@@ -37,7 +37,10 @@ int txda__drm_hwqueue_create(struct txda__vm *vm, uint32_t class_, uint32_t *ret
 		return r;
 	r = txda__drm_ioctl(vm->chip, DRM_IOCTL_TXDA_QUEUE_CREATE, &queue);
 	if (r == -ENOSPC || r == -EDQUOT) {
-		/* Taking turns beats nothing; drivers before 1.1 refuse it. */
+		/*
+		 * Taking turns beats nothing; drivers before 1.1 refuse it. A group of chips then
+		 * fails, with a message that tells this reason.
+		 */
 		queue.flags = DRM_TXDA_QUEUE_SHARE;
 		if (!txda__drm_ioctl(vm->chip, DRM_IOCTL_TXDA_QUEUE_CREATE, &queue))
 			r = 0;

@@ -404,6 +404,27 @@ static void test_model(void **state)
 	}
 }
 
+/* Chips that cannot work together: why is told. */
+static void test_join(void **state)
+{
+	float got[CASE_R][CASE_H];
+	struct txda_context *context;
+	char *path;
+
+	(void)state;
+	case_write(2, &path);
+	fake_drm_start(2);
+	context = open_fake();
+	fake_drm.fail_request = DRM_IOCTL_TXDA_VM_SET_GROUP;
+	fake_drm.fail_error = -EBUSY;
+	assert_int_equal(run_tiny(context, 2, path, got[0], sizeof(got)), -EBUSY);
+	assert_has(txda_context_error(context), "a group of 2 chips: one of them has");
+	assert_has(txda_context_error(context), "a compute queue that takes turns");
+	txda_context_unref(context);
+	fake_drm_end();
+	case_remove(path);
+}
+
 /*
  * Each ioctl of a model's life fails in turn, with each kind of error: the call that needed it says
  * so, nothing is left behind (fake_drm_end() looks), and the next try works.
@@ -675,9 +696,10 @@ int main(void)
 		cmocka_unit_test(test_fences),	 cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_busy),	 cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_banned),	 cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_model),	 cmocka_unit_test(test_failures),
-		cmocka_unit_test(test_unplug),	 cmocka_unit_test(test_reset),
-		cmocka_unit_test(test_catch_up), cmocka_unit_test(test_health),
+		cmocka_unit_test(test_model),	 cmocka_unit_test(test_join),
+		cmocka_unit_test(test_failures), cmocka_unit_test(test_unplug),
+		cmocka_unit_test(test_reset),	 cmocka_unit_test(test_catch_up),
+		cmocka_unit_test(test_health),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
