@@ -10,16 +10,30 @@
 #include "simd.h"
 #include "vec.h"
 
-#define TOKENS_PER_PART 8
-#define MAX_HEAD_DIM	512
+#define PART_TOKENS    16 /* most tokens of a part: keys of so many share the cache's lines */
+#define PARTS_PER_CORE 4  /* fewest parts, if tokens are enough */
+#define MAX_HEAD_DIM   512
+
+/* state.u[] */
+enum { U_TOKENS };
 
 static void tokens_plan(struct cm_launch *l)
 {
-	uint64_t tokens = l->out[0]->dim[0];
+	uint64_t tokens = l->out[0]->dim[0], per = tokens / ((uint64_t)PARTS_PER_CORE * l->cores);
 
 	l->phases = 0;
-	if (tokens)
-		l->parts[l->phases++] = (unsigned)cm_div_up(tokens, TOKENS_PER_PART);
+	if (!tokens)
+		return;
+	per = per < 1 ? 1 : per < PART_TOKENS ? per : PART_TOKENS;
+	l->state.u[U_TOKENS] = per;
+	l->parts[l->phases++] = (unsigned)cm_div_up(tokens, per);
+}
+
+/* The tokens [first, ret) of a part. */
+static uint64_t part_tokens(const struct cm_launch *l, unsigned part, uint64_t *first)
+{
+	*first = part * l->state.u[U_TOKENS];
+	return cm_part_end(part, l->state.u[U_TOKENS], l->out[0]->dim[0]);
 }
 
 static void no_need(const struct cm_launch *l, struct cm_op_need *need)
@@ -93,11 +107,11 @@ static void table_row_axes(const struct cm_launch *l, uint64_t row, unsigned pai
 static void table_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
 {
 	unsigned pairs = (unsigned)l->in[1]->dim[0];
+	uint64_t t, end = part_tokens(l, part, &t);
 
 	(void)phase;
 	(void)core;
-	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART;
-	     t < cm_part_end(part, TOKENS_PER_PART, l->in[0]->dim[0]); t++) {
+	for (; t < end; t++) {
 		float *out = (float *)l->out[0]->ptr + t * 2 * pairs;
 
 		if (l->in[2])
@@ -271,77 +285,156 @@ static void store_int8(const struct cm_launch *l, unsigned head, uint32_t slot, 
 		vq[2 * d] = q[d];
 }
 
-static void store_kv(const struct cm_launch *l, unsigned head, uint32_t slot, const float *k,
-		     const float *v)
+/* Precise mode. */
+static void store_f32(const struct cm_launch *l, unsigned head, uint32_t slot, const float *k,
+		      const float *v)
 {
 	const struct txda_op_rope_kv *p = &l->op->rope_kv;
-	unsigned dim = p->head_dim, padded = TXDA_KV_DIM(dim), es = l->precise ? 4 : 2;
+	unsigned dim = p->head_dim, padded = TXDA_KV_DIM(dim);
 	uint32_t in = slot % p->block_size;
-	uint8_t *base = (uint8_t *)l->out[1]->ptr +
-			slot / p->block_size * l->out[1]->dim[1] * (es / 2) +
-			(p->layer_offset + (uint64_t)head * padded * p->block_size * 4) * (es / 2);
-	uint16_t h[MAX_HEAD_DIM];
-	uint64_t k_at = (uint64_t)in / 16 * padded * 16 + in % 16 * 2;
-	uint64_t v_at = (uint64_t)padded * p->block_size + (uint64_t)in / 2 * padded * 2 + in % 2;
+	float *base = (float *)((uint8_t *)l->out[1]->ptr +
+				slot / p->block_size * l->out[1]->dim[1] * 2) +
+		      p->layer_offset / 2 + (uint64_t)head * padded * p->block_size * 2;
+	float *to_k = base + (uint64_t)in / 16 * padded * 16 + in % 16 * 2,
+	      *to_v = base + (uint64_t)padded * p->block_size + (uint64_t)in / 2 * padded * 2 +
+		      in % 2;
 
-	if (l->precise) {
-		for (unsigned d = 0; d < dim; d++) {
-			((float *)base)[k_at + d / 2 * 32 + d % 2] = k[d];
-			((float *)base)[v_at + (uint64_t)d * 2] = v[d];
-		}
-		return;
+	for (unsigned d = 0; d < dim; d++) {
+		to_k[d / 2 * 32 + d % 2] = k[d];
+		to_v[d * 2] = v[d];
 	}
-	cm_simd->to_bf16(h, k, dim);
-	for (unsigned d = 0; d < dim; d += 2)
-		memcpy((uint16_t *)base + k_at + d * 16, h + d, 4);
-	cm_simd->to_bf16(h, v, dim);
-	cm_simd->put_every_other((uint16_t *)base + v_at, h, dim);
+}
+
+/* Where a head's keys are in the block of @slot, as bf16. */
+static uint16_t *keys_at(const struct cm_launch *l, unsigned head, uint32_t slot)
+{
+	const struct txda_op_rope_kv *p = &l->op->rope_kv;
+
+	return (uint16_t *)((uint8_t *)l->out[1]->ptr + slot / p->block_size * l->out[1]->dim[1] +
+			    p->layer_offset) +
+	       (uint64_t)head * TXDA_KV_DIM(p->head_dim) * p->block_size * 2;
+}
+
+/* Keys of @n tokens whose slots follow @slot, all in one group of 16: whole words of it. */
+static void store_keys(const struct cm_launch *l, unsigned head, uint32_t slot,
+		       const uint32_t *const *k, unsigned n)
+{
+	const struct txda_op_rope_kv *p = &l->op->rope_kv;
+	uint32_t in = slot % p->block_size;
+	uint32_t *to = (uint32_t *)keys_at(l, head, slot) +
+		       (uint64_t)in / 16 * TXDA_KV_DIM(p->head_dim) * 8 + in % 16;
+
+	if (n > 1)
+		cm_simd->interleave(to, 16, k, n, p->head_dim / 2);
+	for (unsigned i = 0; n == 1 && i < p->head_dim / 2; i++)
+		to[i * 16] = k[0][i];
+}
+
+static void store_value(const struct cm_launch *l, unsigned head, uint32_t slot, const float *v)
+{
+	const struct txda_op_rope_kv *p = &l->op->rope_kv;
+	uint64_t padded = TXDA_KV_DIM(p->head_dim);
+	uint32_t in = slot % p->block_size;
+	uint16_t h[MAX_HEAD_DIM];
+
+	cm_simd->to_bf16(h, v, p->head_dim);
+	cm_simd->put_every_other(keys_at(l, head, slot) + padded * p->block_size +
+					 in / 2 * padded * 2 + in % 2,
+				 h, p->head_dim);
+}
+
+/* A head of a row of in[0], as float32: in place, or in @tmp. */
+static const float *head_at(const struct cm_launch *l, uint64_t t, uint64_t head, float *tmp)
+{
+	const struct cm_tensor *qkv = l->in[0];
+	uint64_t dim = l->op->rope_kv.head_dim, at = t * qkv->dim[1] + head * dim;
+
+	if (qkv->dtype == TXDA_F32)
+		return (const float *)qkv->ptr + at;
+	cm_simd->from_bf16(tmp, (const uint16_t *)qkv->ptr + at, dim);
+	return tmp;
+}
+
+static const float *table_at(const struct cm_launch *l, uint64_t t)
+{
+	return (const float *)l->in[1]->ptr + t * l->in[1]->dim[1];
+}
+
+static void rotate_queries(const struct cm_launch *l, uint64_t t)
+{
+	const struct txda_op_rope_kv *p = &l->op->rope_kv;
+	const struct cm_tensor *out = l->out[0];
+	float x[MAX_HEAD_DIM], y[MAX_HEAD_DIM];
+
+	for (unsigned h = 0; h < p->n_heads; h++) {
+		uint64_t to = (t * p->n_heads + h) * p->head_dim;
+
+		rotate(l, head_at(l, t, h, x), l->in[3] ? l->in[3]->ptr : NULL, table_at(l, t), y);
+		if (out->dtype == TXDA_F32)
+			memcpy((float *)out->ptr + to, y, p->head_dim * 4);
+		else
+			cm_simd->to_bf16((uint16_t *)out->ptr + to, y, p->head_dim);
+	}
+}
+
+/* A KV head of tokens [t, t + n), which go into @slot[n]. */
+static void store_head(const struct cm_launch *l, unsigned head, uint64_t t, const uint32_t *slot,
+		       unsigned n)
+{
+	const struct txda_op_rope_kv *p = &l->op->rope_kv;
+	uint32_t key[PART_TOKENS][MAX_HEAD_DIM / 2];
+	const uint32_t *row[PART_TOKENS];
+	unsigned from = 0, i;
+
+	for (i = 0; i < n; i++) {
+		float x[MAX_HEAD_DIM], k[MAX_HEAD_DIM];
+		const float *v;
+
+		/* Keys wait until one does not follow. */
+		if (from < i && (slot[i] != slot[i - 1] + 1 || slot[i] % 16 == 0)) {
+			store_keys(l, head, slot[from], row + from, i - from);
+			from = i;
+		}
+		if (slot[i] == TXDA_NONE) {
+			from = i + 1;
+			continue;
+		}
+		rotate(l, head_at(l, t + i, p->n_heads + head, x), l->in[4] ? l->in[4]->ptr : NULL,
+		       table_at(l, t + i), k);
+		v = head_at(l, t + i, p->n_heads + p->n_kv_heads + head, x);
+		if (l->precise || p->flags & TXDA_KV_INT8) {
+			from = i + 1;
+			if (p->flags & TXDA_KV_INT8)
+				store_int8(l, head, slot[i], k, v);
+			else
+				store_f32(l, head, slot[i], k, v);
+			continue;
+		}
+		cm_simd->to_bf16((uint16_t *)key[i], k, p->head_dim);
+		row[i] = key[i];
+		store_value(l, head, slot[i], v);
+	}
+	if (from < n)
+		store_keys(l, head, slot[from], row + from, n - from);
 }
 
 static void rope_kv_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
 {
 	const struct txda_op_rope_kv *p = &l->op->rope_kv;
-	const struct cm_tensor *qkv = l->in[0], *out = l->out[0];
-	uint64_t width = qkv->dim[1], dim = p->head_dim;
-	const float *qn = l->in[3] ? l->in[3]->ptr : NULL, *kn = l->in[4] ? l->in[4]->ptr : NULL;
-	float x[MAX_HEAD_DIM], y[MAX_HEAD_DIM], v[MAX_HEAD_DIM];
+	uint64_t t, end = part_tokens(l, part, &t), slots = l->out[1]->dim[0] * p->block_size;
+	uint32_t slot[PART_TOKENS];
+	unsigned n = 0;
 
 	(void)phase;
 	(void)core;
-	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART;
-	     t < cm_part_end(part, TOKENS_PER_PART, qkv->dim[0]); t++) {
-		const float *table = (const float *)l->in[1]->ptr + t * l->in[1]->dim[1];
-		uint32_t slot = cm_index_at(l->in[2], t);
-		uint64_t row = t * width;
-		bool store = slot != TXDA_NONE && slot < l->out[1]->dim[0] * p->block_size;
-
-		for (unsigned h = 0; h < p->n_heads + p->n_kv_heads; h++) {
-			uint64_t at = row + h * dim;
-			const float *in = qkv->dtype == TXDA_F32 ? (const float *)qkv->ptr + at : x;
-
-			if (qkv->dtype == TXDA_BF16)
-				cm_simd->from_bf16(x, (const uint16_t *)qkv->ptr + at, dim);
-			rotate(l, in, h < p->n_heads ? qn : kn, table, y);
-			if (h < p->n_heads) {
-				uint64_t to = (t * p->n_heads + h) * dim;
-
-				if (out->dtype == TXDA_F32)
-					memcpy((float *)out->ptr + to, y, dim * 4);
-				else
-					cm_simd->to_bf16((uint16_t *)out->ptr + to, y, dim);
-				continue;
-			}
-			at += p->n_kv_heads * dim;
-			if (qkv->dtype == TXDA_BF16)
-				cm_simd->from_bf16(v, (const uint16_t *)qkv->ptr + at, dim);
-			else
-				memcpy(v, (const float *)qkv->ptr + at, dim * 4);
-			if (store && p->flags & TXDA_KV_INT8)
-				store_int8(l, h - p->n_heads, slot, y, v);
-			else if (store)
-				store_kv(l, h - p->n_heads, slot, y, v);
-		}
+	for (; t + n < end; n++) {
+		slot[n] = cm_index_at(l->in[2], t + n);
+		if (slot[n] >= slots)
+			slot[n] = TXDA_NONE;
+		rotate_queries(l, t + n);
 	}
+	for (unsigned h = 0; h < p->n_kv_heads; h++)
+		store_head(l, h, t, slot, n);
 }
 
 const struct cm_op_impl cm_op_rope_kv = {
@@ -422,11 +515,11 @@ static void mla_store_run(const struct cm_launch *l, unsigned phase, unsigned pa
 	const struct cm_tensor *out = l->out[0];
 	bool inter = p->flags & TXDA_ROPE_INTERLEAVED;
 	float v[TXDA_MLA_MAX_LATENT + TXDA_MLA_MAX_ROPE + 16], y[TXDA_MLA_MAX_ROPE];
+	uint64_t t, end = part_tokens(l, part, &t);
 
 	(void)phase;
 	(void)core;
-	for (uint64_t t = (uint64_t)part * TOKENS_PER_PART;
-	     t < cm_part_end(part, TOKENS_PER_PART, out->dim[0]); t++) {
+	for (; t < end; t++) {
 		const float *table = (const float *)l->in[1]->ptr + t * p->rope;
 		const float *kv = (const float *)l->in[3]->ptr + t * (p->latent + p->rope);
 		uint32_t slot = cm_index_at(l->in[2], t);

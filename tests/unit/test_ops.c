@@ -360,27 +360,33 @@ static void test_kv_int8(void **state)
 	}
 }
 
-/* ROPE_KV then reading the cache back: rotation, norms and the cache layout. */
+/*
+ * ROPE_KV then reading the cache back: rotation, norms and the cache layout. Slots that follow each
+ * other, from the middle of a group on, with a gap; or none that do.
+ */
 static void test_rope_kv(void **state)
 {
-	enum { T = 21, HQ = 4, HKV = 2, D = 40, BS = 16, P = 16 };
+	enum { T = 150, HQ = 4, HKV = 2, D = 40, BS = 16, P = 16, BLOCKS = 20 };
 
 	(void)state;
-	for (unsigned precise = 0; precise < 2; precise++) {
+	for (unsigned way = 0; way < 4; way++) {
+		const unsigned precise = way % 2, follow = way / 2;
 		struct cm_tensor *pos = i32(T, 0), *freq = f32(P, 0), *table = f32(T, 2 * P),
 				 *qkv = f32(T, (HQ + 2 * HKV) * D);
 		struct cm_tensor *slots = i32(T, 0), *kn = f32(D, 0),
 				 *q = precise ? f32(T, HQ * D) : bf16(T, HQ * D);
 		uint64_t layer = txda_kv_layer_bytes(HKV, D, BS);
 		struct cm_tensor *cache =
-			tensor(TXDA_U8, TXDA_KV_PAGED, 0, 4, layer, 4 * layer * 2);
+			tensor(TXDA_U8, TXDA_KV_PAGED, 0, BLOCKS, layer, BLOCKS * layer * 2);
 		struct run r = {.l = {.in = {pos, freq}, .out = {table}}};
 		struct att a = {.cache = cache};
 		double worst = 0;
 
 		for (int t = 0; t < T; t++) {
-			((int32_t *)pos->ptr)[t] = 3 * t;
-			((int32_t *)slots->ptr)[t] = t == 5 ? -1 : 63 - 2 * t;
+			int slot = follow ? 5 + t + (t < 70 ? 0 : 3) : BLOCKS * BS - 1 - 2 * t;
+
+			((int32_t *)pos->ptr)[t] = t % 20 * 3;
+			((int32_t *)slots->ptr)[t] = t == 5 ? -1 : slot;
 		}
 		r.op.rope_table = (struct txda_op_rope_table){
 			.scale = 1, .base = 10000, .factor = 1, .max_position = 100};
@@ -410,7 +416,7 @@ static void test_rope_kv(void **state)
 				ss = 1 / sqrt(ss / D + 1e-6);
 				for (int d = 0; d < D; d++) {
 					int i = d % P;
-					double ang = 3 * t * (double)((float *)freq->ptr)[i],
+					double ang = t % 20 * 3 * (double)((float *)freq->ptr)[i],
 					       x = k[d] * ss * ((float *)kn->ptr)[d], want = x;
 					double gk =
 						cache_get(&a, slot / BS, slot % BS, h, d, false);
@@ -428,7 +434,7 @@ static void test_rope_kv(void **state)
 				}
 			}
 		assert_true(worst < (precise ? 2e-5 : 2e-2));
-		((int32_t *)slots->ptr)[2] = 64;
+		((int32_t *)slots->ptr)[2] = BLOCKS * BS;
 		assert_int_equal(run_op(&r, TXDA_OP_ROPE_KV, 2), -EINVAL);
 		assert_int_equal(r.fault.code, TXDA_FAULT_INDEX);
 		drop(pos), drop(freq), drop(table), drop(qkv), drop(slots), drop(kn), drop(q),
