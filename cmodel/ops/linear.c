@@ -27,7 +27,7 @@
 #define MOST_ROWS   (2u << 20) /* of a part, half of it if wide: more are far for each panel */
 #define MORE_CUTS   8
 #define MOST_IDLE   15 /* percent of the cores' time at the end: else parts are made smaller */
-#define PACK_ROWS   4  /* rows of a part of packing, where rows share no cache lines */
+#define PACK_ROWS   4  /* fewest rows of a part of packing that is less than a block */
 #define STREAM_ROWS 64 /* up to here the weights stream past once */
 #define NEAR_BYTES  (4u << 20) /* packed rows that the caches hold while panels pass over them */
 #define PACKED_MARK 64	       /* bytes before a core's own packed rows: which launch they are of */
@@ -189,6 +189,20 @@ static bool ends_unevenly(uint64_t parts, unsigned cores)
 }
 
 /*
+ * Rows of a part of packing. With tiles a row is written in pieces that lie far apart, those of a
+ * block side by side: a core that packs a whole one writes memory as it comes.
+ */
+static uint64_t rows_to_pack(const struct cm_launch *l, uint64_t blocks, uint64_t mr)
+{
+	uint64_t rows = mr;
+
+	while (cm_simd->tiles && rows > PACK_ROWS &&
+	       ends_unevenly(blocks * cm_div_up(mr, rows), l->cores))
+		rows = cm_div_up(rows, 2);
+	return rows;
+}
+
+/*
  * Many rows: panels that a part takes, and into how many the blocks are cut. As large as the caches
  * allow, since each part reads its rows and its panels anew, and no larger than the cores need to
  * end together.
@@ -229,7 +243,7 @@ static void linear_plan(struct cm_launch *l)
 	mr = cm_div_up(m, blocks);
 	stream = m <= STREAM_ROWS;
 	l->state.u[U_MR] = mr;
-	l->state.u[U_PACK] = cm_simd->tiles && mr > PACK_ROWS ? PACK_ROWS : mr;
+	l->state.u[U_PACK] = rows_to_pack(l, blocks, mr);
 	l->state.u[U_STREAM] = stream;
 	l->state.u[U_PANELS] = panels;
 	if (stream) {
