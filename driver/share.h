@@ -111,7 +111,7 @@ void txda_share_remove(struct txda_hwq *hwq);
 bool txda_share_start(struct txda_hwq *hwq);
 /* Its job has left the ring after @ns there. It calls start or rest next. */
 void txda_share_end(struct txda_hwq *hwq, u64 ns);
-/* It has no other job for now. */
+/* It has no other job at the moment. */
 void txda_share_rest(struct txda_hwq *hwq);
 
 /*
