@@ -8,7 +8,7 @@
  * map and streams to run; the model reports completion by storing fences and calling back.
  *
  * How work runs. The pool executes one op at a time on all its cores, then takes the next op from
- * the runnable queues in turn (round robin over the queues of all chips, one op each; a queue that
+ * one of the runnable queues of all chips: that which has had least time (core/ready.h; a queue that
  * waits for a fence or a collective is not runnable). So cores are never oversubscribed, whatever
  * the number of chips, and a group's collective is simply the op that becomes runnable when its
  * last member arrives. One thread at a time leads (decodes packets, hands out parts); the others
@@ -205,10 +205,7 @@ enum cm_queue_priority {
 	CM_PRIORITIES
 };
 
-/*
- * Queues of a higher priority get their turns first. Of eight turns, one goes to normal and one to
- * low priority first, so that neither starves.
- */
+/* Of queues that always have work one gets eight times as much time as one of the next lower priority. */
 void cm_queue_set_priority(struct cm_queue *q, enum cm_queue_priority priority);
 
 /*

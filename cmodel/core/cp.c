@@ -454,12 +454,17 @@ static void turn(struct cm_queue *q)
 bool cm_cp_turn(void *queues)
 {
 	struct cm_queues *qs = queues;
-	unsigned slot = cm_ready_next(qs->ready);
+	bool shared;
+	unsigned slot = cm_ready_next(qs->ready, &shared);
+	uint64_t from;
 
 	if (slot == CM_NO_SLOT) {
 		cm_account(qs->pool, NULL, false);
 		return false;
 	}
+	from = shared ? clock_ns() : 0;
 	turn(qs->queue[slot]);
+	if (shared)
+		cm_ready_charge(qs->ready, slot, clock_ns() - from);
 	return true;
 }

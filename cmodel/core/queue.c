@@ -42,6 +42,7 @@ int cm_queues_add(struct cm_queues *qs, struct cm_vm *vm, enum cm_queue_class cl
 		q->slot = slot;
 		q->id = vm->chip->next_queue++;
 		qs->queue[slot] = q;
+		cm_ready_rank(qs->ready, slot, CM_PRIORITY_NORMAL);
 		cm_c2c_join(qs->c2c, &q->member, vm);
 	}
 	cm_resume(qs->lead);
@@ -65,7 +66,6 @@ void cm_queue_free(struct cm_queue *q)
 	cm_pause(qs->lead);
 	cm_c2c_leave(&q->member, q->in_stream || atomic_load(&q->head) != atomic_load(&q->tail));
 	cm_exec_fini(&q->exec);
-	cm_ready_rank(qs->ready, q->slot, CM_PRIORITY_NORMAL);
 	cm_ready_forget(qs->ready, q->slot);
 	qs->queue[q->slot] = NULL;
 	cm_resume(qs->lead);

@@ -42,18 +42,10 @@ void cm_ready_forget(struct cm_ready *r, unsigned slot)
 
 void cm_ready_rank(struct cm_ready *r, unsigned slot, enum cm_queue_priority priority)
 {
-	uint64_t bit = 1ull << slot % 64;
-
-	for (unsigned i = 0; i < CM_PRIORITIES; i++) {
-		uint64_t *word = &r->ranked[i][slot / 64];
-
-		r->n_ranked -= *word & bit ? 1 : 0;
-		*word &= ~bit;
-	}
-	if (priority != CM_PRIORITY_NORMAL) {
-		r->ranked[priority][slot / 64] |= bit;
-		r->n_ranked++;
-	}
+	r->priority[slot] = (uint8_t)priority;
+	r->time[slot] = r->level;
+	if (slot / 64 >= r->n_words)
+		r->n_words = slot / 64 + 1;
 }
 
 void cm_ready_wrote(struct cm_ready *r)
@@ -71,7 +63,7 @@ static void unpark_all(struct cm_ready *r)
 	atomic_store(&r->timer_ns, 0);
 	if (!atomic_load(&r->n_parked))
 		return;
-	for (unsigned i = 0; i < CM_QUEUE_WORDS; i++) {
+	for (unsigned i = 0; i < r->n_words; i++) {
 		if (r->parked[i])
 			atomic_fetch_or(&r->active[i], r->parked[i]);
 		r->parked[i] = 0;
@@ -79,55 +71,55 @@ static void unpark_all(struct cm_ready *r)
 	atomic_store(&r->n_parked, 0);
 }
 
-/* The active slots of a word that have this priority. */
-static uint64_t active_of(struct cm_ready *r, unsigned word, enum cm_queue_priority priority)
+/* How much more time than the others it had. */
+static uint64_t lead_of(const struct cm_ready *r, unsigned slot)
 {
-	uint64_t bits = atomic_load(&r->active[word]);
+	uint64_t lead = r->time[slot] - r->level;
 
-	if (priority != CM_PRIORITY_NORMAL)
-		return bits & r->ranked[priority][word];
-	return bits & ~(r->ranked[CM_PRIORITY_LOW][word] | r->ranked[CM_PRIORITY_HIGH][word]);
+	/* Times wrap: one that is not a little ahead is behind. */
+	return lead <= CM_READY_LEAD_NS ? lead : 0;
 }
 
-/* The next active slot of a priority, starting at *@next, which is advanced. */
-static unsigned next_of(struct cm_ready *r, enum cm_queue_priority priority, unsigned *next)
+static unsigned find_next(struct cm_ready *r, bool *ret_shared)
 {
-	unsigned word = *next / 64, bit = *next % 64;
+	unsigned found = CM_NO_SLOT, word = r->next_slot / 64, n = 0;
+	uint64_t low = (1ull << r->next_slot % 64) - 1, least = UINT64_MAX;
 
 	/* The first word twice: its upper bits at the start, its lower ones at the end. */
-	for (unsigned i = 0; i <= CM_QUEUE_WORDS; i++) {
-		uint64_t bits = active_of(r, word, priority);
+	for (unsigned i = 0; i <= r->n_words; i++, word = word + 1 < r->n_words ? word + 1 : 0) {
+		uint64_t bits = atomic_load(&r->active[word]);
 
 		if (i == 0)
-			bits &= ~0ull << bit;
-		if (bits) {
+			bits &= ~low;
+		else if (i == r->n_words)
+			bits &= low;
+		for (; bits; bits &= bits - 1, n++) {
 			unsigned slot = word * 64 + (unsigned)__builtin_ctzll(bits);
+			uint64_t lead = lead_of(r, slot);
 
-			*next = (slot + 1) % CM_MAX_QUEUES;
-			return slot;
+			if (lead < least) {
+				least = lead;
+				found = slot;
+			}
 		}
-		word = (word + 1) % CM_QUEUE_WORDS;
 	}
-	return CM_NO_SLOT;
+	*ret_shared = n > 1;
+	if (found != CM_NO_SLOT) {
+		r->level += least;
+		r->time[found] = r->level;
+		r->next_slot = (found + 1) % (r->n_words * 64);
+	}
+	return found;
 }
 
-/* The same where priorities differ: each has its own round-robin position. */
-static unsigned next_ranked(struct cm_ready *r)
+void cm_ready_charge(struct cm_ready *r, unsigned slot, uint64_t ns)
 {
-	static const enum cm_queue_priority falling[] = {CM_PRIORITY_HIGH, CM_PRIORITY_NORMAL,
-							 CM_PRIORITY_LOW};
-	unsigned turn = r->ranked_turn++ % 8, slot = CM_NO_SLOT;
+	uint64_t time = ns * 8 >> 3 * r->priority[slot];
 
-	if (turn == 3)
-		slot = next_of(r, CM_PRIORITY_NORMAL, &r->ranked_next[CM_PRIORITY_NORMAL]);
-	else if (turn == 7)
-		slot = next_of(r, CM_PRIORITY_LOW, &r->ranked_next[CM_PRIORITY_LOW]);
-	for (unsigned i = 0; slot == CM_NO_SLOT && i < CM_PRIORITIES; i++)
-		slot = next_of(r, falling[i], &r->ranked_next[falling[i]]);
-	return slot;
+	r->time[slot] += time < CM_READY_LEAD_NS ? time : CM_READY_LEAD_NS;
 }
 
-unsigned cm_ready_next(struct cm_ready *r)
+unsigned cm_ready_next(struct cm_ready *r, bool *ret_shared)
 {
 	uint64_t timer = atomic_load_explicit(&r->timer_ns, memory_order_relaxed);
 	unsigned slot;
@@ -135,8 +127,7 @@ unsigned cm_ready_next(struct cm_ready *r)
 	if (atomic_load_explicit(&r->repoll, memory_order_relaxed) ||
 	    (timer && clock_ns() >= timer))
 		unpark_all(r);
-	/* With no ranked slots all are of normal priority. */
-	slot = r->n_ranked ? next_ranked(r) : next_of(r, CM_PRIORITY_NORMAL, &r->next_slot);
+	slot = find_next(r, ret_shared);
 	if (slot != CM_NO_SLOT)
 		unpark(r, slot);
 	return slot;

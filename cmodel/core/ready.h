@@ -6,8 +6,11 @@
  *	parked   waits for memory to change or for a time to come
  *	neither  empty, faulted, or in line for a collective (c2c.h)
  *
- * Turns go round robin. Where priorities differ, a higher one goes first, but of eight turns one
- * goes to normal and one to low priority first, so that neither starves.
+ * Whoever has had least time is next, of several round robin: an op or a slice of a copy takes from
+ * microseconds to milliseconds, and turns alone would leave a queue of short ops next to nothing
+ * beside one of long copies. Time counts while several queues are active, and by priority: a step is
+ * worth eight times as much. A queue that was idle starts level with the others. Whoever is more
+ * than CM_READY_LEAD_NS ahead is not held back for longer than that, so that each makes progress.
  *
  * Threads: any thread activates a slot, sets @repoll or checks whether something is pending;
  * everything else is called by the leader (lead.h). Times are CLOCK_MONOTONIC in nanoseconds.
@@ -26,6 +29,8 @@
 #define CM_QUEUE_WORDS (CM_MAX_QUEUES / 64)
 #define CM_NO_SLOT     UINT32_MAX
 
+#define CM_READY_LEAD_NS 20000000ull /* of normal priority */
+
 struct cm_ready {
 	_Alignas(CM_CACHE_LINE) _Atomic uint64_t active[CM_QUEUE_WORDS];
 	/*
@@ -38,9 +43,12 @@ struct cm_ready {
 
 	/* leader */
 	uint64_t parked[CM_QUEUE_WORDS];
-	unsigned next_slot;
-	uint64_t ranked[CM_PRIORITIES][CM_QUEUE_WORDS]; /* slots of other than normal priority */
-	unsigned n_ranked, ranked_turn, ranked_next[CM_PRIORITIES];
+	unsigned n_words;   /* of @active: the slots behind were never used */
+	unsigned next_slot; /* round robin */
+	uint64_t level;	    /* @time of the slot that had the last turn */
+	uint8_t priority[CM_MAX_QUEUES];
+	/* In nanoseconds of normal priority. One that is behind @level starts there. */
+	uint64_t time[CM_MAX_QUEUES];
 };
 
 /* The queue may be runnable. Any thread. */
@@ -59,11 +67,17 @@ static inline void cm_ready_deactivate(struct cm_ready *r, unsigned slot)
 void cm_ready_park(struct cm_ready *r, unsigned slot, uint64_t resume_ns, uint64_t poll_ns);
 /* Removes it from all sets. */
 void cm_ready_forget(struct cm_ready *r, unsigned slot);
+/* Before the slot is used, and when its priority changes; it starts level with the others. */
 void cm_ready_rank(struct cm_ready *r, unsigned slot, enum cm_queue_priority priority);
 /* Memory was written that parked queues may wait for. */
 void cm_ready_wrote(struct cm_ready *r);
-/* The slot whose turn it is, no longer parked; CM_NO_SLOT: none is runnable. */
-unsigned cm_ready_next(struct cm_ready *r);
+/*
+ * The slot whose turn it is, no longer parked; CM_NO_SLOT: none is runnable. *@ret_shared: others are
+ * active, too, and the time of its turn is to be charged.
+ */
+unsigned cm_ready_next(struct cm_ready *r, bool *ret_shared);
+/* The slot had its turn for @ns. */
+void cm_ready_charge(struct cm_ready *r, unsigned slot, uint64_t ns);
 /* Whether cm_ready_next() is worth calling. Any thread. */
 bool cm_ready_pending(struct cm_ready *r);
 

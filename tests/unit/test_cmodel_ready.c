@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+/* Which queue has the next turn. */
+#include "core/ready.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define US 1000ull
+#define MS 1000000ull
+
+/* Slots far apart: in the first, a middle and the last word. */
+static const unsigned slots[] = {3, 200, CM_MAX_QUEUES - 1};
+static struct cm_ready ready;
+static uint64_t had[3];
+
+static int setup(void **state)
+{
+	(void)state;
+	memset(&ready, 0, sizeof(ready));
+	memset(had, 0, sizeof(had));
+	for (unsigned i = 0; i < 3; i++)
+		cm_ready_rank(&ready, slots[i], CM_PRIORITY_NORMAL);
+	return 0;
+}
+
+/* Who has the next turn, which takes @ns[3] of it; CM_NO_SLOT: nobody. */
+static unsigned turn(const uint64_t *ns)
+{
+	bool shared;
+	unsigned slot = cm_ready_next(&ready, &shared);
+
+	for (unsigned i = 0; i < 3; i++) {
+		if (slot != slots[i])
+			continue;
+		had[i] += ns[i];
+		if (shared)
+			cm_ready_charge(&ready, slot, ns[i]);
+		return i;
+	}
+	assert_int_equal(slot, CM_NO_SLOT);
+	return CM_NO_SLOT;
+}
+
+static void is_round_robin(void **state)
+{
+	const uint64_t ns[3] = {0};
+
+	(void)state;
+	assert_int_equal(turn(ns), CM_NO_SLOT);
+	for (unsigned i = 0; i < 3; i++)
+		cm_ready_activate(&ready, slots[i]);
+	for (unsigned i = 0; i < 30; i++)
+		assert_int_equal(turn(ns), i % 3);
+	cm_ready_deactivate(&ready, slots[1]);
+	for (unsigned i = 0; i < 30; i++)
+		assert_int_equal(turn(ns), i % 2 * 2);
+}
+
+/* Short ops get as much time as long ones, and not only as many turns. */
+static void shares_time(void **state)
+{
+	const uint64_t ns[3] = {5 * US, 800 * US, 90 * US};
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		cm_ready_activate(&ready, slots[i]);
+	while (had[0] < 1000 * MS)
+		turn(ns);
+	assert_in_range(had[1], 998 * MS, 1002 * MS);
+	assert_in_range(had[2], 998 * MS, 1002 * MS);
+}
+
+/* Time that nobody else wanted is not held against it, and time that it did not want is not saved. */
+static void forgets_time_alone(void **state)
+{
+	const uint64_t ns[3] = {MS, MS, MS};
+
+	(void)state;
+	cm_ready_activate(&ready, slots[0]);
+	for (unsigned i = 0; i < 1000; i++)
+		assert_int_equal(turn(ns), 0);
+	cm_ready_activate(&ready, slots[1]);
+	for (unsigned i = 0; i < 1000; i++)
+		turn(ns);
+	assert_in_range(had[1], 499 * MS, 501 * MS);
+	cm_ready_activate(&ready, slots[2]);
+	for (unsigned i = 0; i < 999; i++)
+		turn(ns);
+	assert_in_range(had[2], 332 * MS, 334 * MS);
+}
+
+static void weighs_priorities(void **state)
+{
+	const uint64_t ns[3] = {100 * US, 100 * US, 100 * US};
+
+	(void)state;
+	cm_ready_rank(&ready, slots[0], CM_PRIORITY_LOW);
+	cm_ready_rank(&ready, slots[2], CM_PRIORITY_HIGH);
+	for (unsigned i = 0; i < 3; i++)
+		cm_ready_activate(&ready, slots[i]);
+	while (had[0] < 100 * MS)
+		turn(ns);
+	assert_in_range(had[1], 790 * MS, 810 * MS);
+	assert_in_range(had[2], 6350 * MS, 6450 * MS);
+}
+
+/* A turn that took very long delays the next one for a limited time only. */
+static void limits_lead(void **state)
+{
+	uint64_t ns[3] = {10000 * MS, MS, 0};
+
+	(void)state;
+	cm_ready_activate(&ready, slots[0]);
+	cm_ready_activate(&ready, slots[1]);
+	assert_int_equal(turn(ns), 0);
+	ns[0] = MS;
+	for (uint64_t i = 0; i < CM_READY_LEAD_NS / MS; i++)
+		assert_int_equal(turn(ns), 1);
+	assert_int_equal(turn(ns), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(is_round_robin, setup),
+		cmocka_unit_test_setup(shares_time, setup),
+		cmocka_unit_test_setup(forgets_time_alone, setup),
+		cmocka_unit_test_setup(weighs_priorities, setup),
+		cmocka_unit_test_setup(limits_lead, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
