@@ -362,7 +362,7 @@ static void has_model_info_read_apart(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		run_instead(before, cases[i].program);
 		/* Another version of the file each time. */
-		put("case/model_info.json", "       {}" + 7 - i, 0644);
+		put("case/model_info.json", &"       {}"[7 - i], 0644);
 		*err = '\0';
 		assert_int_equal(look(at("case"), 0, "", err, sizeof(err)), cases[i].result);
 		if (!strstr(err, cases[i].words))

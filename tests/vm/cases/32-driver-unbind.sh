@@ -21,7 +21,7 @@ begin() {
 }
 
 has_opened() {
-	ls -l /proc/$first/fd | grep -q /dev/accel/
+	find "/proc/$first/fd" -lname '/dev/accel/*' | grep -q .
 }
 
 end() {
