@@ -4,10 +4,9 @@
 
 The table has a line for each folder (or for one file of it, which then has a line of its own):
 
-    FOLDER: FOLDER...                what it may include of others
-    except FOLDER: FOLDER  REASON    an arrow that must go; one that is not needed any more is an error
+    FOLDER: FOLDER...    what it may include of others
 
-The arrows of the first kind must not form a circle. Headers are named as the compiler finds them, by their
+The arrows must not form a circle, and none may be unused. Headers are named as the compiler finds them, by their
 names alone: of several with one name the includer's folder comes first, then its room, then what it may know.
 """
 import os
@@ -16,11 +15,12 @@ import subprocess
 import sys
 
 ROOMS = ("uapi", "lib", "cmodel", "libtxda", "daemon", "tools", "driver", "examples")
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.M)
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.M)
+PUBLIC = ("uapi", "uapi/drm", "libtxda/include")  # also included in angle brackets
 
 
 def read_table(path):
-    allowed, exceptions, errors = {}, {}, []
+    allowed, errors = {}, []
     with open(path, encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             line = line.split("#")[0].strip()
@@ -30,16 +30,11 @@ def read_table(path):
             words = right.split()
             if not colon:
                 errors.append(f"{path}:{number}: no colon")
-            elif left.startswith("except "):
-                if len(words) < 2:
-                    errors.append(f"{path}:{number}: an exception has a folder and a reason")
-                else:
-                    exceptions[(left.split()[1], words[0])] = number
             elif left in allowed:
                 errors.append(f"{path}:{number}: {left} has two lines")
             else:
                 allowed[left] = words
-    return allowed, exceptions, errors
+    return allowed, errors
 
 
 def find_circle(arrows):
@@ -71,7 +66,7 @@ def find_header(name, file, headers, may):
     folder, room = os.path.dirname(file), file.split("/")[0]
     beside = os.path.normpath(os.path.join(folder, name))
     found = [h for h in headers.get(os.path.basename(name), ()) if h == name or h.endswith("/" + name)]
-    if beside in found:
+    if beside in headers.get(os.path.basename(name), ()):
         return beside
     for wanted in (lambda h: os.path.dirname(h) in may and h.startswith(room + "/"), lambda h: h.startswith(room + "/"),
                    lambda h: os.path.dirname(h) in may, lambda h: True):
@@ -85,7 +80,7 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     table = os.path.join(here, "includes.table")
     os.chdir(sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(here))
-    allowed, exceptions, errors = read_table(table)
+    allowed, errors = read_table(table)
     circle = find_circle({os.path.dirname(f) if f.endswith(".c") else f: to for f, to in allowed.items()})
     if circle:
         errors.append("a circle of folders: " + " -> ".join(circle))
@@ -103,18 +98,17 @@ def main():
         may = allowed[folder] + allowed.get(file, [])
         with open(file, encoding="utf-8") as text:
             names = INCLUDE.findall(text.read())
-        for name in names:
-            header = find_header(name, file, headers, may)
-            to = os.path.dirname(header) if header else folder
-            if to == folder or to in may:
+        for quoted, angled in names:
+            header = find_header(quoted or angled, file, headers, may)
+            if angled and (not header or os.path.dirname(header) not in PUBLIC):
                 continue
-            if (folder, to) in exceptions:
-                used.add((folder, to))
-            else:
+            to = os.path.dirname(header) if header else folder
+            used.update({(folder, to), (file, to)})
+            if to != folder and to not in may:
                 errors.append(f"{file}: {folder} may not know {to}: {header}")
-    errors += [f"includes.table:{line}: no file of {a} includes one of {b} any more, the exception can go"
-               for (a, b), line in exceptions.items() if (a, b) not in used]
-    print("\n".join(errors) or f"{len(listed)} files, {len(exceptions)} exceptions")
+    errors += [f"includes.table: {a} includes nothing of {b}" for a, may in allowed.items() for b in may
+               if (a, b) not in used]
+    print("\n".join(errors) or f"{len(listed)} files")
     return 1 if errors else 0
 
 

@@ -11,7 +11,7 @@
 #include "clock.h"
 #include "exchange.h"
 #include "respond.h"
-#include "server_internal.h"
+#include "service.h"
 
 #define BEAM_OVERHEAD 8192 /* approximate bytes of a beam besides its tokens */
 

@@ -9,7 +9,7 @@
 #include <event2/buffer.h>
 
 #include "exchange.h"
-#include "server_internal.h"
+#include "service.h"
 
 #define AT_ONCE	       64   /* inputs of one exchange in the engine */
 #define TURN	       64   /* vectors that a text worker formats per job */

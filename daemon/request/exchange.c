@@ -19,7 +19,7 @@
 #include "log.h"
 #include "pictures.h"
 #include "respond.h"
-#include "server_internal.h"
+#include "service.h"
 
 #define KEEP_BYTES ((size_t)16 << 10) /* memory kept for the list of events between two events */
 
@@ -81,8 +81,8 @@ static bool add_input(struct exchange *x, enum exchange_phase phase,
 	set_job(x, run, done);
 	x->job.deadline_ns = x->deadline_ns;
 	if (x->phase == PHASE_PARKED)
-		textpool_again(x->server->pool, &x->job);
-	else if (textpool_add(x->server->pool, &x->job))
+		textpool_again(x->service->pool, &x->job);
+	else if (textpool_add(x->service->pool, &x->job))
 		return api_error_set(e, 429, "overloaded", NULL,
 				     "the queue of requests to be read is full");
 	x->at_worker = true;
@@ -140,7 +140,7 @@ static void run_release(struct textpool_job *job)
 static void released(struct textpool_job *job)
 {
 	struct exchange *x = of_job(job);
-	struct server *s = x->server;
+	struct service *s = x->service;
 
 	if (!job->ran)
 		run_release(job);
@@ -168,10 +168,10 @@ void exchange_free_if_over(struct exchange *x)
 	if (x->kind->over)
 		x->kind->over(x);
 	set_job(x, run_release, released);
-	textpool_again(x->server->pool, &x->job);
+	textpool_again(x->service->pool, &x->job);
 }
 
-void exchange_free_all(struct server *s)
+void exchange_free_all(struct service *s)
 {
 	while (s->exchanges) {
 		s->exchanges->job.ran = false;
@@ -186,7 +186,7 @@ static void finish(struct exchange *x)
 	if (x->phase == PHASE_PARKED)
 		model_unpark(x->model, &x->waiter);
 	enter(x, PHASE_FINISHING);
-	if (x->at_worker && textpool_drop(x->server->pool, &x->job))
+	if (x->at_worker && textpool_drop(x->service->pool, &x->job))
 		x->at_worker = false;
 	atomic_store(&x->caller.gone, true);
 	for (struct sequence *s = x->live; s; s = s->next)
@@ -223,7 +223,7 @@ void exchange_fail(struct exchange *x, const struct api_error *e)
 	if (!x->conn)
 		return;
 	if (x->streaming) {
-		struct json_out *o = &x->server->out;
+		struct json_out *o = &x->service->out;
 
 		json_out_clear(o);
 		respond_error(o, e);
@@ -234,7 +234,7 @@ void exchange_fail(struct exchange *x, const struct api_error *e)
 		char header[64];
 
 		snprintf(header, sizeof(header), "X-Request-Id: %s\r\n", x->id);
-		server_reply_error(x->server, x->conn, e, header);
+		service_reply_error(x->service, x->conn, e, header);
 	}
 	finish(x);
 }
@@ -280,7 +280,7 @@ static void on_gone(struct conn_user *u)
 	exchange_free_if_over(x);
 }
 
-void exchange_abort(struct server *s, const struct served_model *m, const char *why)
+void exchange_abort(struct service *s, const struct served_model *m, const char *why)
 {
 	struct exchange *x, *next;
 	struct api_error e;
@@ -296,7 +296,7 @@ void exchange_abort(struct server *s, const struct served_model *m, const char *
 	}
 }
 
-bool exchange_cancel(struct server *s, const char *id, uid_t uid, bool any)
+bool exchange_cancel(struct service *s, const char *id, uid_t uid, bool any)
 {
 	struct exchange *x = s->exchanges;
 	struct api_error e;
@@ -346,7 +346,7 @@ bool exchange_take_fds(struct exchange *x, struct api_error *e)
 	case -EMFILE:
 		return api_error_set(e, 429, "overloaded", NULL,
 				     "too many descriptors are held for all clients: %u",
-				     descriptors_held(x->server->descriptors));
+				     descriptors_held(x->service->descriptors));
 	default: return api_error_set(e, 500, NULL, NULL, "out of memory");
 	}
 }
@@ -414,7 +414,7 @@ static void on_woken(struct model_waiter *w, enum model_wake why)
 	default:
 		api_error_set(&e, 503, "model_loading", "model",
 			      "the model \"%s\" was not loaded within %u s",
-			      x->model->config->names[0], x->server->config->load_timeout);
+			      x->model->config->names[0], x->service->config->load_timeout);
 		e.retry_after = 10;
 		break;
 	}
@@ -428,12 +428,13 @@ static bool may_load(struct exchange *x, struct api_error *e)
 	unsigned wait;
 
 	if ((m->state != MODEL_UNLOADED && m->state != MODEL_ASLEEP) ||
-	    server_is_admin(x->server, x->conn) || account_take_load(x->account, clock_ns(), &wait))
+	    service_is_admin(x->service, x->conn) ||
+	    account_take_load(x->account, clock_ns(), &wait))
 		return true;
 	api_error_set(e, 429, "overloaded", "model",
 		      "requests of user %s have loaded %d models, and one every %d s may be loaded "
 		      "for a user; the model \"%.80s\" may in %u s",
-		      server_user(x->conn).text, ACCOUNT_LOADS, ACCOUNT_LOAD_SECONDS,
+		      service_user(x->conn).text, ACCOUNT_LOADS, ACCOUNT_LOAD_SECONDS,
 		      m->config->names[0], wait);
 	e->retry_after = wait;
 	return false;
@@ -489,7 +490,7 @@ void exchange_resume(struct exchange *x)
 
 	if (exchange_end_late(x))
 		return;
-	if (x->server->draining) {
+	if (x->service->draining) {
 		api_error_set(&e, 503, "shutting_down", NULL, "the daemon is shutting down");
 	} else if (x->kind->start ? !model_is_ready(m) : !atomic_load(&m->text)) {
 		await_model(x);
@@ -511,7 +512,7 @@ void exchange_resume(struct exchange *x)
 /* The request's own limit or the daemon's, from its arrival. */
 static void set_deadline(struct exchange *x)
 {
-	double limit = x->server->config->request_timeout;
+	double limit = x->service->config->request_timeout;
 
 	if (x->params.timeout > 0 && (limit <= 0 || x->params.timeout < limit))
 		limit = x->params.timeout;
@@ -521,19 +522,19 @@ static void set_deadline(struct exchange *x)
 /* The model of the request, if its user may use it. */
 static bool find_model(struct exchange *x, struct api_error *e)
 {
-	struct served_model *m = server_find_model(x->server, x->conn, x->params.model, e);
+	struct served_model *m = service_find_model(x->service, x->conn, x->params.model, e);
 
 	if (!m)
 		return false;
-	if (!server_permits_model(x->conn, m))
+	if (!service_permits_model(x->conn, m))
 		return api_error_set(e, 403, "model_not_permitted", "model",
 				     "user %s may not use the model \"%.80s\"",
-				     server_user(x->conn).text, m->config->names[0]);
-	if (x->params.priority < 0 && !server_is_admin(x->server, x->conn))
+				     service_user(x->conn).text, m->config->names[0]);
+	if (x->params.priority < 0 && !service_is_admin(x->service, x->conn))
 		return api_error_set(e, 403, "priority_not_permitted", "priority",
 				     "priority is %d; user %s is not an administrator; only "
 				     "administrators may use less than 0",
-				     (int)x->params.priority, server_user(x->conn).text);
+				     (int)x->params.priority, service_user(x->conn).text);
 	x->model = m;
 	model_use(m);
 	m->expected++;
@@ -541,7 +542,7 @@ static bool find_model(struct exchange *x, struct api_error *e)
 	snprintf(x->own_name, sizeof(x->own_name), "%s", m->config->names[0]);
 	x->model_name = x->params.model ? x->params.model : x->own_name;
 	/* Only administrators may decide how long others' memory stays occupied. */
-	if (x->params.keep_alive_given && server_is_admin(x->server, x->conn))
+	if (x->params.keep_alive_given && service_is_admin(x->service, x->conn))
 		m->keep_alive = x->params.keep_alive;
 	return true;
 }
@@ -575,18 +576,18 @@ static void make_id(struct exchange *x)
 		 (unsigned long long)(id[1] & UINT32_MAX));
 }
 
-void exchange_start(struct server *s, struct http_conn *c, enum api_kind route)
+void exchange_start(struct service *s, struct http_conn *c, enum api_kind route)
 {
 	struct exchange *x = calloc(1, sizeof(*x));
 	struct api_error e;
 
 	if (!x) {
 		api_error_set(&e, 500, NULL, NULL, "out of memory");
-		server_reply_error(s, c, &e, NULL);
+		service_reply_error(s, c, &e, NULL);
 		return;
 	}
 	x->user = (struct conn_user){.gone = on_gone, .drained = on_drained};
-	x->server = s;
+	x->service = s;
 	x->route = route;
 	x->kind = kinds[route];
 	x->shape = x->kind->shape;
@@ -689,10 +690,10 @@ void exchange_output(struct exchange *x)
 	x->at_worker = true;
 	set_job(x, run_output, output_done);
 	x->job.brief = x->params.stream;
-	textpool_again(x->server->pool, &x->job);
+	textpool_again(x->service->pool, &x->job);
 	/* Other requests may have output in this iteration of the loop, too. */
 	if (x->job.brief)
-		event_active(x->server->kick_event, EV_TIMEOUT, 1);
+		event_active(x->service->kick_event, EV_TIMEOUT, 1);
 }
 
 /* ---- the engine ------------------------------------------------------------------------------ */

@@ -45,7 +45,7 @@ struct answer_shape;
 struct descriptor_set;
 struct evbuffer;
 struct exchange;
-struct server;
+struct service;
 
 enum exchange_phase {
 	PHASE_RECEIVED,
@@ -106,7 +106,7 @@ extern const struct request_kind kind_chat, kind_completion, kind_beam, kind_emb
 
 struct exchange {
 	struct conn_user user; /* first member: the connection's events refer to it */
-	struct server *server;
+	struct service *service;
 	struct exchange *prev, *next;
 	enum exchange_phase phase;
 	const struct request_kind *kind;
@@ -162,7 +162,7 @@ struct exchange {
 };
 
 /* Takes over the request on @c, including its body. */
-void exchange_start(struct server *s, struct http_conn *c, enum api_kind route);
+void exchange_start(struct service *s, struct http_conn *c, enum api_kind route);
 /* Continues as far as possible: called when its model is ready. */
 void exchange_resume(struct exchange *x);
 /* Makes a worker write the available output for the client. */
@@ -171,7 +171,7 @@ void exchange_output(struct exchange *x);
  * Ends all running exchanges, only those of @m unless that is NULL, with an error for their
  * clients.
  */
-void exchange_abort(struct server *s, const struct served_model *m, const char *why);
+void exchange_abort(struct service *s, const struct served_model *m, const char *why);
 /* Whether a client waits for it. */
 static inline bool exchange_is_open(const struct exchange *x)
 {
@@ -184,7 +184,7 @@ const char *exchange_name(const struct exchange *x);
  * Cancels the open exchange with that id, if it belongs to user @uid or @any is set. False: there
  * is none.
  */
-bool exchange_cancel(struct server *s, const char *id, uid_t uid, bool any);
+bool exchange_cancel(struct service *s, const char *id, uid_t uid, bool any);
 /* Ends it with an error for the client, if that is still waiting. */
 void exchange_fail(struct exchange *x, const struct api_error *e);
 /*
@@ -230,6 +230,6 @@ bool exchange_has_result(const struct exchange *x, const struct engine_request *
 void exchange_observe(const struct exchange *x, const struct engine_request *r,
 		      enum engine_finish how);
 /* Frees everything at shutdown, when no engine and no pool works on exchanges any more. */
-void exchange_free_all(struct server *s);
+void exchange_free_all(struct service *s);
 
 #endif

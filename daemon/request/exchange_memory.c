@@ -3,7 +3,7 @@
 #include "exchange.h"
 #include "share.h"
 
-#include "server_internal.h"
+#include "service.h"
 
 bool exchange_hold(struct exchange *x, uint64_t bytes, const char *member, struct api_error *e)
 {
@@ -36,7 +36,7 @@ static uint64_t all_held(const struct exchange *x)
 }
 
 /* Of the user who holds most, the open request that holds most. */
-static struct exchange *find_largest(const struct server *s, uint64_t *ret_leaving)
+static struct exchange *find_largest(const struct service *s, uint64_t *ret_leaving)
 {
 	struct exchange *most = NULL;
 
@@ -62,7 +62,7 @@ void exchange_grow(struct exchange *x, uint64_t bytes)
 	budget_add(x->account, bytes);
 	if (!budget_is_exceeded(budget))
 		return;
-	most = find_largest(x->server, &leaving);
+	most = find_largest(x->service, &leaving);
 	if (!most || budget->used - leaving <= budget->limit)
 		return;
 	api_error_set(&e, 429, "overloaded", NULL,

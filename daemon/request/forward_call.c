@@ -20,7 +20,7 @@
 #include "client_memory.h"
 #include "descriptors.h"
 #include "exchange.h"
-#include "server_internal.h"
+#include "service.h"
 
 #define OVERHEAD 4096 /* approximate bytes besides the tensors */
 

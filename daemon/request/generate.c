@@ -9,7 +9,7 @@
 #include "exchange.h"
 #include "grammar.h"
 #include "respond.h"
-#include "server_internal.h"
+#include "service.h"
 
 #define TOKENS_PER_EVENT 32 /* maximum, so that log probabilities do not make a single one huge */
 #define EVENT_BYTES	 ((size_t)64 << 10) /* approximate limit per job when streaming */
@@ -142,7 +142,7 @@ static bool hold(struct exchange *x, struct api_error *e)
 static bool start(struct exchange *x, struct api_error *e)
 {
 	unsigned best_of = x->params.best_of;
-	unsigned queue = x->server->config->max_queue;
+	unsigned queue = x->service->config->max_queue;
 	char err[256] = "";
 
 	if (queue && best_of > queue)

@@ -10,7 +10,7 @@
 #include "exchange.h"
 #include "pictures_source.h"
 #include "processor.h"
-#include "server_internal.h"
+#include "service.h"
 #include "sha256.h"
 
 #define PARAM	       "messages"
@@ -56,7 +56,7 @@ static bool refuse(const struct picture *p, int error, const char *why, struct a
 /* Counts pixels against the user's limit for open requests. */
 static bool take_pixels(struct exchange *x, uint64_t pixels, struct api_error *e)
 {
-	uint64_t limit = x->server->config->max_user_pixels;
+	uint64_t limit = x->service->config->max_user_pixels;
 
 	x->pictures.pixels += pixels;
 	if (atomic_fetch_add(&x->account->pixels, pixels) + pixels <= limit || !limit)
@@ -76,7 +76,7 @@ static bool take_pixels(struct exchange *x, uint64_t pixels, struct api_error *e
 
 static bool take_images(struct exchange *x, unsigned n, struct api_error *e)
 {
-	const struct config *c = x->server->config;
+	const struct config *c = x->service->config;
 
 	if (n > c->max_images)
 		return api_error_set(e, 400, NULL, PARAM,
@@ -123,7 +123,7 @@ static bool decode(struct picture *p, struct api_error *e)
 	int r = -ETIMEDOUT;
 
 	if (options.seconds)
-		r = image_decode_apart(p->file, p->bytes, p->x->server->config->max_image_pixels,
+		r = image_decode_apart(p->file, p->bytes, p->x->service->config->max_image_pixels,
 				       &options, &p->decoded, err, sizeof(err));
 	return !r || (r != -EDQUOT && refuse(p, r, err, e));
 }
@@ -151,7 +151,7 @@ static bool shrink(struct picture *p, struct api_error *e)
 static bool check_size(struct picture *p, struct api_error *e)
 {
 	const struct model_text *t = p->x->text;
-	unsigned limit = p->x->server->config->max_image_tokens;
+	unsigned limit = p->x->service->config->max_image_tokens;
 	uint64_t tokens = 0;
 	char err[256] = "";
 	int r = image_process_size(&t->processor, &t->tower, p->decoded.width, p->decoded.height,
@@ -279,7 +279,7 @@ bool pictures_arrive(struct exchange *x, struct api_error *e)
 
 	if (peer->tcp)
 		return true;
-	if (x->server->config->image_dirs.n && peer->uid != (uid_t)-1) {
+	if (x->service->config->image_dirs.n && peer->uid != (uid_t)-1) {
 		who = calloc(1, sizeof(*who));
 		if (!who)
 			return api_error_set(e, 500, NULL, NULL, "out of memory");

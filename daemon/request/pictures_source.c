@@ -11,7 +11,7 @@
 #include "decode_apart.h"
 #include "descriptors.h"
 #include "exchange.h"
-#include "server_internal.h"
+#include "service.h"
 
 #define PARAM "messages"
 
@@ -153,7 +153,7 @@ static bool decode_path(const char *url, char *ret)
 
 static bool read_file(struct sink *s, const char *url, struct api_error *e)
 {
-	const struct config_hosts *dirs = &s->x->server->config->image_dirs;
+	const struct config_hosts *dirs = &s->x->service->config->image_dirs;
 	const struct identity *who = s->x->pictures.who;
 	uint64_t bytes = 0;
 	char err[200] = "", *path;

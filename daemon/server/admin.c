@@ -23,11 +23,11 @@ bool admin_check(struct server *s, struct http_conn *c)
 {
 	struct api_error e;
 
-	if (server_is_admin(s, c))
+	if (service_is_admin(&s->service, c))
 		return true;
 	api_error_set(&e, 403, "not_permitted", NULL,
-		      "user %s is not an administrator of this daemon", server_user(c).text);
-	server_reply_error(s, c, &e, NULL);
+		      "user %s is not an administrator of this daemon", service_user(c).text);
+	service_reply_error(&s->service, c, &e, NULL);
 	return false;
 }
 
@@ -52,7 +52,7 @@ static cJSON *read_body(struct server *s, struct http_conn *c, const char *const
 	if (!e.status)
 		return root;
 	cJSON_Delete(root);
-	server_reply_error(s, c, &e, NULL);
+	service_reply_error(&s->service, c, &e, NULL);
 	return NULL;
 }
 
@@ -77,12 +77,12 @@ static struct served_model *read_request(struct server *s, struct http_conn *c,
 	else if (!name)
 		api_error_set(&e, 400, NULL, "model", "there must be a string \"model\"");
 	else
-		m = server_find_model(s, c, name, &e);
+		m = service_find_model(&s->service, c, name, &e);
 	if (m) {
 		*ret_root = root;
 		return m;
 	}
-	server_reply_error(s, c, &e, NULL);
+	service_reply_error(&s->service, c, &e, NULL);
 	cJSON_Delete(root);
 	return NULL;
 }
@@ -99,14 +99,14 @@ static void put_state(struct json_out *o, const struct served_model *m)
 
 static void reply_state(struct server *s, struct http_conn *c, const struct served_model *m)
 {
-	json_out_clear(&s->out);
-	put_state(&s->out, m);
-	json_key(&s->out, "pinned");
-	json_bool(&s->out, m->pinned);
-	json_key(&s->out, "keep_alive");
-	json_int(&s->out, m->keep_alive);
-	json_end(&s->out, '}');
-	server_reply_out(s, c, 200, NULL);
+	json_out_clear(&s->service.out);
+	put_state(&s->service.out, m);
+	json_key(&s->service.out, "pinned");
+	json_bool(&s->service.out, m->pinned);
+	json_key(&s->service.out, "keep_alive");
+	json_int(&s->service.out, m->keep_alive);
+	json_end(&s->service.out, '}');
+	service_reply_out(&s->service, c, 200, NULL);
 }
 
 /*
@@ -166,14 +166,14 @@ static void report_load(struct admin_wait *l)
 {
 	struct server *s = l->server;
 	struct served_model *m = l->model;
-	struct json_out *o = &s->out;
+	struct json_out *o = &s->service.out;
 	bool goes_on = m->state == MODEL_LOADING || m->state == MODEL_COMPILING ||
 		       (m->state == MODEL_DRAINING && m->demanded);
 	struct api_error e;
 
 	if (!goes_on && m->state != MODEL_READY && !l->stream) {
 		model_unavailable(m, &e);
-		server_reply_error(s, l->conn, &e, NULL);
+		service_reply_error(&s->service, l->conn, &e, NULL);
 		l->conn = NULL;
 		return;
 	}
@@ -190,7 +190,7 @@ static void report_load(struct admin_wait *l)
 		if (!goes_on)
 			http_stream_end(l->conn);
 	} else if (!goes_on) {
-		server_reply_out(s, l->conn, 200, NULL);
+		service_reply_out(&s->service, l->conn, 200, NULL);
 	}
 	if (!goes_on)
 		l->conn = NULL;
@@ -292,7 +292,7 @@ void admin_load(struct server *s, struct http_conn *c, const struct http_request
 	if (api_bool(root, "wait", &wait, &e) && api_bool(root, "stream", &stream, &e))
 		api_parse_keep_alive(root, &given, &keep_alive, &e);
 	cJSON_Delete(root);
-	if (!e.status && s->draining)
+	if (!e.status && s->service.draining)
 		api_error_set(&e, 503, "shutting_down", NULL, "the daemon is shutting down");
 	if (!e.status) {
 		if (given)
@@ -306,7 +306,7 @@ void admin_load(struct server *s, struct http_conn *c, const struct http_request
 			return;
 		api_error_set(&e, 500, NULL, NULL, "out of memory");
 	}
-	server_reply_error(s, c, &e, NULL);
+	service_reply_error(&s->service, c, &e, NULL);
 }
 
 /* ---- unloading ------------------------------------------------------------------------------- */
@@ -330,12 +330,13 @@ static void leave(struct server *s, struct http_conn *c, bool sleep)
 			      "the model \"%.80s\" is %s; only one that is ready can sleep",
 			      m->config->names[0], model_state_name(m->state));
 	if (e.status) {
-		server_reply_error(s, c, &e, NULL);
+		service_reply_error(&s->service, c, &e, NULL);
 		return;
 	}
 	model_unload(m, sleep, MODEL_BY_ADMIN);
 	if (force)
-		exchange_abort(s, m, "the request was ended because its model is being unloaded");
+		exchange_abort(&s->service, m,
+			       "the request was ended because its model is being unloaded");
 	reply_state(s, c, m);
 }
 
@@ -367,7 +368,7 @@ void admin_pin(struct server *s, struct http_conn *c, const struct http_request 
 		m->pinned = pinned;
 		reply_state(s, c, m);
 	} else {
-		server_reply_error(s, c, &e, NULL);
+		service_reply_error(&s->service, c, &e, NULL);
 	}
 	cJSON_Delete(root);
 }
@@ -445,11 +446,11 @@ static void reply_plan(struct server *s, struct http_conn *c, struct served_mode
 	char err[512] = "";
 
 	models_fit(m, NULL, FIT_IDLE, &fit, err, sizeof(err));
-	json_out_clear(&s->out);
-	put_state(&s->out, m);
-	put_plan(&s->out, &fit, err);
-	json_end(&s->out, '}');
-	server_reply_out(s, c, 200, NULL);
+	json_out_clear(&s->service.out);
+	put_state(&s->service.out, m);
+	put_plan(&s->service.out, &fit, err);
+	json_end(&s->service.out, '}');
+	service_reply_out(&s->service, c, 200, NULL);
 }
 
 /* Answers when the model was compiled for its plan, or failed to compile; the conn is NULL then. */
@@ -458,7 +459,7 @@ static void report_plan(struct admin_wait *w)
 	struct served_model *m = w->model;
 	struct api_error e;
 
-	if (m->plan_wanted && !w->server->draining)
+	if (m->plan_wanted && !w->server->service.draining)
 		return;
 	if (m->plan_wanted)
 		api_error_set(&e, 503, "shutting_down", NULL, "the daemon is shutting down");
@@ -467,7 +468,7 @@ static void report_plan(struct admin_wait *w)
 			      "the model \"%s\" could not be planned: %s", m->config->names[0],
 			      m->plan_error);
 	if (m->plan_wanted || m->plan_error[0])
-		server_reply_error(w->server, w->conn, &e, NULL);
+		service_reply_error(&w->server->service, w->conn, &e, NULL);
 	else
 		reply_plan(w->server, w->conn, m);
 	w->conn = NULL;
@@ -507,7 +508,7 @@ void admin_plan(struct server *s, struct http_conn *c, const struct http_request
 	if (!e.status && compile && await_plan(s, c, m, &e))
 		return;
 	if (e.status)
-		server_reply_error(s, c, &e, NULL);
+		service_reply_error(&s->service, c, &e, NULL);
 	else
 		reply_plan(s, c, m);
 }
@@ -528,20 +529,21 @@ void admin_cancel(struct server *s, struct http_conn *c, const struct http_reque
 		;
 	else if (!id)
 		api_error_set(&e, 400, NULL, "id", "there must be a string \"id\"");
-	else if (!exchange_cancel(s, id, http_conn_peer(c)->uid, server_is_admin(s, c)))
+	else if (!exchange_cancel(&s->service, id, http_conn_peer(c)->uid,
+				  service_is_admin(&s->service, c)))
 		api_error_set(&e, 404, "request_not_found", "id",
 			      "there is no request \"%.60s\" of yours", id);
 	if (e.status) {
-		server_reply_error(s, c, &e, NULL);
+		service_reply_error(&s->service, c, &e, NULL);
 	} else {
-		json_out_clear(&s->out);
-		json_begin(&s->out, '{');
-		json_key(&s->out, "id");
-		json_string(&s->out, id);
-		json_key(&s->out, "cancelled");
-		json_bool(&s->out, true);
-		json_end(&s->out, '}');
-		server_reply_out(s, c, 200, NULL);
+		json_out_clear(&s->service.out);
+		json_begin(&s->service.out, '{');
+		json_key(&s->service.out, "id");
+		json_string(&s->service.out, id);
+		json_key(&s->service.out, "cancelled");
+		json_bool(&s->service.out, true);
+		json_end(&s->service.out, '}');
+		service_reply_out(&s->service, c, 200, NULL);
 	}
 	cJSON_Delete(root);
 }

@@ -54,8 +54,8 @@ static void put_models(struct json_out *o, const struct server *s, unsigned inde
 {
 	json_key(o, "models");
 	json_begin(o, '[');
-	for (unsigned i = 0; i < s->table->n; i++) {
-		const struct served_model *m = s->table->all[i];
+	for (unsigned i = 0; i < s->service.table->n; i++) {
+		const struct served_model *m = s->service.table->all[i];
 		bool here = false;
 
 		for (unsigned k = 0; k < m->n_replicas; k++) {
@@ -97,8 +97,8 @@ static void put_device(struct json_out *o, const struct server *s, struct txda_d
 
 void admin_devices(struct server *s, struct http_conn *c, const struct http_request *r)
 {
-	struct txda_context *context = s->table->options.context;
-	struct json_out *o = &s->out;
+	struct txda_context *context = s->service.table->options.context;
+	struct json_out *o = &s->service.out;
 	int n;
 
 	(void)r;
@@ -120,7 +120,7 @@ void admin_devices(struct server *s, struct http_conn *c, const struct http_requ
 	}
 	json_end(o, ']');
 	json_end(o, '}');
-	server_reply_out(s, c, 200, NULL);
+	service_reply_out(&s->service, c, 200, NULL);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -159,9 +159,9 @@ static void put_request(struct json_out *o, const struct exchange *x, uint64_t n
 
 void admin_requests(struct server *s, struct http_conn *c, const struct http_request *r)
 {
-	bool all = server_is_admin(s, c);
+	bool all = service_is_admin(&s->service, c);
 	uid_t uid = http_conn_peer(c)->uid;
-	struct json_out *o = &s->out;
+	struct json_out *o = &s->service.out;
 	uint64_t now = clock_ns();
 
 	(void)r;
@@ -170,10 +170,10 @@ void admin_requests(struct server *s, struct http_conn *c, const struct http_req
 	put_text(o, "object", "list");
 	json_key(o, "data");
 	json_begin(o, '[');
-	for (const struct exchange *x = s->exchanges; x; x = x->next)
+	for (const struct exchange *x = s->service.exchanges; x; x = x->next)
 		if (exchange_is_open(x) && (all || x->uid == uid))
 			put_request(o, x, now);
 	json_end(o, ']');
 	json_end(o, '}');
-	server_reply_out(s, c, 200, NULL);
+	service_reply_out(&s->service, c, 200, NULL);
 }

@@ -148,7 +148,7 @@ static void put_model(struct json_out *o, const struct served_model *m, const ch
 
 static void get_models(struct server *s, struct http_conn *c)
 {
-	struct json_out *o = &s->out;
+	struct json_out *o = &s->service.out;
 
 	json_out_clear(o);
 	json_begin(o, '{');
@@ -156,30 +156,30 @@ static void get_models(struct server *s, struct http_conn *c)
 	json_string(o, "list");
 	json_key(o, "data");
 	json_begin(o, '[');
-	for (unsigned i = 0; i < s->table->n; i++) {
-		const struct served_model *m = s->table->all[i];
-		bool shown = !m->retired && server_may_see(s, c, m);
+	for (unsigned i = 0; i < s->service.table->n; i++) {
+		const struct served_model *m = s->service.table->all[i];
+		bool shown = !m->retired && service_may_see(&s->service, c, m);
 
 		for (unsigned k = 0; k < m->config->n_names && shown; k++)
 			put_model(o, m, m->config->names[k]);
 	}
 	json_end(o, ']');
 	json_end(o, '}');
-	server_reply_out(s, c, 200, NULL);
+	service_reply_out(&s->service, c, 200, NULL);
 }
 
 static void get_model(struct server *s, struct http_conn *c, const char *name)
 {
 	struct api_error e;
-	struct served_model *m = server_find_model(s, c, name, &e);
+	struct served_model *m = service_find_model(&s->service, c, name, &e);
 
 	if (!m) {
-		server_reply_error(s, c, &e, NULL);
+		service_reply_error(&s->service, c, &e, NULL);
 		return;
 	}
-	json_out_clear(&s->out);
-	put_model(&s->out, m, name);
-	server_reply_out(s, c, 200, NULL);
+	json_out_clear(&s->service.out);
+	put_model(&s->service.out, m, name);
+	service_reply_out(&s->service, c, 200, NULL);
 }
 
 /* Retired models keep their name in the metrics until a model added later takes it. */
@@ -193,22 +193,22 @@ static bool has_its_name(const struct models *t, unsigned i)
 
 static void get_health(struct server *s, struct http_conn *c)
 {
-	struct json_out *o = &s->out;
-	bool healthy = !s->draining;
+	struct json_out *o = &s->service.out;
+	bool healthy = !s->service.draining;
 
-	for (unsigned i = 0; i < s->table->n; i++)
-		if (server_may_see(s, c, s->table->all[i]))
-			healthy = healthy && server_is_served(s->table->all[i]);
+	for (unsigned i = 0; i < s->service.table->n; i++)
+		if (service_may_see(&s->service, c, s->service.table->all[i]))
+			healthy = healthy && server_is_served(s->service.table->all[i]);
 	json_out_clear(o);
 	json_begin(o, '{');
 	json_key(o, "status");
-	json_string(o, s->draining ? "draining" : healthy ? "ok" : "unavailable");
+	json_string(o, s->service.draining ? "draining" : healthy ? "ok" : "unavailable");
 	json_key(o, "models");
 	json_begin(o, '{');
-	for (unsigned i = 0; i < s->table->n; i++) {
-		const struct served_model *m = s->table->all[i];
+	for (unsigned i = 0; i < s->service.table->n; i++) {
+		const struct served_model *m = s->service.table->all[i];
 
-		if (!has_its_name(s->table, i) || !server_may_see(s, c, m))
+		if (!has_its_name(s->service.table, i) || !service_may_see(&s->service, c, m))
 			continue;
 		json_key(o, m->config->names[0]);
 		json_begin(o, '{');
@@ -222,7 +222,8 @@ static void get_health(struct server *s, struct http_conn *c)
 	}
 	json_end(o, '}');
 	json_end(o, '}');
-	server_reply_out(s, c, healthy ? 200 : 503, healthy ? NULL : "Retry-After: 1\r\n");
+	service_reply_out(&s->service, c, healthy ? 200 : 503,
+			  healthy ? NULL : "Retry-After: 1\r\n");
 }
 
 /* For all users, or (not NULL) one. */
@@ -272,11 +273,11 @@ static void put_all_metrics(struct server *s, struct json_out *o)
 	unsigned n = 0;
 
 	memset(sources, 0, sizeof(sources));
-	for (unsigned i = 0; i < s->table->n; i++) {
-		const struct served_model *m = s->table->all[i];
+	for (unsigned i = 0; i < s->service.table->n; i++) {
+		const struct served_model *m = s->service.table->all[i];
 		struct metrics_source *source = &sources[n];
 
-		if (!has_its_name(s->table, i))
+		if (!has_its_name(s->service.table, i))
 			continue;
 		source->name = m->config->names[0];
 		source->model = &m->metrics;
@@ -298,16 +299,16 @@ static void put_all_metrics(struct server *s, struct json_out *o)
 	s->metrics.held_bytes = s->budget->used;
 	s->metrics.kept_bytes = kept_unused(&s->budget->kept, NULL, NULL);
 	s->metrics.loop_json_bytes = json_out_written();
-	s->metrics.descriptors = descriptors_held(s->descriptors);
+	s->metrics.descriptors = descriptors_held(s->service.descriptors);
 	metrics_write(o, sources, n, &s->metrics);
-	chips_write_metrics(&s->chips, s->table->options.context, clock_ns(), o);
+	chips_write_metrics(&s->chips, s->service.table->options.context, clock_ns(), o);
 }
 
 /* A user's own metrics; everything for administrators and monitoring users. */
 static void get_metrics(struct server *s, struct http_conn *c)
 {
-	bool all = server_sees_all(s, c);
-	struct json_out *o = &s->out;
+	bool all = service_sees_all(&s->service, c);
+	struct json_out *o = &s->service.out;
 
 	json_out_clear(o);
 	if (all)
@@ -319,12 +320,12 @@ static void get_metrics(struct server *s, struct http_conn *c)
 
 static void get_version(struct server *s, struct http_conn *c)
 {
-	json_out_clear(&s->out);
-	json_begin(&s->out, '{');
-	json_key(&s->out, "version");
-	json_string(&s->out, TXDA_VERSION);
-	json_end(&s->out, '}');
-	server_reply_out(s, c, 200, NULL);
+	json_out_clear(&s->service.out);
+	json_begin(&s->service.out, '{');
+	json_key(&s->service.out, "version");
+	json_string(&s->service.out, TXDA_VERSION);
+	json_end(&s->service.out, '}');
+	service_reply_out(&s->service, c, 200, NULL);
 }
 
 /* Accepts JSON, or the type that curl sends by default; no compression. */
@@ -352,13 +353,13 @@ static void post_inference(struct server *s, struct http_conn *c, const struct h
 {
 	struct api_error e;
 
-	if (s->draining) {
+	if (s->service.draining) {
 		api_error_set(&e, 503, "shutting_down", NULL, "the daemon is shutting down");
-		server_reply_error(s, c, &e, NULL);
+		service_reply_error(&s->service, c, &e, NULL);
 	} else if (!check_media_type(r, &e)) {
-		server_reply_error(s, c, &e, NULL);
+		service_reply_error(&s->service, c, &e, NULL);
 	} else {
-		exchange_start(s, c, kind);
+		exchange_start(&s->service, c, kind);
 	}
 }
 
@@ -426,7 +427,8 @@ static void refuse_method(struct server *s, struct http_conn *c, const struct ht
 
 	api_error_set(&e, 405, "method_not_allowed", NULL, "%.200s takes %s, not %s", r->path,
 		      takes_post ? "POST" : "GET", r->method);
-	server_reply_error(s, c, &e, takes_post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
+	service_reply_error(&s->service, c, &e,
+			    takes_post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
 }
 
 void server_route(struct server *s, struct http_conn *c, const struct http_request *r)
@@ -437,17 +439,17 @@ void server_route(struct server *s, struct http_conn *c, const struct http_reque
 	bool model_path = !strncmp(r->path, "/v1/models/", 11);
 	struct api_error e;
 
-	log_debug("%s %s from user %s, pid %d", r->method, r->path, server_user(c).text,
+	log_debug("%s %s from user %s, pid %d", r->method, r->path, service_user(c).text,
 		  (int)http_conn_peer(c)->pid);
-	if (!server_permits(s, c)) {
+	if (!service_permits(&s->service, c)) {
 		api_error_set(&e, 403, "not_permitted", NULL, "user %s may not use this daemon",
-			      server_user(c).text);
-		server_reply_error(s, c, &e, NULL);
+			      service_user(c).text);
+		service_reply_error(&s->service, c, &e, NULL);
 	} else if (is_model_path(r->path, get) && (!route || route->method == POST)) {
 		get_model(s, c, r->path + 11);
 	} else if (!route && !model_path) {
 		api_error_set(&e, 404, "not_found", NULL, "there is nothing at %.200s", r->path);
-		server_reply_error(s, c, &e, NULL);
+		service_reply_error(&s->service, c, &e, NULL);
 	} else if (!route || (route->method == POST ? !post : !get)) {
 		refuse_method(s, c, r, route && route->method == POST);
 	} else if (route->get) {

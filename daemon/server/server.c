@@ -27,131 +27,9 @@ _Static_assert(TEXT_LANES >= TEXT_MAX_THREADS - 1, "each thread that takes long 
 #define MAX_HEAD	((size_t)32 << 10)
 #define MAX_HEADERS	100
 #define CONGESTED_BYTES ((size_t)256 << 10)
-#define MAX_DESCRIPTORS 4096		  /* passed by clients, and held at a time */
-#define OUT_KEEP	((size_t)1 << 20) /* larger buffers are not kept between answers */
-#define USER_LINES	200		  /* per user and second, in the log */
+#define MAX_DESCRIPTORS 4096 /* passed by clients, and held at a time */
+#define USER_LINES	200  /* per user and second, in the log */
 #define TRIM_BYTES	((uint64_t)1 << 20)
-
-void server_reply_out(struct server *s, struct http_conn *c, int status, const char *headers)
-{
-	struct json_out *o = &s->out;
-
-	if (o->failed) {
-		static const char text[] =
-			"{\"error\":{\"message\":\"out of "
-			"memory\",\"type\":\"server_error\",\"param\":null,\"code\":null}}";
-
-		status = 500;
-		http_reply(c, status, "application/json", NULL, text, sizeof(text) - 1);
-	} else {
-		http_reply(c, status, "application/json", headers, o->data, o->len);
-	}
-	if (o->cap > OUT_KEEP)
-		json_out_free(o);
-}
-
-void server_reply_error(struct server *s, struct http_conn *c, const struct api_error *e,
-			const char *headers)
-{
-	char retry[128];
-
-	json_out_clear(&s->out);
-	api_error_write(e, &s->out);
-	snprintf(retry, sizeof(retry), "%s", headers ? headers : "");
-	if (e->retry_after)
-		snprintf(retry, sizeof(retry), "%sRetry-After: %u\r\n", headers ? headers : "",
-			 e->retry_after);
-	server_reply_out(s, c, e->status, retry);
-}
-
-#define MAX_GROUPS 256
-
-static bool has_access(const struct access_list *list, const struct http_conn *c)
-{
-	const struct http_peer *peer = http_conn_peer(c);
-	gid_t groups[MAX_GROUPS];
-	int n;
-
-	/* Over TCP nobody is treated as root: keys may have been sent unencrypted. */
-	if (peer->key)
-		return peer->key->admin || access_has(list, peer->uid, peer->gid, peer->key->groups,
-						      peer->key->n_groups);
-	if (!peer->uid || peer->uid == geteuid())
-		return true;
-	n = list->n_gids ? http_conn_groups(c, groups, MAX_GROUPS) : 0;
-	return access_has(list, peer->uid, peer->gid, groups, n > 0 ? (unsigned)n : 0);
-}
-
-bool server_permits(const struct server *s, const struct http_conn *c)
-{
-	return access_is_empty(&s->config->access) || has_access(&s->config->access, c) ||
-	       server_is_admin(s, c);
-}
-
-bool server_permits_model(const struct http_conn *c, const struct served_model *m)
-{
-	return access_is_empty(&m->config->access) || has_access(&m->config->access, c);
-}
-
-bool server_is_admin(const struct server *s, const struct http_conn *c)
-{
-	const struct http_peer *peer = http_conn_peer(c);
-
-	/* A key gives administrator rights only if its line says so, whatever its account's are. */
-	return peer->tcp ? peer->key && peer->key->admin : has_access(&s->config->admin, c);
-}
-
-bool server_sees_all(const struct server *s, const struct http_conn *c)
-{
-	return server_is_admin(s, c) ||
-	       (!access_is_empty(&s->config->monitor) && has_access(&s->config->monitor, c));
-}
-
-struct user_text server_user(const struct http_conn *c)
-{
-	const struct http_peer *peer = http_conn_peer(c);
-	struct user_text user;
-
-	if (peer->key)
-		snprintf(user.text, sizeof(user.text), "%s", peer->key->name);
-	else
-		snprintf(user.text, sizeof(user.text), "%d", (int)peer->uid);
-	return user;
-}
-
-bool server_may_see(const struct server *s, const struct http_conn *c, const struct served_model *m)
-{
-	return server_permits_model(c, m) || server_sees_all(s, c);
-}
-
-struct served_model *server_find_model(struct server *s, const struct http_conn *c,
-				       const char *name, struct api_error *e)
-{
-	char names[256] = "none";
-	size_t at = 0;
-
-	for (unsigned i = 0; i < s->table->n; i++) {
-		struct served_model *m = s->table->all[i];
-		const struct config_model *config = m->config;
-
-		if (m->retired || !(name ? server_may_see(s, c, m) : server_permits_model(c, m)))
-			continue;
-		for (unsigned k = 0; k < config->n_names; k++) {
-			int n;
-
-			if (!name || !strcmp(config->names[k], name))
-				return m;
-			n = snprintf(names + at, sizeof(names) - at, "%s%s", at ? ", " : "",
-				     config->names[k]);
-			at += n > 0 ? (size_t)n : 0;
-			at = at < sizeof(names) ? at : sizeof(names) - 1;
-		}
-	}
-	api_error_set(e, 404, "model_not_found", "model",
-		      "the model \"%.80s\" does not exist; served are: %s", name ? name : "",
-		      names);
-	return NULL;
-}
 
 static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
 {
@@ -171,7 +49,7 @@ static void on_answered(void *arg, const struct http_conn *c, const struct http_
 		account->responses[a->status / 100 % 6]++;
 	}
 	/* Requests without a key are summarised once per second: server_log_refused(). */
-	if (!s->config->access_log || (peer->tcp && !peer->key))
+	if (!s->service.config->access_log || (peer->tcp && !peer->key))
 		return;
 	if (account->lines == USER_LINES) {
 		account->unlogged++;
@@ -227,21 +105,21 @@ static void on_drained(void *arg, void *user)
 
 static bool is_admin(void *arg, const struct http_conn *c)
 {
-	return server_is_admin(arg, c);
+	return service_is_admin(&((struct server *)arg)->service, c);
 }
 
 static void on_pool(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	textpool_dispatch(((struct server *)arg)->pool);
+	textpool_dispatch(((struct server *)arg)->service.pool);
 }
 
 static void on_kick(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	textpool_kick(((struct server *)arg)->pool);
+	textpool_kick(((struct server *)arg)->service.pool);
 }
 
 /* Logs what a model did since the last line; nothing if it was idle. */
@@ -304,10 +182,11 @@ static void on_check(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	models_check(s->table);
-	if (s->config->status_seconds && ++s->seconds % s->config->status_seconds == 0)
-		for (unsigned i = 0; i < s->table->n; i++)
-			log_status(s->table->all[i], s->config->status_seconds);
+	models_check(s->service.table);
+	if (s->service.config->status_seconds &&
+	    ++s->seconds % s->service.config->status_seconds == 0)
+		for (unsigned i = 0; i < s->service.table->n; i++)
+			log_status(s->service.table->all[i], s->service.config->status_seconds);
 	give_memory_back(s);
 	server_log_refused(s);
 	log_unlogged(s);
@@ -346,7 +225,7 @@ const struct model_text_ops server_text_ops = {
 
 static int start_http(struct server *s)
 {
-	const struct config *config = s->config;
+	const struct config *config = s->service.config;
 	struct http_options options = {
 		.limits = {.max_head = MAX_HEAD,
 			   .max_headers = MAX_HEADERS,
@@ -358,7 +237,7 @@ static int start_http(struct server *s)
 		.stall_seconds = config->stall_seconds,
 		.congested_bytes = CONGESTED_BYTES,
 		.budget = s->budget,
-		.descriptors = s->descriptors,
+		.descriptors = s->service.descriptors,
 	};
 	struct http_callbacks callbacks = {
 		.on_head = server_authorise,
@@ -378,10 +257,11 @@ static int start_events(struct server *s)
 {
 	struct timeval second = {.tv_sec = 1};
 
-	s->pool_event = event_new(s->base, textpool_fd(s->pool), EV_READ | EV_PERSIST, on_pool, s);
-	s->kick_event = event_new(s->base, -1, 0, on_kick, s);
+	s->pool_event =
+		event_new(s->base, textpool_fd(s->service.pool), EV_READ | EV_PERSIST, on_pool, s);
+	s->service.kick_event = event_new(s->base, -1, 0, on_kick, s);
 	s->check_event = event_new(s->base, -1, EV_PERSIST, on_check, s);
-	if (!s->pool_event || !s->kick_event || !s->check_event)
+	if (!s->pool_event || !s->service.kick_event || !s->check_event)
 		return -ENOMEM;
 	event_add(s->pool_event, NULL);
 	event_add(s->check_event, &second);
@@ -406,12 +286,12 @@ static int add_models(struct server *s, const struct config *config)
 
 		models_spec(m, &spec);
 		err[0] = '\0';
-		r = source_look(s->table->options.context, &spec, &found, err, sizeof(err));
+		r = source_look(s->service.table->options.context, &spec, &found, err, sizeof(err));
 		if (r)
 			log_error("%smodel %s: %s", m->where, m->names[0],
 				  *err ? err : strerror(-r));
 		broken += r != 0;
-		if (!copy || model_add(s->table, copy, r ? NULL : &found, err))
+		if (!copy || model_add(s->service.table, copy, r ? NULL : &found, err))
 			return -ENOMEM;
 	}
 	return broken && (config->strict || broken == config->n_models) ? -EINVAL : 0;
@@ -438,14 +318,14 @@ int server_new(struct event_base *base, struct config *config, struct budget *bu
 		return -ENOMEM;
 	clock_gettime(CLOCK_REALTIME, &now);
 	s->base = base;
-	s->config = config;
-	s->table = table;
+	s->service.config = config;
+	s->service.table = table;
 	s->budget = budget;
 	client_memory_start();
 	s->metrics.start_time = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-	r = textpool_new(TEXT_THREADS, TEXT_MAX_THREADS, TEXT_JOBS, &s->pool);
+	r = textpool_new(TEXT_THREADS, TEXT_MAX_THREADS, TEXT_JOBS, &s->service.pool);
 	if (!r)
-		r = descriptors_new(descriptor_limit(), &s->descriptors);
+		r = descriptors_new(descriptor_limit(), &s->service.descriptors);
 	if (!r)
 		r = start_http(s);
 	if (!r)
@@ -488,8 +368,8 @@ static void follow(struct server *s, struct config_model **fresh, const struct m
 	struct served_model *gone[MODELS_MAX];
 	unsigned n_gone = 0;
 
-	for (unsigned i = 0; i < s->table->n; i++) {
-		struct served_model *m = s->table->all[i];
+	for (unsigned i = 0; i < s->service.table->n; i++) {
+		struct served_model *m = s->service.table->all[i];
 
 		if (m->retired || find_same(m, fresh, n))
 			continue;
@@ -497,8 +377,8 @@ static void follow(struct server *s, struct config_model **fresh, const struct m
 		m->retired = true;
 		gone[n_gone++] = m;
 	}
-	for (unsigned i = 0; i < s->table->n; i++) {
-		struct served_model *m = s->table->all[i];
+	for (unsigned i = 0; i < s->service.table->n; i++) {
+		struct served_model *m = s->service.table->all[i];
 		struct config_model **same = m->retired ? NULL : find_same(m, fresh, n);
 
 		if (!same)
@@ -507,20 +387,20 @@ static void follow(struct server *s, struct config_model **fresh, const struct m
 		*same = NULL;
 	}
 	for (unsigned i = 0; i < n; i++)
-		if (fresh[i] && model_add(s->table, fresh[i], &found[i], NULL))
+		if (fresh[i] && model_add(s->service.table, fresh[i], &found[i], NULL))
 			log_error("a model could not be added: out of memory");
 	/* Clients waiting for a retired model are told whether another model has its name now. */
 	for (unsigned i = 0; i < n_gone; i++)
 		model_retire(gone[i]);
-	models_settle_kept(s->table);
-	models_pump(s->table);
+	models_settle_kept(s->service.table);
+	models_pump(s->service.table);
 }
 
 bool server_reconfigure(struct server *s, const struct config *fresh,
 			const struct model_found *found, char *err, size_t errlen)
 {
 	struct config_model *copies[CONFIG_MAX_MODELS] = {NULL};
-	unsigned n = 0, there = s->table->n, added;
+	unsigned n = 0, there = s->service.table->n, added;
 	bool ok = true;
 
 	for (; n < fresh->n_models && ok; n += ok) {
@@ -531,7 +411,8 @@ bool server_reconfigure(struct server *s, const struct config *fresh,
 		snprintf(err, errlen, "out of memory");
 	added = n;
 	for (unsigned i = 0; i < there && ok; i++)
-		added -= !s->table->all[i]->retired && find_same(s->table->all[i], copies, n);
+		added -= !s->service.table->all[i]->retired &&
+			 find_same(s->service.table->all[i], copies, n);
 	if (ok && there + added > MODELS_MAX) {
 		snprintf(err, errlen,
 			 "%u models are new, and %u are there or on their way out; the limit is %d",
@@ -549,25 +430,25 @@ void server_free(struct server *s)
 {
 	if (!s)
 		return;
-	s->draining = true;
+	s->service.draining = true;
 	log_unlogged(s);
 	http_server_free(s->http);
-	for (struct exchange *x = s->exchanges; x; x = x->next) {
+	for (struct exchange *x = s->service.exchanges; x; x = x->next) {
 		x->conn = NULL;
 		atomic_store(&x->caller.gone, true);
 	}
 	/* Its jobs refer to memory that is freed with the rest. */
-	textpool_free(s->pool);
-	exchange_free_all(s);
+	textpool_free(s->service.pool);
+	exchange_free_all(&s->service);
 	admin_free_all(s);
-	descriptors_unref(s->descriptors);
+	descriptors_unref(s->service.descriptors);
 	if (s->pool_event)
 		event_free(s->pool_event);
-	if (s->kick_event)
-		event_free(s->kick_event);
+	if (s->service.kick_event)
+		event_free(s->service.kick_event);
 	if (s->check_event)
 		event_free(s->check_event);
-	json_out_free(&s->out);
+	json_out_free(&s->service.out);
 	api_keys_free(s->keys);
 	json_out_free(&s->chips.text);
 	free(s);
@@ -599,24 +480,24 @@ int server_listen(struct server *s, int fd)
 
 void server_drain(struct server *s)
 {
-	s->draining = true;
+	s->service.draining = true;
 	http_server_drain(s->http);
 }
 
 bool server_idle(const struct server *s)
 {
-	return !s->n_exchanges && !http_server_connections(s->http);
+	return !s->service.n_exchanges && !http_server_connections(s->http);
 }
 
 void server_abort(struct server *s)
 {
-	exchange_abort(s, NULL, "the daemon is shutting down");
+	exchange_abort(&s->service, NULL, "the daemon is shutting down");
 }
 
 bool server_is_starting(const struct server *s)
 {
-	for (unsigned i = 0; i < s->table->n; i++)
-		if (s->table->all[i]->starting)
+	for (unsigned i = 0; i < s->service.table->n; i++)
+		if (s->service.table->all[i]->starting)
 			return true;
 	return false;
 }
@@ -635,8 +516,8 @@ void server_status(struct server *s, unsigned *ret_ready, unsigned *ret_failed, 
 	unsigned ready = 0, failed = 0;
 	size_t at = 0;
 
-	for (unsigned i = 0; i < s->table->n; i++) {
-		const struct served_model *m = s->table->all[i];
+	for (unsigned i = 0; i < s->service.table->n; i++) {
+		const struct served_model *m = s->service.table->all[i];
 
 		ready += server_is_served(m);
 		failed += m->state == MODEL_FAILED && !m->config->on_demand;

@@ -4,8 +4,8 @@
  * written as U+FFFD. If memory runs out, further calls have no effect and json_out_failed() returns
  * true.
  */
-#ifndef TXDA_SERVER_JSON_OUT_H
-#define TXDA_SERVER_JSON_OUT_H
+#ifndef TXDA_BASE_JSON_OUT_H
+#define TXDA_BASE_JSON_OUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,8 +9,8 @@
  *
  * If the stop strings are UTF-8, whole characters in give whole characters out.
  */
-#ifndef TXDA_SERVER_STOP_H
-#define TXDA_SERVER_STOP_H
+#ifndef TXDA_TEXT_STOP_H
+#define TXDA_TEXT_STOP_H
 
 #include <stdbool.h>
 #include <stddef.h>

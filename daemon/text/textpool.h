@@ -16,8 +16,8 @@
  * belong to a step of the engine, where many sequences have output at once: the pool is woken once
  * for all of them (textpool_kick()), and so is the loop.
  */
-#ifndef TXDA_DAEMON_TEXTPOOL_H
-#define TXDA_DAEMON_TEXTPOOL_H
+#ifndef TXDA_TEXT_TEXTPOOL_H
+#define TXDA_TEXT_TEXTPOOL_H
 
 #include <stdbool.h>
 #include <stdint.h>
