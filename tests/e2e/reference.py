@@ -391,6 +391,9 @@ class Model:
     def embed(self, token):
         return self.w("model.embed_tokens.weight", self.c["vocab"], self.c["hidden"], spread=1.0)[token]
 
+    def after_layer(self, layer, x):
+        return x
+
     def step(self, token, position):
         c = self.c
         x = self.embed(token)
@@ -415,7 +418,7 @@ class Model:
                 y = self.norm(name + "post_mlp_layernorm", y)
             if c.get("gemma"):
                 y = self.norm(name + "post_feedforward_layernorm", y)
-            x = add(x, y)
+            x = self.after_layer(layer, add(x, y))
         x = self.norm("model.norm", x)
         head = "model.embed_tokens" if c.get("tied") else "lm_head"
         return [cap(y, c.get("logit_cap")) for y in times(self.w(head + ".weight", c["vocab"], c["hidden"]), x)]
@@ -424,7 +427,7 @@ class Model:
 def save_golden(path, tensors, metadata=None):
     header, data = {"__metadata__": metadata or {"cases": "1"}}, b""
     for name, (kind, shape, values) in tensors.items():
-        part = struct.pack("<%d%s" % (len(values), "i" if kind == "I32" else "f"), *values)
+        part = struct.pack("<%d%s" % (len(values), {"I32": "i", "F32": "f", "U8": "B"}[kind]), *values)
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(part)]}
         data += part
     text = json.dumps(header).encode()

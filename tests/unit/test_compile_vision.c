@@ -113,6 +113,7 @@ static void test_deepstack(void **state)
 	assert_true(c.qk_norm);
 	expect_error(QWEN3(",\"num_position_embeddings\":26"), "num_position_embeddings: 26");
 	expect_error(QWEN3(",\"deepstack_visual_indexes\":[0,4]"), "deepstack_visual_indexes");
+	expect_error(QWEN3(",\"deepstack_visual_indexes\":[2,0,2]"), "layer 2 is there twice");
 	expect_error(QWEN3(",\"hidden_act\":\"relu\""), "hidden_act: \"relu\"");
 }
 

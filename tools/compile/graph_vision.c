@@ -417,8 +417,11 @@ static void add_shrink(struct tower *t)
 
 /* ---- after them ---- */
 
-/* The merger of a tap: a norm over a unit's concatenated rows, then two products. */
-static void add_tap(struct tower *t, uint32_t tap)
+/*
+ * The merger of a tap: a norm over a unit's concatenated rows, then two products. @slot: its place
+ * among the results, which are in the order of the layers, not of the mergers.
+ */
+static void add_tap(struct tower *t, uint32_t tap, uint32_t slot)
 {
 	const struct vision_config *v = t->v;
 	const uint32_t width = v->rows * v->hidden;
@@ -442,7 +445,7 @@ static void add_tap(struct tower *t, uint32_t tap)
 				    .x = x,
 				    .residual = TXDA_NONE,
 				    .out = t->deep,
-				    .out_col = tap * v->out,
+				    .out_col = slot * v->out,
 				    .flags = TXDA_LINEAR_F32_INPUT},
 		   TXDA_F32, PROGRAM_SYM(T), v->out);
 }
@@ -516,6 +519,7 @@ static uint32_t add_glm_merger(struct tower *t)
 	free(columns);
 	x = add_product(t, "merge.proj", t->names->merge_proj, 0, x, PROGRAM_SYM(T), v->out, v->out,
 			false, TXDA_ACT_NONE, TXDA_F32, TXDA_LINEAR_F32_INPUT);
+	t->eps = v->merge_eps;
 	x = add_norm(t, "merge.norm", t->names->merge_norm, 0, x, PROGRAM_SYM(T), v->out, false,
 		     TXDA_BF16, TXDA_ACT_GELU);
 	x = add_gated(t, "merge.up", t->names->merge_gate, t->names->merge_up, 0, x, PROGRAM_SYM(T),
@@ -555,7 +559,7 @@ static void add_output(struct tower *t, const char *label, uint32_t from, uint32
 static void build(struct tower *t)
 {
 	const struct vision_config *v = t->v;
-	uint32_t layer, i, embeds, newline = TXDA_NONE;
+	uint32_t layer, i, embeds, slot = 0, newline = TXDA_NONE;
 
 	add_inputs(t);
 	t->rope = TXDA_NONE;
@@ -572,7 +576,7 @@ static void build(struct tower *t)
 			add_shrink(t);
 		for (i = 0; i < v->n_deep; i++) {
 			if (v->deep[i] == layer)
-				add_tap(t, i);
+				add_tap(t, i, slot++);
 		}
 	}
 	embeds = v->family->tiles	? add_projector(t)

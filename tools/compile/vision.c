@@ -279,6 +279,22 @@ static int parse_list(const cJSON *json, const char *key, const uint32_t *fallba
 	return 0;
 }
 
+/* The layers whose states are tapped, each once. */
+static int parse_deep(const cJSON *json, struct vision_config *v, struct tool_error *error)
+{
+	static const uint32_t usual[] = {8, 16, 24};
+	const char *key = "deepstack_visual_indexes";
+	int r = parse_list(json, key, usual, 3, v->depth, VISION_MAX_DEEP, v->deep, &v->n_deep,
+			   error);
+
+	for (uint32_t i = 0; i < v->n_deep && !r; i++)
+		for (uint32_t k = 0; k < i && !r; k++)
+			if (v->deep[k] == v->deep[i])
+				r = tool_fail(error, -EINVAL, "%s: layer %u is there twice", key,
+					      v->deep[i]);
+	return r;
+}
+
 /* Sizes of all towers. */
 static int parse_sizes(const cJSON *json, const struct vision_family *f, struct vision_config *v,
 		       struct tool_error *error)
@@ -338,7 +354,7 @@ static int parse_rope(const cJSON *json, struct vision_config *v, struct tool_er
 static int parse_merge(const cJSON *json, const struct vision_family *f, struct vision_config *v,
 		       struct tool_error *error)
 {
-	static const uint32_t deep[] = {8, 16, 24}, whole[] = {7, 15, 23, 31};
+	static const uint32_t whole[] = {7, 15, 23, 31};
 	uint32_t n = 0, i, window = 0, layers[VISION_MAX_LAYERS], positions, size;
 	int r;
 
@@ -357,8 +373,7 @@ static int parse_merge(const cJSON *json, const struct vision_family *f, struct 
 		r = parse_list(json, "fullatt_block_indexes", whole, 4, v->depth, VISION_MAX_LAYERS,
 			       layers, &n, error);
 	if (!r && f->deep)
-		r = parse_list(json, "deepstack_visual_indexes", deep, 3, v->depth, VISION_MAX_DEEP,
-			       v->deep, &v->n_deep, error);
+		r = parse_deep(json, v, error);
 	if (!r && f->taps == 4) {
 		r = config_u32(json, "num_position_embeddings", 1, 1u << 20, 2304, &positions,
 			       error);
@@ -545,7 +560,6 @@ static int parse_slices(const cJSON *root, const cJSON *json, struct vision_conf
 	v->merge = twice ? 4 : 2;
 	v->rows = v->merge * v->merge;
 	v->side = size / v->patch;
-	v->merge_eps = 1e-6f;
 	memset(v->whole, true, sizeof(v->whole));
 	if (!v->side || v->side > 1024)
 		return tool_fail(error, -EINVAL,
@@ -606,7 +620,9 @@ int vision_parse(const cJSON *json, const struct vision_family *f, uint32_t text
 		r = parse_merge(tower, f, &v, error);
 	if (r)
 		return tool_fail_within(error, r, "vision_config");
-	v.eps = v.merge_eps = (float)eps;
+	v.eps = (float)eps;
+	/* The norms of mergers have an epsilon of their own, which no configuration changes. */
+	v.merge_eps = f->names->downsample ? 1e-5f : 1e-6f;
 	if (f->tiles)
 		r = parse_tiles(json, tower, &v, error);
 	else if (f->slices)

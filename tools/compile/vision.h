@@ -75,7 +75,7 @@ struct vision_config {
 	bool qkv_bias, merge_bias;
 	float eps;
 	double rope_theta;
-	float merge_eps;	       /* of the norms after the layers */
+	float merge_eps;	       /* of the mergers' norms */
 	uint32_t window;	       /* side of a window in units (slices: patches); 0: none */
 	uint32_t shrink;	       /* slices: the layer after which windows become rows */
 	bool whole[VISION_MAX_LAYERS]; /* layers whose attention covers the whole image */
