@@ -199,7 +199,7 @@ static void take_images(struct model_text *t, const struct engine_limits *limits
 		}
 	}
 	snprintf(t->image_error, sizeof(t->image_error),
-		 "the values of preprocessor_config.json are invalid");
+		 "the values of the image processor are invalid");
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */

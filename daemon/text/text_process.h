@@ -28,7 +28,7 @@ struct text_process_options {
 	const atomic_bool *stop; /* NULL, or ends the reading soon after it becomes true */
 	/*
 	 * NULL, or the model's image encoder: bytes that the process takes as a struct of this
-	 * build, to read preprocessor_config.json by. Only needed by text_process_start().
+	 * build, to read the image processor by. Only needed by text_process_start().
 	 */
 	const void *tower;
 	size_t tower_bytes;

@@ -245,7 +245,8 @@ static int check_texts(const char *dir, uid_t owner, char *err, size_t errlen)
 	static const char *const names[] = {
 		"config.json",		 "generation_config.json", "tokenizer.json",
 		"tokenizer_config.json", "tokenizer.model",	   "tiktoken.model",
-		"chat_template.jinja",
+		"chat_template.jinja",	 "chat_template.json",	   "preprocessor_config.json",
+		"processor_config.json",
 	};
 	int r = 0;
 

@@ -84,7 +84,12 @@ static int check_steps(const cJSON *config, enum image_kind kind, char *err, siz
 	return 0;
 }
 
-/* Checks that the processor's type matches the tower. */
+const cJSON *image_processor_within(const cJSON *processor_config)
+{
+	return find(processor_config, "image_processor");
+}
+
+/* Checks that the processor's type matches the tower; a missing one is that of the family. */
 static int check_type(const cJSON *config, const struct image_tower *t, struct image_processor *p,
 		      char *err, size_t errlen)
 {
@@ -103,6 +108,10 @@ static int check_type(const cJSON *config, const struct image_tower *t, struct i
 	const char *type = cJSON_GetStringValue(find(config, "image_processor_type"));
 	size_t len = type ? strlen(type) : 0;
 
+	if (!find(config, "image_processor_type")) {
+		p->count_frames = t->positions == IMAGE_BICUBIC; /* only GLM's */
+		return 0;
+	}
 	if (len > 4 && !strcmp(type + len - 4, "Fast"))
 		len -= 4;
 	else if (len > 3 && !strcmp(type + len - 3, "Pil"))
@@ -116,7 +125,7 @@ static int check_type(const cJSON *config, const struct image_tower *t, struct i
 	}
 	return set_error(-ENOTSUP, err, errlen,
 			 "image_processor_type: \"%.64s\" is not supported for this model",
-			 type ? type : "missing");
+			 type ? type : "not a string");
 }
 
 /* Values of the tower that the file may repeat, but not change. */

@@ -22,8 +22,14 @@ struct image_processor {
 };
 
 /*
- * Reads @config, the whole preprocessor_config.json of the model whose tower is *@t: its sizes must
- * match the tower's. 0, or -EINVAL or -ENOTSUP with @err.
+ * The part of a processor_config.json, or NULL, that newer checkpoints have in place of
+ * preprocessor_config.json, and that takes precedence over it. NULL: there is none.
+ */
+const cJSON *image_processor_within(const cJSON *processor_config);
+/*
+ * Reads @config, that part or the whole preprocessor_config.json of the model whose tower is *@t:
+ * its sizes must match the tower's. Keys that are missing have the defaults of the family's
+ * processor. 0, or -EINVAL or -ENOTSUP with @err.
  */
 int image_processor_parse(const cJSON *config, const struct image_tower *t,
 			  struct image_processor *ret, char *err, size_t errlen);

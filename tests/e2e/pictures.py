@@ -601,6 +601,12 @@ def more_of_one_model(txdad, fixtures, model):
     with tempfile.TemporaryDirectory() as directory:
         embedding = directory + "/vl-embedding"
         shutil.copytree(f"{fixtures}/{model}", embedding)
+        # As newer versions write it.
+        with open(embedding + "/preprocessor_config.json") as f:
+            processor = json.load(f)
+        os.remove(embedding + "/preprocessor_config.json")
+        with open(embedding + "/processor_config.json", "w") as f:
+            json.dump({"image_processor": processor}, f)
         os.mkdir(embedding + "/1_Pooling")
         with open(embedding + "/modules.json", "w") as f:
             json.dump([{"idx": 0, "type": "sentence_transformers.models.Transformer", "path": ""},

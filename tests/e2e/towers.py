@@ -71,7 +71,7 @@ def rounded(x, f):
 def merged_size(c, h, w):
     """Sides that a tower which merges patches sees."""
     f, frames = c["patch"] * c["merge"], c["frames"] if c.get("count_frames") else 1
-    if frames > 1 and min(h, w) < f:
+    if c.get("count_frames") and min(h, w) < f:
         scale = max(f / h, f / w)
         h, w = int(h * scale), int(w * scale)
     rh, rw = rounded(h, f), rounded(w, f)
@@ -144,13 +144,13 @@ def slice_grid(c, h, w):
 
 def slice_pixels(c, picture):
     """Units: the patches of the whole, then those of each slice, row by row; their grids."""
-    h, w, p = len(picture), len(picture[0]), c["patch"]
+    h, w, p, resample = len(picture), len(picture[0]), c["patch"], c.get("resample", 3)
     grid = slice_grid(c, h, w)
-    pieces = [resized(picture, *piece_size(c, h, w, grid is None))]
+    pieces = [resized(picture, *piece_size(c, h, w, grid is None), resample)]
     if grid:
         rows, columns = grid
         ph, pw = piece_size(c, max(rounded(h, rows), rows) / rows, max(rounded(w, columns), columns) / columns, True)
-        large = resized(picture, ph * rows, pw * columns)
+        large = resized(picture, ph * rows, pw * columns, resample)
         pieces += [[row[x:x + pw] for row in large[y:y + ph]] for y in range(0, ph * rows, ph) for x in range(0, pw * columns, pw)]
     units = []
     for piece in pieces:
@@ -462,7 +462,8 @@ def sizes(hidden, inner, layers, heads, kv, **more):
 
 
 def processor(kind, c, **more):
-    return {"image_processor_type": kind, "image_mean": c["mean"], "image_std": c["std"], "resample": c.get("resample", 3), **more}
+    return {**({"image_processor_type": kind} if kind else {}), "image_mean": c["mean"], "image_std": c["std"],
+            "resample": c.get("resample", 3), **more}
 
 
 def limits(c):
@@ -618,7 +619,7 @@ CASES = {
                    "vision_config": {"depth": 2, "hidden_size": 28, "num_heads": 7, "intermediate_size": 33, "out_hidden_size": 42,
                                      "patch_size": 5, "num_position_embeddings": 1, "hidden_act": "gelu",
                                      "rope_parameters": {"rope_theta": 500.0}}},
-        "processor": processor("Qwen2VLImageProcessor", QWEN35, size=limits(QWEN35), **squares(QWEN35))},
+        "processor": processor(None, QWEN35, size=limits(QWEN35), **squares(QWEN35))},
     # An epsilon of its own for the merger's norm, whatever the tower's is.
     "glm4v-nines": {
         "kind": Merging, "tower": GLM, "newer": True, "tp": [2], "text": GLM_TEXT,
@@ -640,7 +641,7 @@ CASES = {
                                    "rope_scaling": {"rope_type": "default", "mrope_section": [2, 1, 1]}},
                    "vision_config": {"depth": 3, "hidden_size": 20, "num_heads": 5, "intermediate_size": 31, "out_hidden_size": 46,
                                      "patch_size": 4, "image_size": 8, "temporal_patch_size": 1, "rms_norm_eps": 1e-6}},
-        "processor": processor("Glm4vImageProcessorFast", GLM_MOE, size=limits(GLM_MOE), **squares(GLM_MOE))},
+        "processor": processor(None, GLM_MOE, size=limits(GLM_MOE), **squares(GLM_MOE))},
     # Tiles that patches do not fill, before a Mistral whose window is smaller than a tile.
     "llava-next-mistral": {
         "kind": Tiles, "tower": LLAVA, "newer": True, "tp": [2],
@@ -774,7 +775,13 @@ def make(directory, case, seed):
     reference.save_golden(directory + "/golden.safetensors", *golden(case, m, seed))
     m.w.tensors = {spelt(case, name): t for name, t in m.w.tensors.items()}
     m.w.save(directory + "/model.safetensors")
-    for name, what in (("config", case["config"]), ("preprocessor_config", case["processor"])):
+    with open(directory + "/config.json", "w") as f:
+        json.dump(case["config"], f)
+    # Within another file, as newer versions write it, where it comes first.
+    files = {"processor_config": {"image_processor": case["processor"], "video_processor": {"do_resize": False}},
+             "preprocessor_config": {"image_processor_type": "another"}} if case.get("newer") else {
+             "processor_config": {"image_token": "<image>"}, "preprocessor_config": case["processor"]}
+    for name, what in files.items():
         with open(f"{directory}/{name}.json", "w") as f:
             json.dump(what, f)
 

@@ -84,7 +84,7 @@ static void test_config(void **state)
 	assert_int_equal(parse(QWEN("\"do_normalize\":false,\"do_rescale\":false,"), &merging, &p),
 			 0);
 	assert_true(p.scale == 1 && p.mean[0] == 0 && p.std[2] == 1);
-	refuse("{}", &merging, "image_processor_type");
+	refuse("{\"image_processor_type\":7}", &merging, "image_processor_type");
 	refuse("[]", &merging, "object");
 	refuse("{\"image_processor_type\":\"LlavaNextImageProcessor\"}", &merging,
 	       "image_processor_type");
@@ -131,6 +131,31 @@ static const struct image_tower sliced = {
 	.max_units = 64,
 	.max_rows = 64,
 };
+
+/* Without a type the processor is the family's; newer files have it within another one. */
+static void test_family(void **state)
+{
+	struct image_tower glm = merging;
+	struct image_processor p;
+	cJSON *all =
+		cJSON_Parse("{\"image_processor\":{\"max_slice_nums\":3},\"image_token\":\"a\"}");
+
+	(void)state;
+	glm.positions = IMAGE_BICUBIC;
+	assert_int_equal(parse("{}", &merging, &p), 0);
+	assert_true(!p.count_frames && p.min_pixels == 3136);
+	assert_int_equal(parse("{}", &glm, &p), 0);
+	assert_true(p.count_frames && p.max_pixels == 11760000);
+	assert_int_equal(
+		image_processor_parse(image_processor_within(all), &sliced, &p, err, sizeof(err)),
+		0);
+	assert_true(p.max_slices == 3 && p.slice);
+	cJSON_Delete(all);
+	all = cJSON_Parse("{\"image_processor\":null}");
+	assert_null(image_processor_within(all));
+	assert_null(image_processor_within(NULL));
+	cJSON_Delete(all);
+}
 
 static void test_slices_config(void **state)
 {
@@ -477,6 +502,7 @@ int main(void)
 		cmocka_unit_test(test_resize),	      cmocka_unit_test(test_clip),
 		cmocka_unit_test(test_slices_config), cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_slices_sizes),  cmocka_unit_test(test_values),
+		cmocka_unit_test(test_family),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,7 +36,8 @@ int vision_open(const char *case_dir, struct image_tower *ret,
 		struct image_processor *ret_processor, struct tool_error *error)
 {
 	int dir = open(case_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
-	cJSON *info = NULL, *config = NULL;
+	cJSON *info = NULL, *all = NULL, *alone = NULL;
+	const cJSON *config;
 	char err[200];
 
 	if (dir < 0)
@@ -46,13 +47,20 @@ int vision_open(const char *case_dir, struct image_tower *ret,
 				    sizeof(err)))
 		r = tool_fail(error, -EINVAL, "model_info.json: %s", err);
 	/* Pixels of golden files need no processor. */
-	if (!r && !faccessat(dir, "preprocessor_config.json", F_OK, 0))
-		r = read_json(dir, "preprocessor_config.json", &config, error);
+	if (!r && !faccessat(dir, "processor_config.json", F_OK, 0))
+		r = read_json(dir, "processor_config.json", &all, error);
+	config = image_processor_within(all);
+	if (!r && !config && !faccessat(dir, "preprocessor_config.json", F_OK, 0)) {
+		r = read_json(dir, "preprocessor_config.json", &alone, error);
+		config = alone;
+	}
 	if (!r && config && image_processor_parse(config, ret, ret_processor, err, sizeof(err)))
-		r = tool_fail(error, -EINVAL, "preprocessor_config.json: %s", err);
+		r = tool_fail(error, -EINVAL, "%s: %s",
+			      alone ? "preprocessor_config.json" : "processor_config.json", err);
 	close(dir);
 	cJSON_Delete(info);
-	cJSON_Delete(config);
+	cJSON_Delete(all);
+	cJSON_Delete(alone);
 	return r;
 }
 

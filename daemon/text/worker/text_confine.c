@@ -49,6 +49,7 @@ static void find_files(struct files *f, const char *dir)
 		"chat_template.jinja",
 		"chat_template.json",
 		"preprocessor_config.json",
+		"processor_config.json",
 	};
 	char more[4096];
 	const struct dirent *e;

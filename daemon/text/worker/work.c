@@ -17,7 +17,7 @@
 #include "tokenizer.h"
 
 #define MAX_CONFIG    ((size_t)16 << 20)
-#define MAX_PROCESSOR ((size_t)1 << 20) /* maximum size of preprocessor_config.json */
+#define MAX_PROCESSOR ((size_t)1 << 20) /* maximum size of an image processor's file */
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
@@ -49,24 +49,33 @@ static void add_stop_tokens(struct text_loaded *l, const cJSON *config)
 			add_stop_token(l, item);
 }
 
-static int load_json(const char *dir, const char *name, cJSON **ret, char *err, size_t errlen)
+static int load_json(const char *dir, const char *name, size_t max_bytes, cJSON **ret, char *err,
+		     size_t errlen)
 {
 	char path[1200];
-	int r;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	r = txda_json_load(path, MAX_CONFIG, ret, err, errlen);
+	return txda_json_load(path, max_bytes, ret, err, errlen);
+}
+
+/* The same for a file that may be missing. */
+static int load_json_if_there(const char *dir, const char *name, size_t max_bytes, cJSON **ret,
+			      char *err, size_t errlen)
+{
+	int r = load_json(dir, name, max_bytes, ret, err, errlen);
+
 	return r == -ENOENT ? 0 : r;
 }
 
 static int load_configs(struct text_loaded *l, const char *dir)
 {
 	cJSON *generation = NULL, *config = NULL;
-	int r = load_json(dir, "generation_config.json", &generation, l->message,
-			  sizeof(l->message));
+	int r = load_json_if_there(dir, "generation_config.json", MAX_CONFIG, &generation,
+				   l->message, sizeof(l->message));
 
 	if (!r)
-		r = load_json(dir, "config.json", &config, l->message, sizeof(l->message));
+		r = load_json_if_there(dir, "config.json", MAX_CONFIG, &config, l->message,
+				       sizeof(l->message));
 	l->repetition_penalty = read_default(generation, "repetition_penalty");
 	l->temperature = read_default(generation, "temperature");
 	l->top_p = read_default(generation, "top_p");
@@ -85,16 +94,22 @@ static bool load_images(struct text_loaded *l, const char *dir, const struct ima
 			struct image_values *ret)
 {
 	struct image_processor processor;
-	cJSON *config = NULL;
-	char path[1200];
-	int r;
+	cJSON *all = NULL, *alone = NULL;
+	const cJSON *config;
+	int r = load_json_if_there(dir, "processor_config.json", MAX_PROCESSOR, &all,
+				   l->image_error, sizeof(l->image_error));
 
-	snprintf(path, sizeof(path), "%s/preprocessor_config.json", dir);
-	r = txda_json_load(path, MAX_PROCESSOR, &config, l->image_error, sizeof(l->image_error));
+	config = image_processor_within(all);
+	if (!r && !config) {
+		r = load_json(dir, "preprocessor_config.json", MAX_PROCESSOR, &alone,
+			      l->image_error, sizeof(l->image_error));
+		config = alone;
+	}
 	if (!r)
 		r = image_processor_parse(config, tower, &processor, l->image_error,
 					  sizeof(l->image_error));
-	cJSON_Delete(config);
+	cJSON_Delete(all);
+	cJSON_Delete(alone);
 	if (!r)
 		image_processor_export(&processor, ret);
 	return !r;
