@@ -22,11 +22,6 @@ void image_plan_free(struct image_plan *p)
 	*p = (struct image_plan){0};
 }
 
-static uint32_t rows_of_unit(const struct image_tower *t)
-{
-	return t->kind == IMAGE_TILES ? t->side * t->side + 1 : t->merge * t->merge;
-}
-
 /* Checks sizes and totals against the limits of a launch. */
 static int measure(const struct image_tower *t, const struct image_size *sizes, unsigned n,
 		   struct image_plan *p, char *err, size_t errlen)
@@ -57,7 +52,7 @@ static int measure(const struct image_tower *t, const struct image_size *sizes, 
 	p->units = (uint32_t)units;
 	p->tokens = (uint32_t)tokens;
 	p->spans = (uint32_t)spans;
-	p->rows = p->units * rows_of_unit(t);
+	p->rows = (uint32_t)(units * image_unit_rows(t));
 	return 0;
 }
 

@@ -98,6 +98,18 @@ static int parse_pinpoints(const cJSON *tower, struct image_tower *t, char *err,
 
 static const uint32_t taps_of[] = {0, 4, 16, 2, 1}; /* by enum image_positions */
 
+/* The rows of a launch are numbered in int32_t. */
+static int check_rows(const struct image_tower *t, char *err, size_t errlen)
+{
+	uint64_t rows = (uint64_t)t->max_units * image_unit_rows(t);
+
+	if (rows <= INT32_MAX)
+		return 0;
+	return set_error(-EINVAL, err, errlen,
+			 "vision.limits.tokens: %u units of %llu rows; the limit is %d rows",
+			 t->max_units, (unsigned long long)image_unit_rows(t), INT32_MAX);
+}
+
 static int check_kind(const struct image_tower *t, char *err, size_t errlen)
 {
 	bool tiles = t->kind == IMAGE_TILES, slices = t->kind == IMAGE_SLICES;
@@ -106,7 +118,7 @@ static int check_kind(const struct image_tower *t, char *err, size_t errlen)
 	    (!tiles || (t->merge == 1 && t->tile / t->patch == t->side)) &&
 	    slices == (t->positions == IMAGE_NEAREST) &&
 	    (!slices || (t->window == 2 ? t->merge == 4 : !t->window && t->merge == 2)))
-		return 0;
+		return check_rows(t, err, errlen);
 	return set_error(-EINVAL, err, errlen,
 			 "vision.tower: kind, positions, side and merge do not fit");
 }

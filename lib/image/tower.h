@@ -98,6 +98,13 @@ static inline uint32_t image_patch_elements(const struct image_tower *t)
 	return t->channels * t->frames * t->patch * t->patch;
 }
 
+/* Rows of a unit: patches; of a tile its class row, too. */
+static inline uint64_t image_unit_rows(const struct image_tower *t)
+{
+	return t->kind == IMAGE_TILES ? (uint64_t)t->side * t->side + 1
+				      : (uint64_t)t->merge * t->merge;
+}
+
 /*
  * Elements of a unit as returned by processors: the planes of a tile, or the patches of a square.
  */

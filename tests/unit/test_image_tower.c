@@ -110,6 +110,26 @@ static void test_check(void **state)
 	assert_int_equal(t.n_pinpoints, 0);
 }
 
+/* Rows of a launch that no 32 bits can number. */
+static void test_many_rows(void **state)
+{
+	struct image_tower t;
+
+	(void)state;
+	assert_int_equal(
+		parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"), &t), 0);
+	t.patch = 1;
+	t.side = t.tile = 128;
+	t.n_pinpoints = 1;
+	t.pinpoints[0][0] = t.pinpoints[0][1] = 1 << 16;
+	t.max_units = INT32_MAX / (128 * 128 + 1);
+	assert_int_equal(image_tower_check(&t, err, sizeof(err)), 0);
+	t.max_units++;
+	assert_int_equal(image_tower_check(&t, err, sizeof(err)), -EINVAL);
+	assert_string_equal(err, "vision.limits.tokens: 131065 units of 16385 rows; the limit is "
+				 "2147483647 rows");
+}
+
 /* 3 x 5 units in windows of 2 x 2: those at the border are smaller. */
 static void test_windows(void **state)
 {
@@ -322,6 +342,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parse),	      cmocka_unit_test(test_check),
+		cmocka_unit_test(test_many_rows),
 		cmocka_unit_test(test_windows),	      cmocka_unit_test(test_positions),
 		cmocka_unit_test(test_tiles),	      cmocka_unit_test(test_uneven_tile),
 		cmocka_unit_test(test_hostile_sizes), cmocka_unit_test(test_slices),
