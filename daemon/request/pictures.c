@@ -224,7 +224,7 @@ static bool add_parts(struct picture *p, struct api_error *e)
 static bool prepare(struct picture *p, struct api_error *e)
 {
 	const struct model_text *t = p->x->text;
-	uint64_t pixels = 0, embeds = 0;
+	uint64_t pixels = 0, embeds = 0, plans = 0;
 	char err[256] = "";
 	bool ok;
 	int r;
@@ -235,9 +235,10 @@ static bool prepare(struct picture *p, struct api_error *e)
 		pixels += image_units(&t->tower, size) * image_unit_elements(&t->tower) *
 			  sizeof(float);
 		embeds += image_tokens(&t->tower, size) * t->embeds;
+		plans += image_plan_bytes(&t->tower, size);
 	}
 	/* While it is prepared there are two copies of the pixels. */
-	if (!exchange_take(p->x, 2 * pixels + embeds, PARAM, e))
+	if (!exchange_take(p->x, 2 * pixels + embeds + plans, PARAM, e))
 		return false;
 	r = image_process(&t->processor, &t->tower, &p->decoded, &p->parts, &p->pixels, err,
 			  sizeof(err));

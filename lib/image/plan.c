@@ -22,6 +22,11 @@ void image_plan_free(struct image_plan *p)
 	*p = (struct image_plan){0};
 }
 
+static uint64_t spans_of(const struct image_tower *t, struct image_size size)
+{
+	return t->kind == IMAGE_TILES ? image_units(t, size) : 1;
+}
+
 /* Checks sizes and totals against the limits of a launch. */
 static int measure(const struct image_tower *t, const struct image_size *sizes, unsigned n,
 		   struct image_plan *p, char *err, size_t errlen)
@@ -39,7 +44,7 @@ static int measure(const struct image_tower *t, const struct image_size *sizes, 
 		}
 		tokens += own;
 		units += image_units(t, sizes[i]);
-		spans += t->kind == IMAGE_TILES ? image_units(t, sizes[i]) : 1;
+		spans += spans_of(t, sizes[i]);
 	}
 	if (units > t->max_units || tokens > t->max_rows || spans > t->max_spans) {
 		snprintf(err, errlen,
@@ -56,25 +61,58 @@ static int measure(const struct image_tower *t, const struct image_size *sizes, 
 	return 0;
 }
 
+/* The arrays of a plan: which, for each of what, and bytes for each. */
+enum per { ROW, TAP, SPAN, TOKEN };
+#define ARRAY(name, per, n)                                                                        \
+	{                                                                                          \
+		offsetof(struct image_plan, name), per,                                            \
+			(n) * sizeof(*((struct image_plan *)0)->name)                              \
+	}
+static const struct {
+	size_t at;
+	enum per per;
+	size_t bytes;
+} arrays[] = {
+	ARRAY(order, ROW, 1),	     ARRAY(positions, ROW, 2),	   ARRAY(taps, TAP, 1),
+	ARRAY(tap_weights, TAP, 1),  ARRAY(image_spans, SPAN, 2),  ARRAY(window_spans, ROW, 2),
+	ARRAY(embed_rows, TOKEN, 1), ARRAY(merged_spans, SPAN, 2), ARRAY(mean_rows, ROW, 1),
+	ARRAY(mean_weights, ROW, 1),
+};
+#define N_ARRAYS (sizeof(arrays) / sizeof(arrays[0]))
+
+/* One more than needed: never empty. */
+static uint64_t array_bytes(size_t i, const struct image_tower *t, uint64_t rows, uint64_t spans,
+			    uint64_t tokens)
+{
+	switch (arrays[i].per) {
+	case ROW: return (rows + 1) * arrays[i].bytes;
+	case TAP: return (rows + 1) * (t->taps + 1) * arrays[i].bytes;
+	case SPAN: return (spans + 1) * arrays[i].bytes;
+	default: return (tokens + 1) * arrays[i].bytes;
+	}
+}
+
 static int allocate(const struct image_tower *t, struct image_plan *p)
 {
-	size_t rows = p->rows + 1u; /* never empty */
+	bool all = true;
 
-	p->order = calloc(rows, sizeof(*p->order));
-	p->positions = calloc(rows, 2 * sizeof(*p->positions));
-	p->taps = calloc(rows, (t->taps + 1) * sizeof(*p->taps));
-	p->tap_weights = calloc(rows, (t->taps + 1) * sizeof(*p->tap_weights));
-	p->image_spans = calloc(p->spans + 1u, 2 * sizeof(*p->image_spans));
-	p->window_spans = calloc(rows, 2 * sizeof(*p->window_spans));
-	p->embed_rows = calloc(p->tokens + 1u, sizeof(*p->embed_rows));
-	p->merged_spans = calloc(p->spans + 1u, 2 * sizeof(*p->merged_spans));
-	p->mean_rows = calloc(rows, sizeof(*p->mean_rows));
-	p->mean_weights = calloc(rows, sizeof(*p->mean_weights));
-	return p->merged_spans && p->mean_rows && p->mean_weights && p->order && p->positions &&
-			       p->taps && p->tap_weights && p->image_spans && p->window_spans &&
-			       p->embed_rows
-		       ? 0
-		       : -ENOMEM;
+	for (size_t i = 0; i < N_ARRAYS; i++) {
+		void *array = calloc(1, array_bytes(i, t, p->rows, p->spans, p->tokens));
+
+		memcpy((char *)p + arrays[i].at, &array, sizeof(array));
+		all = all && array;
+	}
+	return all ? 0 : -ENOMEM;
+}
+
+uint64_t image_plan_bytes(const struct image_tower *t, struct image_size size)
+{
+	uint64_t rows = image_units(t, size) * image_unit_rows(t), tokens = image_tokens(t, size),
+		 bytes = 0;
+
+	for (size_t i = 0; i < N_ARRAYS; i++)
+		bytes += array_bytes(i, t, rows, spans_of(t, size), tokens);
+	return bytes;
 }
 
 /* ---- learned positions ---- */

@@ -133,6 +133,8 @@ uint64_t image_units(const struct image_tower *t, struct image_size size);
 int image_plan_make(const struct image_tower *t, const struct image_size *sizes, unsigned n,
 		    struct image_plan *ret, char *err, size_t errlen);
 void image_plan_free(struct image_plan *p);
+/* Memory of the plan of one image, whose size the tower accepts. */
+uint64_t image_plan_bytes(const struct image_tower *t, struct image_size size);
 
 /*
  * Fills the input `pixels` from a processor's @pixels: patches one after another (MERGE, SLICES),

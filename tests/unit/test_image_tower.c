@@ -2,6 +2,7 @@
 /* What a tower wants to know of images: order of patches, windows, positions, tokens; what
  * model_info.json may say, sizes and prompts that do not fit. */
 #include <errno.h>
+#include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -314,6 +315,37 @@ static void test_hostile_sizes(void **state)
 	image_plan_free(&p);
 }
 
+/* What a plan takes is known before, to be charged. */
+static void test_bytes(void **state)
+{
+	static const char *const towers[] = {
+		TOWER("merge", "bicubic", ",\"merge\":2"),
+		TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"),
+		TOWER("slices", "nearest", ",\"merge\":2"),
+	};
+	static const struct image_size size = {8, 12};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(towers) / sizeof(towers[0]); i++) {
+		uint64_t bytes, found = 0;
+		struct image_plan p;
+		struct image_tower t;
+
+		assert_int_equal(parse(towers[i], &t), 0);
+		assert_int_equal(image_plan_make(&t, &size, 1, &p, err, sizeof(err)), 0);
+		const void *arrays[] = {p.order,       p.positions,    p.taps,	     p.tap_weights,
+					p.image_spans, p.window_spans, p.embed_rows, p.merged_spans,
+					p.mean_rows,   p.mean_weights};
+
+		bytes = image_plan_bytes(&t, size);
+		for (unsigned k = 0; k < sizeof(arrays) / sizeof(arrays[0]); k++)
+			found += malloc_usable_size((void *)(uintptr_t)arrays[k]);
+		/* An allocator rounds up. */
+		assert_in_range(found, bytes, bytes + 10 * 32);
+		image_plan_free(&p);
+	}
+}
+
 static void test_prompt(void **state)
 {
 	static const int32_t ids[] = {1, 9, 9, 9, 9, 9, 9, 2, 9, 9, 3};
@@ -342,7 +374,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parse),	      cmocka_unit_test(test_check),
-		cmocka_unit_test(test_many_rows),
+		cmocka_unit_test(test_many_rows),     cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_windows),	      cmocka_unit_test(test_positions),
 		cmocka_unit_test(test_tiles),	      cmocka_unit_test(test_uneven_tile),
 		cmocka_unit_test(test_hostile_sizes), cmocka_unit_test(test_slices),
