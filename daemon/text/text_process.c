@@ -305,7 +305,10 @@ static void digest_of(const struct text_loaded *l, uint8_t digest[32])
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-/* Makes the process start lane @index, with @fd. */
+/*
+ * Makes the process start lane @index, with @fd. -EPIPE: the process has ended; other errors, as of
+ * one that is behind with its orders, concern only this lane.
+ */
 static int order_lane(const struct text_process *p, unsigned index, int fd)
 {
 	union {
@@ -326,9 +329,9 @@ static int order_lane(const struct text_process *p, unsigned index, int fd)
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	return sendmsg(p->control, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(wanted)
-		       ? 0
-		       : -EPIPE;
+	if (sendmsg(p->control, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+		return 0;
+	return errno == ECONNRESET ? -EPIPE : -errno;
 }
 
 /* The lock is held. Starts a fresh lane; the previous one is killed. */

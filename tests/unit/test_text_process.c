@@ -264,6 +264,31 @@ static void test_process_ends(void **state)
 	await_end(process);
 }
 
+/* One that does not keep up with orders of lanes is not replaced: jobs run in its lanes. */
+static void test_behind(void **state)
+{
+	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
+	struct text_caller gone = {.gone = true};
+	pid_t process = process_of();
+	struct text_done *done;
+	unsigned refused = 0;
+
+	(void)state;
+	works(p);
+	kill(process, SIGSTOP);
+	/* Each of them costs a lane; the next one has to be ordered. */
+	for (unsigned i = 0; i < 5000 && !refused; i++)
+		refused += encode(p, "Once", &gone, &done) == -EIO;
+	assert_int_equal(refused, 1);
+	kill(process, SIGCONT);
+	while (encode(p, "Once", &anybody, &done))
+		;
+	free(done);
+	works(p);
+	assert_int_equal(process_of(), process);
+	text_process_free(p);
+}
+
 static void write_template(const char *dir, const char *text)
 {
 	char path[600];
@@ -514,12 +539,19 @@ static void test_no_descriptors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same),	      cmocka_unit_test(test_given_up),
-		cmocka_unit_test(test_process_ends),  cmocka_unit_test(test_changed),
-		cmocka_unit_test(test_crowd),	      cmocka_unit_test(test_no_model),
-		cmocka_unit_test(test_hostile_start), cmocka_unit_test(test_hostile_lane),
-		cmocka_unit_test(test_log),	      cmocka_unit_test(test_hostile_children),
-		cmocka_unit_test(test_silent_again),  cmocka_unit_test(test_no_descriptors),
+		cmocka_unit_test(test_same),
+		cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_process_ends),
+		cmocka_unit_test(test_changed),
+		cmocka_unit_test(test_behind),
+		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_no_model),
+		cmocka_unit_test(test_hostile_start),
+		cmocka_unit_test(test_hostile_lane),
+		cmocka_unit_test(test_log),
+		cmocka_unit_test(test_hostile_children),
+		cmocka_unit_test(test_silent_again),
+		cmocka_unit_test(test_no_descriptors),
 	};
 
 	snprintf(demo, sizeof(demo), "%s/demo", getenv("TXDA_MODELS"));
