@@ -108,34 +108,26 @@ static struct ruleset all_rights(unsigned version)
 	return all;
 }
 
-static int allow_path(int ruleset, const char *path, uint64_t rights)
+static int allow_file(int ruleset, int fd, uint64_t rights)
 {
-	struct landlock_path_beneath_attr rule = {.allowed_access = rights};
+	struct landlock_path_beneath_attr rule = {.allowed_access = rights, .parent_fd = fd};
 	struct stat st;
-	int r = 0;
 
-	rule.parent_fd = open(path, O_PATH | O_CLOEXEC);
-	if (rule.parent_fd < 0)
+	if (fstat(fd, &st))
 		return -errno;
-	if (!fstat(rule.parent_fd, &st) && !S_ISDIR(st.st_mode))
+	if (!S_ISDIR(st.st_mode))
 		rule.allowed_access &= FILES;
-	if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0))
-		r = -errno;
-	close(rule.parent_fd);
-	return r;
+	return syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0)
+		       ? -errno
+		       : 0;
 }
 
-static int allow_paths(int ruleset, const char *const *paths, uint64_t rights, char *err,
-		       size_t errlen)
+static int allow_files(int ruleset, const int *fds, uint64_t rights)
 {
 	int r = 0;
 
-	for (; paths && *paths && !r; paths++) {
-		r = allow_path(ruleset, *paths, rights);
-		if (r)
-			snprintf(err, errlen, "%.300s: cannot be made accessible: %s", *paths,
-				 strerror(-r));
-	}
+	for (; fds && *fds >= 0 && !r; fds++)
+		r = allow_file(ruleset, *fds, rights);
 	return r;
 }
 
@@ -150,21 +142,17 @@ static int restrict_files(const struct confinement *c, char *err, size_t errlen)
 	if (!version)
 		return 0;
 	ruleset = (int)syscall(SYS_landlock_create_ruleset, &all, size, 0);
-	if (ruleset < 0) {
-		r = -errno;
-		snprintf(err, errlen, "landlock: %s", strerror(-r));
-		return r;
-	}
-	r = allow_paths(ruleset, c->readable, READ, err, errlen);
+	r = ruleset < 0 ? -errno : allow_files(ruleset, c->readable, READ);
 	if (!r)
-		r = allow_paths(ruleset, c->listable, LANDLOCK_ACCESS_FS_READ_DIR, err, errlen);
+		r = allow_files(ruleset, c->listable, LANDLOCK_ACCESS_FS_READ_DIR);
 	if (!r)
-		r = allow_paths(ruleset, c->writable, WRITE & all.fs, err, errlen);
-	if (!r && syscall(SYS_landlock_restrict_self, ruleset, 0)) {
+		r = allow_files(ruleset, c->writable, WRITE & all.fs);
+	if (!r && syscall(SYS_landlock_restrict_self, ruleset, 0))
 		r = -errno;
+	if (ruleset >= 0)
+		close(ruleset);
+	if (r)
 		snprintf(err, errlen, "landlock: %s", strerror(-r));
-	}
-	close(ruleset);
 	return r;
 }
 

@@ -4,7 +4,7 @@
  * runs a model's templates and tokeniser. The process confines itself before it opens the first
  * untrusted file:
  *
- *   landlock   files: the named paths can be read, the named directories written, nothing else
+ *   landlock   files: the given ones can be read, the given directories written, nothing else
  *              (no device, no /proc); no TCP, no abstract sockets, no signals to others, as far as
  *              the kernel's version of it has them
  *   seccomp    system calls: an allow-list. The basic list has memory, threads, time, random
@@ -26,13 +26,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Lists that end with NULL, or NULL. */
+/*
+ * What the process may open is given by descriptors (O_PATH is enough), not by names: these may lead
+ * elsewhere by the time that somebody has checked what they lead to. Lists that end with -1, or NULL.
+ */
 struct confinement {
-	const char *const *readable; /* directories with all below them, and files */
-	const char *const
-		*listable; /* directories with all below them: the names, no file's content */
-	const char *const *writable; /* directories with all below them */
-	const char *const *calls;    /* names of further system calls */
+	const int *readable; /* directories with all below them, and files */
+	const int *listable; /* directories with all below them: the names, no file's content */
+	const int *writable; /* directories with all below them */
+	const char *const *calls; /* names of further system calls, up to a NULL; or NULL */
 };
 
 /* 0: unchanged. Limits are never raised. */

@@ -33,7 +33,7 @@
 #include "forbidden_calls.h"
 
 static char top[] = "/tmp/txda-confine-XXXXXX";
-static char mine[64], given[64], others[64], secret[80], listener[80];
+static char mine[64], given[64], others[64], secret[80], listener[80], swapped[80], moved[80];
 
 static const char *const calls[] = {"openat", "newfstatat", "mkdirat", "unlinkat", "socket", NULL};
 
@@ -76,6 +76,16 @@ static int write_mine(void)
 static int read_secret(void)
 {
 	return try_open(secret, O_RDONLY);
+}
+
+static int read_moved(void)
+{
+	return try_open(moved, O_RDONLY);
+}
+
+static int read_swapped(void)
+{
+	return try_open(swapped, O_RDONLY);
 }
 
 static int create_beside(void)
@@ -247,10 +257,12 @@ static const struct attempt {
 } attempts[] = {
 	{"read a file of a readable directory", read_given, true, false},
 	{"write a file of the writable directory", write_mine, true, false},
+	{"read a file that was given and moved", read_moved, true, false},
 	{"start a thread", start_thread, true, false},
 	{"take memory", take_memory, true, false},
 	{"write a file of a readable directory", write_given, false, true},
 	{"read another file", read_secret, false, true},
+	{"read what took a file's place", read_swapped, false, true},
 	{"create a file elsewhere", create_beside, false, true},
 	{"open a device", open_device, false, true},
 	{"open its memory in /proc", open_proc, false, true},
@@ -276,11 +288,16 @@ static const struct attempt {
 
 /* ---- the child --------------------------------------------------------------------------------- */
 
+/* After a file was opened to be made readable, its owner puts a link to another one in its place. */
 static int confine_plainly(char *err, size_t errlen)
 {
-	const char *const readable[] = {given, NULL}, *const writable[] = {mine, NULL};
+	const int flags = O_PATH | O_CLOEXEC,
+		  readable[] = {open(given, flags), open(swapped, flags), -1},
+		  writable[] = {open(mine, flags), -1};
 	const struct confinement c = {.readable = readable, .writable = writable, .calls = calls};
 
+	if (rename(swapped, moved) || symlink(secret, swapped))
+		return -errno;
 	return confine_self(&c, err, errlen);
 }
 
@@ -306,7 +323,7 @@ static int confine_decoder(char *err, size_t errlen)
 static int attempt_all(int (*confine)(char *err, size_t errlen), bool landlock)
 {
 	const struct confine_limits limits = {.memory = 4ull << 30, .descriptors = 64};
-	bool bare = confine == confine_decoder;
+	bool bare = confine == confine_decoder, plain = confine == confine_plainly;
 	int wrong = 0;
 	char err[400];
 
@@ -317,8 +334,8 @@ static int attempt_all(int (*confine)(char *err, size_t errlen), bool landlock)
 	}
 	for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
 		const struct attempt *a = &attempts[i];
-		bool is_file = a->try == read_given || a->try == write_mine,
-		     allowed = a->allowed && !(bare && is_file);
+		bool is_file = a->try == read_given || a->try == write_mine || a->try == read_moved,
+		     allowed = a->allowed && !(bare && is_file) && (plain || a->try != read_moved);
 		int error = a->try();
 		bool right = allowed ? !error : error || (a->by_landlock && !bare && !landlock);
 
@@ -327,7 +344,7 @@ static int attempt_all(int (*confine)(char *err, size_t errlen), bool landlock)
 		wrong += !right;
 	}
 	/* The one that is confined by the interface has sockets, to try more. */
-	return wrong + (confine == confine_plainly ? 0 : try_forbidden_calls(getppid()));
+	return wrong + (plain ? 0 : try_forbidden_calls(getppid()));
 }
 
 static void attempt_in_child(int (*confine)(char *err, size_t errlen))
@@ -369,10 +386,10 @@ static void decoder(void **state)
 	attempt_in_child(confine_decoder);
 }
 
-/* What is not there cannot be given, and the process hears of it. */
-static void missing_path(void **state)
+/* What is not open cannot be given, and the process hears of it. */
+static void closed_file(void **state)
 {
-	const char *const readable[] = {"/nonexistent/model", NULL};
+	const int readable[] = {1 << 20, -1};
 	const struct confinement c = {.readable = readable};
 	char err[400] = "";
 	int status;
@@ -384,8 +401,7 @@ static void missing_path(void **state)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid)
-		_exit(confine_self(&c, err, sizeof(err)) == -ENOENT &&
-		      strstr(err, "/nonexistent/model"));
+		_exit(confine_self(&c, err, sizeof(err)) == -EBADF && strstr(err, "landlock"));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 }
@@ -421,6 +437,9 @@ static int make_files(void **state)
 	snprintf(path, sizeof(path), "%s/config.json", given);
 	put(path, "{\"param_dir\": \"/\"}");
 	put(secret, "");
+	snprintf(swapped, sizeof(swapped), "%s/swapped", top);
+	snprintf(moved, sizeof(moved), "%s/moved", top);
+	put(swapped, "");
 	memcpy(address.sun_path, listener, strlen(listener));
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	assert_int_equal(listen(fd, 1), 0);
@@ -442,7 +461,7 @@ int main(void)
 		cmocka_unit_test(confined),
 		cmocka_unit_test(compiler),
 		cmocka_unit_test(decoder),
-		cmocka_unit_test(missing_path),
+		cmocka_unit_test(closed_file),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, remove_files);

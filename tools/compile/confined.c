@@ -26,8 +26,9 @@
 #define MAX_WRITABLE 2
 #define MAX_LISTABLE 1
 
+/* Descriptors, up to a -1. */
 struct places {
-	char *readable[MAX_READABLE + 1], *writable[MAX_WRITABLE + 1], *listable[MAX_LISTABLE + 1];
+	int readable[MAX_READABLE + 1], writable[MAX_WRITABLE + 1], listable[MAX_LISTABLE + 1];
 	unsigned n_readable, n_writable, n_listable;
 };
 
@@ -38,34 +39,62 @@ static const char *const calls[] = {
 	"renameat2",  "stat",	    "statx",	  "umask",     "unlinkat",   NULL,
 };
 
-static void add(char **list, unsigned *n, unsigned max, const char *path)
+/* Takes over @fd; beyond the list's end, and without a descriptor, nothing is added. */
+static void add(int *list, unsigned *n, unsigned max, int fd)
 {
-	char *real = *n < max ? realpath(path, NULL) : NULL;
+	if (fd >= 0 && *n == max)
+		close(fd);
+	else if (fd >= 0)
+		list[(*n)++] = fd;
+	list[*n] = -1;
+}
 
-	if (real)
-		list[(*n)++] = real;
+static void close_places(struct places *p)
+{
+	while (p->n_readable)
+		close(p->readable[--p->n_readable]);
+	while (p->n_writable)
+		close(p->writable[--p->n_writable]);
+	while (p->n_listable)
+		close(p->listable[--p->n_listable]);
 }
 
 /*
- * Adds the files of a directory, or with @links the targets of its links, that may be read on
+ * The file or directory (by @type) that may be read on behalf of @owner: what is checked is what
+ * becomes accessible. -1: there is none.
+ */
+static int open_checked(int dir, const char *name, mode_t type, uid_t owner)
+{
+	int fd = openat(dir, name, O_PATH | O_CLOEXEC);
+	char why[400];
+	struct stat st;
+
+	if (fd < 0 || (!fstat(fd, &st) && (st.st_mode & S_IFMT) == type &&
+		       !owned_check(&st, owner, name, why, sizeof(why))))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/*
+ * Adds the files of the directory @fd, or with @links the targets of its links, that may be read on
  * behalf of @owner.
  */
-static void add_files(struct places *p, const char *dir, uid_t owner, bool links)
+static void add_files(struct places *p, int fd, uid_t owner, bool links)
 {
-	DIR *d = opendir(dir);
+	int list = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = list < 0 ? NULL : fdopendir(list);
 	const struct dirent *entry;
 	struct stat st;
-	char path[PATH_MAX], why[400];
 
+	if (!d && list >= 0)
+		close(list);
 	while (d && (entry = readdir(d))) {
-		if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >=
-			    sizeof(path) ||
-		    (links && (fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
-			       !S_ISLNK(st.st_mode))) ||
-		    fstatat(dirfd(d), entry->d_name, &st, 0) || !S_ISREG(st.st_mode) ||
-		    owned_check(&st, owner, path, why, sizeof(why)))
+		if (links && (fstatat(list, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+			      !S_ISLNK(st.st_mode)))
 			continue;
-		add(p->readable, &p->n_readable, MAX_READABLE, path);
+		add(p->readable, &p->n_readable, MAX_READABLE,
+		    open_checked(list, entry->d_name, S_IFREG, owner));
 	}
 	if (d)
 		closedir(d);
@@ -74,7 +103,7 @@ static void add_files(struct places *p, const char *dir, uid_t owner, bool links
 /* In a separate process: writes the value of param_dir in config.json. */
 static void write_param_dir(const struct places *p, const char *config_path, int fd)
 {
-	const struct confinement c = {.readable = (const char *const *)p->readable, .calls = calls};
+	const struct confinement c = {.readable = p->readable, .calls = calls};
 	const char *dir = NULL;
 	cJSON *config;
 	char err[400];
@@ -117,54 +146,53 @@ static void read_param_dir(const struct places *p, const char *config_path, char
  * Adds the directory of weights named by config.json if it belongs to the model's owner: only files
  * directly in it, since it may be a system directory.
  */
-static void add_param_dir(struct places *p, const char *model, uid_t owner)
+static void add_param_dir(struct places *p, int model, const char *model_path, uid_t owner)
 {
-	char path[PATH_MAX], dir[PATH_MAX], why[400];
-	struct stat st;
+	char path[PATH_MAX], name[PATH_MAX];
+	int dir;
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/config.json", model) >= sizeof(path) ||
+	if ((size_t)snprintf(path, sizeof(path), "%s/config.json", model_path) >= sizeof(path) ||
 	    access(path, R_OK))
 		return;
-	read_param_dir(p, path, dir, sizeof(dir));
-	if (!*dir ||
-	    (size_t)snprintf(path, sizeof(path), "%s%s%s", *dir == '/' ? "" : model,
-			     *dir == '/' ? "" : "/", dir) >= sizeof(path) ||
-	    stat(path, &st) || !S_ISDIR(st.st_mode) ||
-	    owned_check(&st, owner, path, why, sizeof(why)))
+	read_param_dir(p, path, name, sizeof(name));
+	dir = *name ? open_checked(model, name, S_IFDIR, owner) : -1;
+	if (dir < 0)
 		return;
-	add(p->listable, &p->n_listable, MAX_LISTABLE, path);
-	add_files(p, path, owner, false);
+	add_files(p, dir, owner, false);
+	add(p->listable, &p->n_listable, MAX_LISTABLE, dir);
 }
 
-/* Adds the parts of a GGUF model that belong to the owner of the named part. */
+/* Adds the parts of a GGUF model that may be read on behalf of the owner of the named part. */
 static void add_parts(struct places *p, const char *path, uid_t owner)
 {
 	unsigned n = gguf_name_parts(path);
 	char part[PATH_MAX];
-	struct stat st;
 
 	if (!n || (size_t)snprintf(part, sizeof(part), "%s", path) >= sizeof(part))
 		return;
 	for (unsigned i = 1; i <= n; i++) {
 		gguf_name_set_part(part, i);
-		if (!stat(part, &st) && S_ISREG(st.st_mode) && st.st_uid == owner)
-			add(p->readable, &p->n_readable, MAX_READABLE, part);
+		add(p->readable, &p->n_readable, MAX_READABLE,
+		    open_checked(AT_FDCWD, part, S_IFREG, owner));
 	}
 }
 
 static void add_model(struct places *p, const char *path)
 {
+	int model = open(path, O_PATH | O_CLOEXEC);
 	struct stat own;
 
-	add(p->readable, &p->n_readable, MAX_READABLE, path);
-	if (stat(path, &own))
+	if (model < 0 || fstat(model, &own)) {
+		add(p->readable, &p->n_readable, MAX_READABLE, model);
 		return;
+	}
+	add(p->readable, &p->n_readable, MAX_READABLE, model);
 	if (S_ISREG(own.st_mode)) {
 		add_parts(p, path, own.st_uid);
 		return;
 	}
-	add_files(p, path, own.st_uid, true);
-	add_param_dir(p, path, own.st_uid);
+	add_files(p, model, own.st_uid, true);
+	add_param_dir(p, model, path, own.st_uid);
 }
 
 /* A case dir is created in the parent directory, under a temporary name until it is complete. */
@@ -173,7 +201,8 @@ static void add_output(struct places *p, const char *output)
 	char *path = strdup(output);
 
 	if (path)
-		add(p->writable, &p->n_writable, MAX_WRITABLE, dirname(path));
+		add(p->writable, &p->n_writable, MAX_WRITABLE,
+		    open(dirname(path), O_PATH | O_CLOEXEC));
 	free(path);
 }
 
@@ -204,24 +233,27 @@ int compile_confine(const struct compile_paths *paths, struct tool_error *error)
 {
 	static struct places p;
 	const struct confinement c = {
-		.readable = (const char *const *)p.readable,
-		.listable = (const char *const *)p.listable,
-		.writable = (const char *const *)p.writable,
+		.readable = p.readable,
+		.listable = p.listable,
+		.writable = p.writable,
 		.calls = calls,
 	};
 	char err[400];
 	int r;
 
+	allow_descriptors();
+	p.readable[0] = p.writable[0] = p.listable[0] = -1;
 	/* For the cache key. */
-	add(p.readable, &p.n_readable, MAX_READABLE, "/proc/self/exe");
+	add(p.readable, &p.n_readable, MAX_READABLE, open("/proc/self/exe", O_PATH | O_CLOEXEC));
 	if (paths->model)
 		add_model(&p, paths->model);
 	if (paths->output)
 		add_output(&p, paths->output);
 	if (paths->share)
-		add(p.writable, &p.n_writable, MAX_WRITABLE, paths->share);
-	allow_descriptors();
+		add(p.writable, &p.n_writable, MAX_WRITABLE,
+		    open(paths->share, O_PATH | O_CLOEXEC));
 	raise_oom_score();
 	r = confine_self(&c, err, sizeof(err));
+	close_places(&p);
 	return r ? tool_fail(error, r, "%s", err) : 0;
 }

@@ -32,8 +32,8 @@
 
 #define CONTROL	      0 /* the socket that txdad passes */
 #define EXIT_USAGE    64
-#define KEEP_BYTES    ((size_t)1 << 20) /* message buffer size that is kept between messages */
-#define DESCRIPTORS   64
+#define KEEP_BYTES    ((size_t)1 << 20)	    /* message buffer size that is kept between messages */
+#define DESCRIPTORS   128		    /* more than files of a model */
 #define CONFIG_MEMORY ((uint64_t)256 << 20) /* a tree of 1 MiB takes some forty times as much */
 #define PROCESSES     4096 /* RLIMIT_NPROC: limits how far a faulty one can multiply */
 #define SIGNAL_BY_FD  424  /* pidfd_send_signal(2), the same number on every architecture */

@@ -2,41 +2,48 @@
 #include "text_confine.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "confine.h"
 #include "owned.h"
 
 #define MAX_FILES 64
 
-/* Files that may be read for the model: links may point outside its directory. */
+/* What may be read for the model: its directory, and files, as links may point outside of it. */
 struct files {
-	char *paths[MAX_FILES + 1];
+	int fds[MAX_FILES + 1]; /* up to a -1 */
 	unsigned n;
 };
 
-static void add_path(struct files *f, const char *path)
+/* Takes over @fd. */
+static void add(struct files *f, int fd)
 {
-	if (f->n < MAX_FILES)
-		f->paths[f->n] = realpath(path, NULL);
-	f->n += f->n < MAX_FILES && f->paths[f->n];
+	if (f->n == MAX_FILES && fd >= 0)
+		close(fd);
+	if (f->n < MAX_FILES && fd >= 0)
+		f->fds[f->n++] = fd;
+	f->fds[f->n] = -1;
 }
 
-/* Adds a file if the owner of the model may read it. */
-static void add_file(struct files *f, const char *dir, const char *name, uid_t owner)
+/* Adds a file if the owner of the model may read it: what is checked here is what is allowed. */
+static void add_file(struct files *f, int dir, const char *name, uid_t owner)
 {
-	char path[4096], why[400];
+	int fd = openat(dir, name, O_PATH | O_CLOEXEC);
+	char why[400];
 	struct stat st;
 
-	if (snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
-	    !stat(path, &st) && S_ISREG(st.st_mode) &&
-	    !owned_check(&st, owner, path, why, sizeof(why)))
-		add_path(f, path);
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+	    owned_check(&st, owner, name, why, sizeof(why)))
+		close(fd);
+	else
+		add(f, fd);
 }
 
-static void find_files(struct files *f, const char *dir)
+static void find_files(struct files *f, const char *path)
 {
 	static const char *const names[] = {
 		"tokenizer.json",
@@ -51,18 +58,18 @@ static void find_files(struct files *f, const char *dir)
 		"preprocessor_config.json",
 		"processor_config.json",
 	};
-	char more[4096];
+	int dir = open(path, O_PATH | O_CLOEXEC), more;
 	const struct dirent *e;
 	struct stat own;
-	DIR *d = NULL;
+	DIR *d;
 
-	add_path(f, dir);
-	if (stat(dir, &own))
+	add(f, dir);
+	if (dir < 0 || fstat(dir, &own))
 		return;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		add_file(f, dir, names[i], own.st_uid);
-	if (snprintf(more, sizeof(more), "%s/additional_chat_templates", dir) < (int)sizeof(more))
-		d = opendir(more);
+	more = openat(dir, "additional_chat_templates", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	d = more < 0 ? NULL : fdopendir(more);
 	while (d && (e = readdir(d)))
 		if (e->d_name[0] != '.')
 			add_file(f, more, e->d_name, own.st_uid);
@@ -82,14 +89,13 @@ int text_confine_reader(const char *dir, char *err, size_t errlen)
 {
 	static const char *const calls[] = {READING_CALLS, LANE_CALLS, NULL};
 	struct files files = {.n = 0};
-	struct confinement c = {.calls = calls};
+	const struct confinement c = {.readable = files.fds, .calls = calls};
 	int r;
 
 	find_files(&files, dir);
-	c.readable = (const char *const *)files.paths;
 	r = confine_self(&c, err, errlen);
 	while (files.n)
-		free(files.paths[--files.n]);
+		close(files.fds[--files.n]);
 	return r;
 }
 
