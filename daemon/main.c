@@ -576,7 +576,7 @@ static void stop(struct daemon *d)
 
 	sockets_close(&d->sockets);
 	if (!frees) {
-		models_end_loader(d->models);
+		models_end_loaders(d->models);
 		return;
 	}
 	for (unsigned i = 0; i < 3; i++)

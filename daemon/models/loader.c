@@ -141,8 +141,6 @@ static void make_plan(struct loader *l)
 	struct load_job *job = &l->job;
 	struct model_found *f = &job->found;
 
-	if (l->options.keeper)
-		keeper_look(l->options.keeper);
 	job->error = source_look(l->options.context, &job->spec, f, job->err, sizeof(job->err));
 	if (!job->error && f->compiles)
 		job->error = compile_model(l);
@@ -313,6 +311,7 @@ static void run(struct loader *l)
 	case LOAD_ENGINE: load_engine(l); break;
 	case LOAD_FREE: free_engine(l); break;
 	case LOAD_KEPT: keeper_drop_unwanted(l->options.keeper); break;
+	case LOAD_LOOK: keeper_look(l->options.keeper); break;
 	}
 	l->job.ns = clock_ns() - start;
 }
@@ -344,7 +343,7 @@ static void *work(void *arg)
 
 /* ---- the loop's side ------------------------------------------------------------------------- */
 
-static int set_up(struct loader *l, char *err, size_t errlen)
+static int find_cache(struct loader *l, char *err, size_t errlen)
 {
 	const struct models_options *o = &l->options;
 	int error = cache_find(o->cache_dir, l->cache_dir, sizeof(l->cache_dir), err, errlen);
@@ -352,12 +351,24 @@ static int set_up(struct loader *l, char *err, size_t errlen)
 	if (!error && o->private_cache)
 		error = cache_private_new(l->cache_dir, sizeof(l->cache_dir), &l->private_lock, err,
 					  errlen);
-	if (error)
-		return error;
-	if (!confine_landlock())
+	if (!error && !confine_landlock())
 		log_warning("this kernel has no landlock: the checkpoint compiler can read and "
 			    "write "
 			    "what the daemon can");
+	return error;
+}
+
+static int set_up(struct loader *l, const struct loader *first, char *err, size_t errlen)
+{
+	const struct models_options *o = &l->options;
+	int error = 0;
+
+	if (first)
+		memcpy(l->cache_dir, first->cache_dir, sizeof(l->cache_dir));
+	else
+		error = find_cache(l, err, errlen);
+	if (error)
+		return error;
 	/* A missing compiler is reported by the load that needs it. */
 	if (o->compiler)
 		snprintf(l->compiler, sizeof(l->compiler), "%s", o->compiler);
@@ -371,7 +382,8 @@ static int set_up(struct loader *l, char *err, size_t errlen)
 	return error;
 }
 
-int loader_new(const struct models_options *options, struct loader **ret, char *err, size_t errlen)
+int loader_new(const struct models_options *options, const struct loader *first,
+	       struct loader **ret, char *err, size_t errlen)
 {
 	struct loader *l = calloc(1, sizeof(*l));
 	sigset_t all, old;
@@ -385,7 +397,7 @@ int loader_new(const struct models_options *options, struct loader **ret, char *
 	l->fd = l->private_lock = -1;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->work, NULL);
-	error = set_up(l, err, errlen);
+	error = set_up(l, first, err, errlen);
 	if (!error) {
 		/* Signals are handled by the daemon's own threads. */
 		sigfillset(&all);

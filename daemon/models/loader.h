@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The thread for slow work: it examines directories, runs the compiler, loads and frees engines. It
+ * A thread for slow work: it examines directories, runs the compiler, loads and frees engines. It
  * has one job at a time. A job holds all its inputs and results; while it runs it belongs to the
  * thread, except for cancel.
+ *
+ * A table has several: the first one loads and frees, so that chips have one job at a time; the
+ * others do LOAD_PLAN, since a compile may take an hour and others' models must not wait for that.
  *
  * Threads: the event loop's, which owns the loader.
  */
@@ -16,6 +19,7 @@ enum load_kind {
 	LOAD_ENGINE, /* loads a planned model onto a group, and reads its text side */
 	LOAD_FREE,   /* frees the resources of a replica */
 	LOAD_KEPT,   /* drops kept weights of models that are not served; has no replica */
+	LOAD_LOOK,   /* checks which kept weights can be used; likewise */
 };
 
 struct load_job {
@@ -38,8 +42,12 @@ struct load_job {
 	uint64_t ns; /* duration */
 };
 
-/* Also starts the thread. */
-int loader_new(const struct models_options *options, struct loader **ret, char *err, size_t errlen);
+/*
+ * Also starts the thread. @first: the table's first one, whose cache this one uses, and which is
+ * freed after it; NULL: it is the first.
+ */
+int loader_new(const struct models_options *options, const struct loader *first,
+	       struct loader **ret, char *err, size_t errlen);
 /* Cancels the job and waits for the thread; loader_take() returns the result. */
 void loader_stop(struct loader *l);
 void loader_free(struct loader *l); /* NULL is accepted */

@@ -178,11 +178,15 @@ uint64_t model_kv_bytes(const struct served_model *m)
 
 const char *model_phase(const struct served_model *m, double *ret_progress)
 {
-	const struct load_job *job = loader_current(m->table->loader);
-
 	*ret_progress = 0;
-	if (job && (job->kind == LOAD_PLAN || job->kind == LOAD_ENGINE) && job->replica->model == m)
-		return loader_phase(m->table->loader, ret_progress);
+	for (unsigned i = 0; i < MODELS_LOADERS; i++) {
+		struct loader *l = m->table->loaders[i];
+		const struct load_job *job = loader_current(l);
+
+		if (job && (job->kind == LOAD_PLAN || job->kind == LOAD_ENGINE) &&
+		    job->replica->model == m)
+			return loader_phase(l, ret_progress);
+	}
 	return m->state == MODEL_COMPILING ? "queued" : "waiting for memory";
 }
 
@@ -567,14 +571,28 @@ static void on_loader(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	models_take_job(arg);
+	models_take_jobs(arg);
 	models_pump(arg);
+}
+
+static int start_loader(struct models *t, unsigned i, char *err, size_t errlen)
+{
+	int error = loader_new(&t->options, i ? t->loaders[0] : NULL, &t->loaders[i], err, errlen);
+
+	if (error)
+		return error;
+	t->loader_events[i] = event_new(t->options.base, loader_fd(t->loaders[i]),
+					EV_READ | EV_PERSIST, on_loader, t);
+	if (t->loader_events[i] && !event_add(t->loader_events[i], NULL))
+		return 0;
+	snprintf(err, errlen, "out of memory");
+	return -ENOMEM;
 }
 
 int models_new(const struct models_options *options, struct models **ret, char *err, size_t errlen)
 {
 	struct models *t = calloc(1, sizeof(*t));
-	int error;
+	int error = 0;
 
 	if (!t) {
 		snprintf(err, errlen, "out of memory");
@@ -583,15 +601,8 @@ int models_new(const struct models_options *options, struct models **ret, char *
 	t->options = *options;
 	t->last_departure = &t->departures;
 	txda_context_ref(options->context);
-	error = loader_new(options, &t->loader, err, errlen);
-	if (!error) {
-		t->loader_event = event_new(options->base, loader_fd(t->loader),
-					    EV_READ | EV_PERSIST, on_loader, t);
-		if (!t->loader_event || event_add(t->loader_event, NULL)) {
-			snprintf(err, errlen, "out of memory");
-			error = -ENOMEM;
-		}
-	}
+	for (unsigned i = 0; i < MODELS_LOADERS && !error; i++)
+		error = start_loader(t, i, err, errlen);
 	if (error) {
 		models_free(t);
 		return error;
@@ -605,26 +616,27 @@ void models_free(struct models *t)
 	if (!t)
 		return;
 	t->shutdown = true;
-	if (t->loader) {
-		loader_stop(t->loader);
-		models_take_job(t);
-	}
+	for (unsigned i = 0; i < MODELS_LOADERS; i++)
+		if (t->loaders[i])
+			loader_stop(t->loaders[i]);
+	models_take_jobs(t);
 	models_free_departures(t);
 	for (unsigned i = 0; i < t->n; i++)
 		free_model(t->all[i]);
-	if (t->loader_event)
-		event_free(t->loader_event);
-	loader_free(t->loader);
+	for (unsigned i = 0; i < MODELS_LOADERS; i++)
+		if (t->loader_events[i])
+			event_free(t->loader_events[i]);
+	models_end_loaders(t);
 	txda_context_unref(t->options.context);
 	free(t);
 }
 
-void models_end_loader(struct models *t)
+void models_end_loaders(struct models *t)
 {
-	if (!t)
-		return;
-	loader_free(t->loader);
-	t->loader = NULL;
+	for (unsigned i = MODELS_LOADERS; t && i--;) {
+		loader_free(t->loaders[i]);
+		t->loaders[i] = NULL;
+	}
 }
 
 void models_shutdown(struct models *t)

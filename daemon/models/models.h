@@ -46,7 +46,13 @@
 #include "metrics.h"
 #include "source.h"
 
-#define MODELS_MAX	  (2 * CONFIG_MAX_MODELS) /* served, and retired ones with requests */
+#define MODELS_MAX (2 * CONFIG_MAX_MODELS) /* served, and retired ones with requests */
+/*
+ * Threads for slow work. Models of one owner (of the directory) are planned, compiled and loaded
+ * one after the other, those of different ones beside each other: whose checkpoints take an hour to
+ * compile delays only its own.
+ */
+#define MODELS_LOADERS	  5
 #define MODELS_MAX_GROUPS 64
 
 struct balance;
@@ -201,11 +207,12 @@ struct models {
 	struct models_options options;
 	struct served_model *all[MODELS_MAX]; /* [n] */
 	unsigned n;
-	struct loader *loader;
-	struct event *loader_event;
+	struct loader *loaders[MODELS_LOADERS]; /* the first one loads, the others plan */
+	struct event *loader_events[MODELS_LOADERS];
 	struct departure *departures, **last_departure; /* to be freed by the loader */
 	uint64_t turns, next_id;
 	bool drops_kept; /* the loader should drop kept weights of models that are not served */
+	bool looks_kept; /* the loader should check which kept weights can be used */
 	bool shutdown;
 };
 
@@ -216,7 +223,7 @@ void models_free(struct models *t);
  * Used instead when the table is still in use: only kills the compiler and removes files private to
  * this process. NULL is accepted.
  */
-void models_end_loader(struct models *t);
+void models_end_loaders(struct models *t);
 /*
  * Starts no more loads and wakes waiters. Running requests continue, and may submit the rest of
  * their work. Does not wait.

@@ -26,8 +26,8 @@ void model_set_context(struct served_model *m);
 /* Ready, without requests or waiters. */
 bool model_is_idle(const struct served_model *m);
 
-/* Handles the loader's finished job and its result. */
-void models_take_job(struct models *t);
+/* Handles the loaders' finished jobs and their results. */
+void models_take_jobs(struct models *t);
 /* Nothing runs on it: frees its resources, and it becomes unloaded, or asleep. */
 void replica_take_out(struct replica *r, bool sleeps);
 /* Cancels a load; its host copy is freed, too, unless @sleep. */
@@ -44,8 +44,10 @@ void model_add_counters(struct engine_stats *sum, const struct engine_stats *one
 bool model_wants_text(const struct served_model *m);
 int model_replace_text(struct served_model *m, struct model_text *text,
 		       const struct model_found *found);
-/* Whether the loader has, or is about to get, something of the model. */
+/* Whether a loader has, or is about to get, something of the model. */
 bool model_is_with_loader(const struct served_model *m);
+/* Whether a loader has a job. */
+bool models_are_busy(const struct models *t);
 
 /* fit.c: group @i of those where a model with @tp chips may be placed. */
 int fit_group_new(const struct served_model *m, unsigned tp, unsigned i, struct txda_group **ret,

@@ -102,20 +102,22 @@ void replica_take_out(struct replica *r, bool sleeps)
 	r->state = sleeps ? MODEL_ASLEEP : MODEL_UNLOADED;
 }
 
-/* Cancels the loader's job for it. */
-static void cancel_job(struct replica *r)
+/* Cancels the loaders' jobs for it. */
+static void cancel_jobs(struct replica *r)
 {
-	struct load_job *job = loader_current(r->model->table->loader);
+	for (unsigned i = 0; i < MODELS_LOADERS; i++) {
+		struct load_job *job = loader_current(r->model->table->loaders[i]);
 
-	if (job && job->kind != LOAD_FREE && job->replica == r)
-		atomic_store(&job->cancel, true);
+		if (job && job->kind != LOAD_FREE && job->replica == r)
+			atomic_store(&job->cancel, true);
+	}
 }
 
 void replica_call_off(struct replica *r, bool sleep)
 {
 	const struct holding none = {0};
 
-	cancel_job(r);
+	cancel_jobs(r);
 	r->turn = 0;
 	if (sleep && r->fallback == MODEL_ASLEEP) {
 		r->state = MODEL_ASLEEP;
@@ -149,14 +151,29 @@ void models_free_departures(struct models *t)
 	t->last_departure = &t->departures;
 }
 
+bool models_are_busy(const struct models *t)
+{
+	bool busy = false;
+
+	for (unsigned i = 0; i < MODELS_LOADERS; i++)
+		busy = busy || loader_current(t->loaders[i]);
+	return busy;
+}
+
 bool model_is_with_loader(const struct served_model *m)
 {
-	const struct load_job *job = loader_current(m->table->loader);
+	const struct models *t = m->table;
 
-	for (const struct departure *d = m->table->departures; d; d = d->next)
+	for (const struct departure *d = t->departures; d; d = d->next)
 		if (d->replica && d->replica->model == m)
 			return true;
-	return job && job->replica && job->replica->model == m;
+	for (unsigned i = 0; i < MODELS_LOADERS; i++) {
+		const struct load_job *job = loader_current(t->loaders[i]);
+
+		if (job && job->replica && job->replica->model == m)
+			return true;
+	}
+	return false;
 }
 
 /* ---- failed loads ---------------------------------------------------------------------------- */
@@ -315,7 +332,7 @@ static void start_load(struct replica *r, const struct model_fit *fit)
 {
 	struct served_model *m = r->model;
 	const struct fit_group *g = &fit->groups[fit->best];
-	struct load_job *job = loader_job(m->table->loader);
+	struct load_job *job = loader_job(m->table->loaders[0]);
 	int error = fit_group_new(m, fit->tp ? fit->tp : 1, fit->best, &job->on_chip.group,
 				  job->err, sizeof(job->err));
 
@@ -333,7 +350,7 @@ static void start_load(struct replica *r, const struct model_fit *fit)
 	job->wants_text = model_wants_text(m);
 	job->copy = r->copy;
 	r->copy = NULL;
-	loader_start(m->table->loader);
+	loader_start(m->table->loaders[0]);
 }
 
 /* Loads a planned replica, makes room for it, lets it wait, or fails it. */
@@ -356,19 +373,19 @@ static void seek_room(struct replica *r)
 		load_failed(r, error, err);
 }
 
-static void start_plan(struct served_model *m, struct replica *r)
+static void start_plan(struct loader *l, struct replica *r)
 {
-	struct load_job *job = loader_job(m->table->loader);
+	struct load_job *job = loader_job(l);
 
 	job->kind = LOAD_PLAN;
 	job->replica = r;
-	job->spec = m->spec;
-	loader_start(m->table->loader);
+	job->spec = r->model->spec;
+	loader_start(l);
 }
 
 static void start_departure(struct models *t)
 {
-	struct load_job *job = loader_job(t->loader);
+	struct load_job *job = loader_job(t->loaders[0]);
 	struct departure *d = t->departures;
 
 	t->departures = d->next;
@@ -383,7 +400,53 @@ static void start_departure(struct models *t)
 	memcpy(job->found.case_dir, d->case_dir, sizeof(d->case_dir));
 	job->found.plan.weight_bytes = d->weight_bytes;
 	free(d);
-	loader_start(t->loader);
+	loader_start(t->loaders[0]);
+}
+
+/* Gives the first loader what comes before loads: what must be freed, then kept weights. */
+static void start_chore(struct models *t)
+{
+	if (loader_current(t->loaders[0]))
+		return;
+	if (t->departures) {
+		start_departure(t);
+		return;
+	}
+	if ((!t->drops_kept && !t->looks_kept) || t->shutdown)
+		return;
+	loader_job(t->loaders[0])->kind = t->drops_kept ? LOAD_KEPT : LOAD_LOOK;
+	if (t->drops_kept)
+		t->drops_kept = false;
+	else
+		t->looks_kept = false;
+	loader_start(t->loaders[0]);
+}
+
+/* Directories that were not found yet have an owner of their own. */
+static uid_t owner_of(const struct served_model *m)
+{
+	return *m->found.path ? m->found.owner : (uid_t)-1;
+}
+
+/* Whether a model of the same owner is being planned or loaded. */
+static bool is_owner_busy(const struct served_model *m)
+{
+	for (unsigned i = 0; i < MODELS_LOADERS; i++) {
+		const struct load_job *job = loader_current(m->table->loaders[i]);
+
+		if (job && (job->kind == LOAD_PLAN || job->kind == LOAD_ENGINE) &&
+		    owner_of(job->replica->model) == owner_of(m))
+			return true;
+	}
+	return false;
+}
+
+static struct loader *idle_planner(const struct models *t)
+{
+	for (unsigned i = 1; i < MODELS_LOADERS; i++)
+		if (!loader_current(t->loaders[i]))
+			return t->loaders[i];
+	return NULL;
 }
 
 /* The next replica in the queue after @turn that can proceed now, or NULL. */
@@ -407,29 +470,27 @@ void models_pump(struct models *t)
 	struct replica *r;
 	uint64_t turn = 0;
 
-	while (!loader_current(t->loader)) {
-		if (t->departures) {
-			start_departure(t);
-			return;
-		}
-		if (t->drops_kept && !t->shutdown) {
-			t->drops_kept = false;
-			loader_job(t->loader)->kind = LOAD_KEPT;
-			loader_start(t->loader);
-			return;
-		}
+	for (;;) {
+		struct loader *planner = idle_planner(t);
+
+		start_chore(t);
 		r = t->shutdown ? NULL : next_queued(t, turn);
 		if (!r)
 			break;
 		turn = r->turn;
-		if (r->state == MODEL_COMPILING)
-			start_plan(r->model, r);
-		else
+		if (is_owner_busy(r->model))
+			continue;
+		if (r->state != MODEL_COMPILING && !loader_current(t->loaders[0]))
 			seek_room(r);
+		else if (r->state == MODEL_COMPILING && planner)
+			start_plan(planner, r);
 	}
-	for (unsigned i = 0; i < t->n && !loader_current(t->loader) && !t->shutdown; i++)
-		if (t->all[i]->plan_wanted)
-			start_plan(t->all[i], &t->all[i]->replicas[0]);
+	for (unsigned i = 0; i < t->n && !t->shutdown; i++) {
+		struct loader *planner = idle_planner(t);
+
+		if (planner && t->all[i]->plan_wanted && !is_owner_busy(t->all[i]))
+			start_plan(planner, t->all[i]->replicas);
+	}
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -578,6 +639,7 @@ static void on_planned(struct load_job *job)
 	if (atomic_load(&job->cancel))
 		return; /* loads that are still wanted are started again */
 	if (!job->error) {
+		m->table->looks_kept = m->table->options.keeper;
 		m->found = job->found;
 		if (m->state != MODEL_UNLOADED && m->state != MODEL_FAILED)
 			take_cache_uses(m, job);
@@ -597,9 +659,9 @@ static void on_planned(struct load_job *job)
 	model_settle(m);
 }
 
-void models_take_job(struct models *t)
+static void take_job(struct models *t, struct loader *l)
 {
-	struct load_job *job = loader_take(t->loader), done;
+	struct load_job *job = loader_take(l), done;
 
 	if (!job)
 		return;
@@ -612,8 +674,16 @@ void models_take_job(struct models *t)
 		break;
 	case LOAD_ENGINE: on_loaded(t, &done); break;
 	case LOAD_FREE: take_copy(done.replica, done.copy); break;
-	case LOAD_KEPT: break;
+	case LOAD_KEPT:
+	case LOAD_LOOK: break;
 	}
+}
+
+void models_take_jobs(struct models *t)
+{
+	for (unsigned i = 0; i < MODELS_LOADERS; i++)
+		if (t->loaders[i])
+			take_job(t, t->loaders[i]);
 }
 
 /* ---- failing chips --------------------------------------------------------------------------- */

@@ -24,6 +24,7 @@
 struct place {
 	char path[SOURCE_PATH], case_dir[SOURCE_PATH], text_dir[SOURCE_PATH];
 	struct case_facts facts;
+	uid_t owner;
 	bool is_checkpoint;
 };
 
@@ -207,7 +208,7 @@ static int find(const char *path, struct place *ret, char *err, size_t errlen)
 		error = check_parts(full, st.st_uid, err, errlen);
 	if (error)
 		return error;
-	*ret = (struct place){.is_checkpoint = true};
+	*ret = (struct place){.is_checkpoint = true, .owner = st.st_uid};
 	memcpy(ret->path, full, strlen(full) + 1);
 	return file ? 0 : classify_model(ret, err, errlen);
 }
@@ -306,7 +307,11 @@ int source_look(struct txda_context *context, const struct model_spec *spec,
 
 	if (error)
 		return error;
-	*ret = (struct model_found){.facts = place.facts, .compiles = place.is_checkpoint};
+	*ret = (struct model_found){
+		.facts = place.facts,
+		.owner = place.owner,
+		.compiles = place.is_checkpoint,
+	};
 	memcpy(ret->path, place.path, sizeof(ret->path));
 	memcpy(ret->case_dir, place.case_dir, sizeof(ret->case_dir));
 	memcpy(ret->text_dir, place.text_dir, sizeof(ret->text_dir));

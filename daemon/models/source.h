@@ -10,6 +10,7 @@
 #ifndef TXDA_MODELS_SOURCE_H
 #define TXDA_MODELS_SOURCE_H
 
+#include <sys/types.h>
 #include <txda.h>
 
 #include "param_dir.h"
@@ -32,6 +33,7 @@ struct model_found {
 	char case_dir[SOURCE_PATH]; /* "": to be compiled */
 	char text_dir[SOURCE_PATH]; /* of its tokeniser and the like */
 	struct case_facts facts;    /* directory of a case dir that was not compiled for it */
+	uid_t owner;		    /* of path */
 	bool compiles;		    /* it is a checkpoint */
 	bool planned;		    /* plan is valid, and draft_plan of a model with a draft */
 	struct txda_model_plan plan;

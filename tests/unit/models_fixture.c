@@ -273,9 +273,9 @@ void wait_state(struct served_model *m, enum model_state state)
 
 void wait_loader(struct models *t)
 {
-	for (unsigned i = 0; i < 40000 && (loader_current(t->loader) || t->departures); i++)
+	for (unsigned i = 0; i < 40000 && (models_are_busy(t) || t->departures); i++)
 		turn_loop();
-	assert_null(loader_current(t->loader));
+	assert_false(models_are_busy(t));
 }
 
 enum model_state load(struct served_model *m)

@@ -15,6 +15,7 @@
 #include "fake_model.h"
 #include "loader.h"
 #include "models.h"
+#include "models_internal.h"
 
 extern struct config test_config;
 

@@ -530,6 +530,58 @@ static void calls_off_a_load(void **state)
 	models_free(t);
 }
 
+static void give_to(const char *name, uid_t uid)
+{
+	assert_int_equal(chown(at(name), uid, (gid_t)-1), 0);
+}
+
+/* A compile that does not end delays its owner's models only. */
+static void goes_on_beside_a_compile(void **state)
+{
+	enum { MANY = 3 };
+	static const char *const names[MANY] = {"raw0", "raw1", "raw2"};
+	struct served_model *raw[MANY], *same, *other, *ready;
+	struct models *t = open_table(0);
+	struct outcome endless[MANY], waits;
+	double progress;
+
+	(void)state;
+	if (geteuid())
+		skip(); /* owners take root */
+	make_case("ready");
+	make_case("same");
+	make_hf("other", "");
+	give_to("same", 60000);
+	for (unsigned i = 0; i < MANY; i++) {
+		make_hf(names[i], "hang");
+		give_to(names[i], 60000 + i);
+		raw[i] = add(t, names[i]);
+		begin_wait(raw[i], &endless[i]);
+	}
+	same = add(t, "same");
+	begin_wait(same, &waits);
+	for (unsigned i = 0; i < MANY; i++)
+		while (!runs(names[i]))
+			turn_loop();
+	other = add(t, "other");
+	ready = add(t, "ready");
+	assert_int_equal(load(other), MODEL_READY);
+	assert_int_equal(load(ready), MODEL_READY);
+	run_request(other);
+	model_unload(other, false, MODEL_BY_ADMIN);
+	wait_state(other, MODEL_UNLOADED);
+	/* What it had is freed meanwhile. */
+	while (t->departures || loader_current(t->loaders[0]))
+		turn_loop();
+	assert_string_equal(model_phase(raw[0], &progress), "compiling");
+	assert_string_equal(model_phase(same, &progress), "queued");
+	assert_int_equal(same->state, MODEL_COMPILING);
+	model_unload(raw[0], false, MODEL_BY_ADMIN);
+	assert_int_equal(end_wait(&endless[0]), MODEL_WAKE_REFUSED);
+	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
+	models_free(t);
+}
+
 /* A plan is made without a load; who wants the model meanwhile gets it. */
 static void prepares_a_plan(void **state)
 {
@@ -650,6 +702,7 @@ int main(void)
 		CASE(shuts_down),
 		CASE(frees_in_the_middle),
 		CASE(calls_off_a_load),
+		CASE(goes_on_beside_a_compile),
 		CASE(prepares_a_plan),
 		CASE(goes_on_beside_slow_files),
 	};
