@@ -4,7 +4,7 @@
  * entry is in use while some process holds it (cache_hold()); its time of last use is its
  * directory's mtime.
  *
- * Threads: the loader's. Everything blocks.
+ * Threads: any. Everything blocks.
  */
 #ifndef TXDA_MODELS_CACHE_ROOM_H
 #define TXDA_MODELS_CACHE_ROOM_H

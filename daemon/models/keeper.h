@@ -16,7 +16,7 @@
  *
  * Weights that do not match are dropped, with a log line that says why; loading is always possible.
  * Threads: any, except for keeper_new(), keeper_take() and keeper_adopt(), which are called first,
- * and keeper_free(). Functions that change the list or open files belong to one thread, the loader:
+ * and keeper_free(). Functions that change the list or open files belong to one thread, which loads:
  * keeper_keep(), keeper_drop(), keeper_drop_unwanted(), keeper_drop_spare(), keeper_look(),
  * keeper_await(). The keeper's lock is held only for memory accesses.
  */

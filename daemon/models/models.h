@@ -31,8 +31,8 @@
  *
  * Requests are distributed among replicas by balance.h.
  *
- * Threads: only the event loop's. One loader thread (loader.h) opens files, compiles, loads and
- * frees; it gets a job with all it needs, and returns it. The table has no lock.
+ * Threads: only the event loop's. Those of loader.h open files, compile, load and free; one gets a
+ * job with all it needs, and returns it. The table has no lock.
  *
  * Errors: 0 or -errno; the message in err.
  */
