@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "detok.h"
@@ -380,12 +381,101 @@ static void test_jobs(void **state)
 	free(read.data);
 }
 
+/* The demo model with a template of its own; the caller removes the directory's files. */
+static void read_model(struct text_model *m, char *dir, const char *template)
+{
+	struct text_buf read = {0};
+	char target[512], path[512];
+	FILE *f;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(target, sizeof(target), "%s/demo/tokenizer.json", getenv("TXDA_MODELS"));
+	snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
+	assert_int_equal(symlink(target, path), 0);
+	snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(template, f);
+	fclose(f);
+	assert_int_equal(text_model_read(m, dir, NULL, &read), 0);
+	assert_non_null(m->chat);
+	free(read.data);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
+	unlink(path);
+	rmdir(dir);
+}
+
+static void add_message(cJSON *messages, const char *content)
+{
+	cJSON *message = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(message, "role", "user");
+	cJSON_AddStringToObject(message, "content", content);
+	cJSON_AddItemToArray(messages, message);
+}
+
+static uint32_t count_tokens(const struct text_model *m, const cJSON *messages, uint32_t flags)
+{
+	struct text_job job = {.kind = TEXT_JOB_CHAT, .flags = flags};
+	struct text_buf in = {0}, out = {0};
+	struct text_done done;
+
+	assert_true(text_buf_add(&in, &job, sizeof(job)));
+	assert_true(text_tree_write(messages, &in));
+	job.size = (uint32_t)in.len;
+	job.parts[0] = (struct text_part){sizeof(job), job.size - (uint32_t)sizeof(job)};
+	memcpy(in.data, &job, sizeof(job));
+	assert_int_equal(text_work(m, in.data, in.len, &out), 0);
+	memcpy(&done, out.data, sizeof(done));
+	assert_int_equal(done.error, 0);
+	free(in.data);
+	free(out.data);
+	return done.n;
+}
+
+/*
+ * The last message is looked for in the prompt, where almost all of it occurs at each place: comparing
+ * it there from either side would take 10^12 steps.
+ */
+static void test_continue(void **state)
+{
+	const size_t n = 1 << 22, half = n / 4;
+	char dir[] = "/tmp/txda-tables-XXXXXX", *prompt = malloc(n + 1), *last = malloc(n + 1);
+	cJSON *messages = cJSON_CreateArray();
+	struct text_model m = {0};
+	uint32_t whole, cut;
+
+	(void)state;
+	read_model(&m, dir, "{{ messages[0]['content'] }}. The end.");
+	memset(prompt, 'a', n);
+	prompt[n] = '\0';
+	memset(last, 'a', 2 * half);
+	last[half] = 'b';
+	last[2 * half] = '\0';
+	add_message(messages, prompt);
+	add_message(messages, last);
+	whole = count_tokens(&m, messages, 0);
+	assert_int_equal(count_tokens(&m, messages, TEXT_CONTINUE_FINAL), whole);
+	/* What is found is where the prompt ends. */
+	last[half] = '\0';
+	cJSON_DeleteItemFromArray(messages, 1);
+	add_message(messages, last);
+	cut = count_tokens(&m, messages, TEXT_CONTINUE_FINAL);
+	assert_in_range(cut, 1, whole - 1);
+	cJSON_Delete(messages);
+	text_model_free(&m);
+	free(prompt);
+	free(last);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tokenizer), cmocka_unit_test(test_tokenizer_damaged),
 		cmocka_unit_test(test_grammar),	  cmocka_unit_test(test_tree),
 		cmocka_unit_test(test_tree_deep), cmocka_unit_test(test_jobs),
+		cmocka_unit_test(test_continue),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
