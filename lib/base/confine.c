@@ -298,6 +298,18 @@ static int restrict_calls(const struct confinement *c, char *err, size_t errlen)
 	return r;
 }
 
+/* While /proc can be opened; afterwards it stays as it is. */
+static void raise_oom_score(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (write(fd, "500", 3) < 0)
+		errno = 0; /* then it keeps its score */
+	close(fd);
+}
+
 int confine_hide(void)
 {
 	return confine_works() && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) ? -errno : 0;
@@ -307,6 +319,7 @@ int confine_self(const struct confinement *c, char *err, size_t errlen)
 {
 	int r = confine_hide();
 
+	raise_oom_score();
 	if (!confine_works())
 		return 0;
 	if (!r && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))

@@ -12,7 +12,8 @@
  *              a process, and memory is neither executable nor
  *              shared with others, unless @calls says so. What is not on the list
  *              fails with EPERM
- *   the rest   no new privileges, not dumpable: other processes of the user cannot read its memory
+ *   the rest   no new privileges, not dumpable: other processes of the user cannot read its memory.
+ *              When memory runs out the kernel kills such processes before those that they serve
  *
  * A kernel without landlock is not an error (see confine_landlock()); one without seccomp is.
  *

@@ -264,6 +264,33 @@ static void test_process_ends(void **state)
 	await_end(process);
 }
 
+static int oom_score(pid_t pid)
+{
+	char path[64];
+	int score = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%d", &score), 1);
+	fclose(f);
+	return score;
+}
+
+/* Without memory they go first, not the daemon. */
+static void test_expendable(void **state)
+{
+	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
+	pid_t process = process_of(), lanes[TEXT_LANES_READY + 1];
+
+	(void)state;
+	await_lanes(process, lanes);
+	assert_true(oom_score(process) > oom_score(getpid()));
+	assert_true(oom_score(lanes[0]) > oom_score(getpid()));
+	text_process_free(p);
+}
+
 /* One that does not keep up with orders of lanes is not replaced: jobs run in its lanes. */
 static void test_behind(void **state)
 {
@@ -539,19 +566,13 @@ static void test_no_descriptors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same),
-		cmocka_unit_test(test_given_up),
-		cmocka_unit_test(test_process_ends),
-		cmocka_unit_test(test_changed),
-		cmocka_unit_test(test_behind),
-		cmocka_unit_test(test_crowd),
-		cmocka_unit_test(test_no_model),
-		cmocka_unit_test(test_hostile_start),
-		cmocka_unit_test(test_hostile_lane),
-		cmocka_unit_test(test_log),
-		cmocka_unit_test(test_hostile_children),
-		cmocka_unit_test(test_silent_again),
-		cmocka_unit_test(test_no_descriptors),
+		cmocka_unit_test(test_same),	      cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_process_ends),  cmocka_unit_test(test_changed),
+		cmocka_unit_test(test_behind),	      cmocka_unit_test(test_expendable),
+		cmocka_unit_test(test_crowd),	      cmocka_unit_test(test_no_model),
+		cmocka_unit_test(test_hostile_start), cmocka_unit_test(test_hostile_lane),
+		cmocka_unit_test(test_log),	      cmocka_unit_test(test_hostile_children),
+		cmocka_unit_test(test_silent_again),  cmocka_unit_test(test_no_descriptors),
 	};
 
 	snprintf(demo, sizeof(demo), "%s/demo", getenv("TXDA_MODELS"));

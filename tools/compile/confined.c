@@ -206,18 +206,6 @@ static void add_output(struct places *p, const char *output)
 	free(path);
 }
 
-/* If memory runs out, the compiler is killed rather than the daemon. */
-static void raise_oom_score(void)
-{
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	if (write(fd, "500", 3) < 0)
-		errno = 0; /* then it keeps the default score */
-	close(fd);
-}
-
 /* All shards of a checkpoint stay open. */
 static void allow_descriptors(void)
 {
@@ -252,7 +240,6 @@ int compile_confine(const struct compile_paths *paths, struct tool_error *error)
 	if (paths->share)
 		add(p.writable, &p.n_writable, MAX_WRITABLE,
 		    open(paths->share, O_PATH | O_CLOEXEC));
-	raise_oom_score();
 	r = confine_self(&c, err, sizeof(err));
 	close_places(&p);
 	return r ? tool_fail(error, r, "%s", err) : 0;
