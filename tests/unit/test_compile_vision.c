@@ -239,13 +239,45 @@ static void test_axes(void **state)
 	assert_non_null(strstr(error.text, "mrope_section"));
 }
 
+/* Released LLaVA-NeXT checkpoints say of their text only what its family does not have anyway. */
+static void test_usual_text(void **state)
+{
+	static const char vicuna[] =
+		"{\"model_type\":\"llava_next\",\"image_token_index\":32000,\"vision_feature_"
+		"layer\":-2,"
+		"\"text_config\":{\"model_type\":\"%s\"%s},\"vision_config\":{\"hidden_size\":1024,"
+		"\"image_size\":336,\"intermediate_size\":4096,\"num_attention_heads\":16,"
+		"\"num_hidden_layers\":24,\"patch_size\":14}}";
+	struct model_config c;
+	char text[600];
+
+	(void)state;
+	snprintf(text, sizeof(text), vicuna, "llama", ",\"vocab_size\":32064");
+	expect_ok(text, &c);
+	assert_true(c.hidden_size == 4096 && c.intermediate_size == 11008 && c.n_layers == 32);
+	assert_true(c.n_heads == 32 && c.n_kv_heads == 32 && c.vocab_size == 32064);
+	assert_true(c.vision.depth == 23 && c.vision.out == 4096);
+	snprintf(text, sizeof(text), vicuna, "mistral",
+		 ",\"vocab_size\":32064,\"num_key_value_heads\":8,\"sliding_window\":null");
+	expect_ok(text, &c);
+	assert_true(c.intermediate_size == 14336 && c.n_kv_heads == 8 && c.head_dim == 128);
+	snprintf(text, sizeof(text), vicuna, "qwen2", ",\"hidden_size\":2048");
+	expect_ok(text, &c);
+	assert_true(c.hidden_size == 2048 && c.intermediate_size == 22016);
+	assert_true(c.vocab_size == 151936 && c.head_dim == 64);
+	snprintf(text, sizeof(text), vicuna, "qwen3", "");
+	expect_error(text, "hidden_size: missing");
+	/* At the top all must be there. */
+	expect_error("{\"model_type\":\"llama\",\"vocab_size\":32064}", "hidden_size: missing");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_windows),	  cmocka_unit_test(test_tower_sizes),
 		cmocka_unit_test(test_deepstack), cmocka_unit_test(test_tiles),
 		cmocka_unit_test(test_slices),	  cmocka_unit_test(test_hybrid),
-		cmocka_unit_test(test_axes),
+		cmocka_unit_test(test_axes),	  cmocka_unit_test(test_usual_text),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -108,32 +108,35 @@ int config_layers(const cJSON *json, const char *key, uint32_t n_layers, bool va
 	return 0;
 }
 
-static int parse_sizes(const cJSON *json, const struct family_defaults *d, struct model_config *c,
-		       struct tool_error *error)
+/* @nested: it is the text_config of a vision model. */
+static int parse_sizes(const cJSON *json, const struct family_defaults *d, bool nested,
+		       struct model_config *c, struct tool_error *error)
 {
+	const struct {
+		const char *key;
+		uint32_t min, max, usual;
+		uint32_t *to;
+	} sizes[] = {
+		{"hidden_size", 2, 1u << 17, d->hidden, &c->hidden_size},
+		{"intermediate_size", 1, 1u << 20, d->inner, &c->intermediate_size},
+		{"num_hidden_layers", 1, CONFIG_MAX_LAYERS, d->layers, &c->n_layers},
+		{"num_attention_heads", 1, 1024, d->heads, &c->n_heads},
+		{"vocab_size", 1, 1u << 24, d->vocab, &c->vocab_size},
+	};
 	uint32_t derived, kv_heads;
-	int r;
+	int r = 0;
 
-	r = config_u32(json, "hidden_size", 2, 1u << 17, CONFIG_REQUIRED, &c->hidden_size, error);
-	if (!r)
-		r = config_u32(json, "intermediate_size", 1, 1u << 20, CONFIG_REQUIRED,
-			       &c->intermediate_size, error);
-	if (!r)
-		r = config_u32(json, "num_hidden_layers", 1, CONFIG_MAX_LAYERS, CONFIG_REQUIRED,
-			       &c->n_layers, error);
-	if (!r)
-		r = config_u32(json, "num_attention_heads", 1, 1024, CONFIG_REQUIRED, &c->n_heads,
-			       error);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !r; i++)
+		r = config_u32(json, sizes[i].key, sizes[i].min, sizes[i].max,
+			       nested && sizes[i].usual ? sizes[i].usual : CONFIG_REQUIRED,
+			       sizes[i].to, error);
+	if (r)
+		return r;
 	kv_heads = d->kv_heads && !(c->n_heads % d->kv_heads) &&
 				   !config_is_null(json, "num_key_value_heads")
 			   ? d->kv_heads
 			   : c->n_heads;
-	if (!r)
-		r = config_u32(json, "num_key_value_heads", 1, 1024, kv_heads, &c->n_kv_heads,
-			       error);
-	if (!r)
-		r = config_u32(json, "vocab_size", 1, 1u << 24, CONFIG_REQUIRED, &c->vocab_size,
-			       error);
+	r = config_u32(json, "num_key_value_heads", 1, 1024, kv_heads, &c->n_kv_heads, error);
 	if (!r)
 		r = config_u32(json, "max_position_embeddings", 1, 1u << 28,
 			       d->max_position ? d->max_position : 2048, &c->max_position, error);
@@ -304,7 +307,7 @@ int config_parse(const char *text, size_t bytes, struct model_config *ret, struc
 	}
 	snprintf(c.model_type, sizeof(c.model_type), "%s", type->valuestring);
 	c.family = family;
-	r = parse_sizes(text_json, &family->defaults, &c, error);
+	r = parse_sizes(text_json, &family->defaults, text_json != json, &c, error);
 	if (!r)
 		r = parse_choices(text_json, &family->defaults, &c, error);
 	if (!r)

@@ -51,6 +51,11 @@ struct family_names {
  * reference implementation. 0: as for all families.
  */
 struct family_defaults {
+	/*
+	 * Only for the text_config of a vision model, where files may leave out what is usual. 0: it
+	 * must be there.
+	 */
+	uint32_t hidden, inner, layers, heads, vocab;
 	uint32_t kv_heads; /* 0, or not a divisor of the heads: as many as heads */
 	uint32_t head_dim; /* 0: hidden_size / num_attention_heads */
 	uint32_t max_position;

@@ -15,6 +15,7 @@ static int parse(const cJSON *json, struct model_config *c, struct tool_error *e
 
 const struct family family_llama = {
 	.model_type = "llama",
+	.defaults = {.hidden = 4096, .inner = 11008, .layers = 32, .heads = 32, .vocab = 32000},
 	.names = &family_names_llama,
 	.parse = parse,
 };

@@ -14,7 +14,13 @@ static int parse(const cJSON *json, struct model_config *c, struct tool_error *e
 
 const struct family family_mistral = {
 	.model_type = "mistral",
-	.defaults = {.kv_heads = 8, .max_position = 131072},
+	.defaults = {.hidden = 4096,
+		     .inner = 14336,
+		     .layers = 32,
+		     .heads = 32,
+		     .vocab = 32000,
+		     .kv_heads = 8,
+		     .max_position = 131072},
 	.names = &family_names_llama,
 	.parse = parse,
 };

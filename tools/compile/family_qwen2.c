@@ -10,7 +10,14 @@ static int parse(const cJSON *json, struct model_config *c, struct tool_error *e
 
 const struct family family_qwen2 = {
 	.model_type = "qwen2",
-	.defaults = {.kv_heads = 32, .max_position = 32768, .sliding_window = 4096},
+	.defaults = {.hidden = 4096,
+		     .inner = 22016,
+		     .layers = 32,
+		     .heads = 32,
+		     .vocab = 151936,
+		     .kv_heads = 32,
+		     .max_position = 32768,
+		     .sliding_window = 4096},
 	.names = &family_names_llama,
 	.parse = parse,
 };
