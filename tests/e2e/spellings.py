@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # spellings.py TXDA-VERIFY FIXTURES - checkpoints in the other spellings that theirs come in give the same logits: rotations
-# and types as older and newer configs say them, experts one by one and all in one tensor.
+# and types as older and newer configs say them, experts one by one and all in one tensor, texts of vision models.
 import json
 import os
 import struct
@@ -111,11 +111,24 @@ def part_experts(tensors):
     return parted
 
 
+def within(model_type, prefix):
+    """A text model as the text of a vision model, whose tower is not looked at."""
+    def change_config(config):
+        return {"model_type": model_type, "text_config": config, "vision_config": {}}
+
+    def change_tensors(tensors):
+        tower = {"vision_tower.vision_model.post_layernorm.weight": ("BF16", [2], bytes(4))}
+        return {**{prefix + name.removeprefix("model."): tensor for name, tensor in tensors.items()}, **tower}
+    return change_config, change_tensors
+
+
 ROTATIONS = ["llama31", "qwen3", "deepseek3", "gptoss", "qwen3next", "gemma3", "glm4moe-mtp", "qwen35", "qwen2_vl"]
 CASES = [(name, f"{word} config", (lambda config, change=change: everywhere(change, config)), None)
          for name in ROTATIONS for word, change in (("older", to_older), ("newer", to_newer))]
 CASES += [("qwen3moe", "experts in one tensor", to_newer, merge_experts),
-          ("qwen3_vl_moe", "experts one by one", lambda config: everywhere(to_older, config), part_experts)]
+          ("qwen3_vl_moe", "experts one by one", lambda config: everywhere(to_older, config), part_experts),
+          ("gemma3", "in a vision model", *within("gemma3", "language_model.model.")),
+          ("gemma3", "in a vision model of newer names", *within("gemma3", "model.language_model."))]
 
 
 def main():
@@ -145,7 +158,7 @@ def main():
                 print(json.dumps(after), run.stdout, run.stderr)
     print(f"{runs} checkpoints, {failed} failed")
     # Each fixture has one of the two spellings.
-    return 1 if failed or runs < len(ROTATIONS) + 2 else 0
+    return 1 if failed or runs < len(ROTATIONS) + 4 else 0
 
 
 if __name__ == "__main__":

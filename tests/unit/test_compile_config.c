@@ -292,6 +292,41 @@ static void test_gemma_errors(void **state)
 		     "not supported for the model_type llama");
 }
 
+/* The text of vision models whose towers are not supported. */
+static void test_text_only(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	/* As the model with 4 billion parameters says it: heads and vocabulary are defaults. */
+	expect_ok("{\"model_type\":\"gemma3\",\"eos_token_id\":[1,106],\"vision_config\":{},"
+		  "\"text_config\":{\"model_type\":\"gemma3_text\",\"hidden_size\":2560,"
+		  "\"intermediate_size\":10240,\"num_hidden_layers\":34,\"sliding_window\":1024,"
+		  "\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"}}}",
+		  &c);
+	assert_ptr_equal(c.family, &family_gemma3);
+	assert_string_equal(c.model_type, "gemma3");
+	assert_int_equal(c.n_heads, 8);
+	assert_int_equal(c.n_kv_heads, 4);
+	assert_int_equal(c.vocab_size, 262208);
+	assert_true(c.tie_word_embeddings && c.rope.factor == 8 && c.rope_window.factor == 1);
+	assert_null(c.vision.family);
+	expect_ok("{\"model_type\":\"mistral3\",\"text_config\":{\"model_type\":\"mistral\"," SIZES
+		  ",\"num_key_value_heads\":2,\"sliding_window\":null},"
+		  "\"tie_word_embeddings\":true}",
+		  &c);
+	assert_ptr_equal(c.family, &family_mistral);
+	assert_true(c.tie_word_embeddings);
+	expect_error(
+		"{\"model_type\":\"mistral3\",\"text_config\":{\"model_type\":\"ministral3\"," SIZES
+		"}}",
+		"text_config: model_type: \"ministral3\" is not supported for mistral3");
+	expect_error("{\"model_type\":\"gemma4\"}", "gemma3, mistral3, qwen2_vl");
+	expect_error("{\"model_type\":\"gemma2\",\"hidden_size\":96,\"intermediate_size\":256,"
+		     "\"num_hidden_layers\":2}",
+		     "num_attention_heads: missing");
+}
+
 static void test_gpt_oss(void **state)
 {
 	struct model_config c;
@@ -636,6 +671,7 @@ int main(void)
 		cmocka_unit_test(test_window),
 		cmocka_unit_test(test_gemma),
 		cmocka_unit_test(test_gemma_errors),
+		cmocka_unit_test(test_text_only),
 		cmocka_unit_test(test_gpt_oss),
 		cmocka_unit_test(test_most_layers),
 		cmocka_unit_test(test_errors),

@@ -264,11 +264,28 @@ static const struct family *find_family(const char *type, const struct vision_fa
 {
 	const char *own = cJSON_GetStringValue(find(text, "model_type"));
 
+	if (!vision && family_text_only(type))
+		return !own || !strcmp(own, family_text_only(type))
+			       ? family_find(family_text_only(type))
+			       : NULL;
 	if (!vision)
 		return family_find(type);
 	if (vision->text)
 		return family_find(vision->text);
 	return own && !vision_family_find(own) ? family_find(own) : NULL;
+}
+
+static int fail_unknown(const char *type, const cJSON *text, struct tool_error *error)
+{
+	const char *own = cJSON_GetStringValue(find(text, "model_type"));
+	char known[640];
+
+	if (own && strcmp(own, type))
+		return tool_fail(error, -ENOTSUP,
+				 "text_config: model_type: \"%.64s\" is not supported for %.64s",
+				 own, type);
+	return tool_fail(error, -ENOTSUP, "model_type: \"%.64s\" is not supported (%s are)", type,
+			 family_list(known, sizeof(known)));
 }
 
 int config_parse(const char *text, size_t bytes, struct model_config *ret, struct tool_error *error)
@@ -296,13 +313,10 @@ int config_parse(const char *text, size_t bytes, struct model_config *ret, struc
 	if (r)
 		goto out;
 	vision = vision_family_find(type->valuestring);
-	text_json = vision ? find_text(json) : json;
+	text_json = vision || family_text_only(type->valuestring) ? find_text(json) : json;
 	family = find_family(type->valuestring, vision, text_json);
 	if (!family) {
-		char known[512];
-
-		r = tool_fail(error, -ENOTSUP, "model_type: \"%.64s\" is not supported (%s are)",
-			      type->valuestring, family_list(known, sizeof(known)));
+		r = fail_unknown(type->valuestring, text_json, error);
 		goto out;
 	}
 	snprintf(c.model_type, sizeof(c.model_type), "%s", type->valuestring);

@@ -28,6 +28,23 @@ const struct family *family_find(const char *model_type)
 	return NULL;
 }
 
+/* Vision models whose towers are not supported, and the model_type of their text. */
+static const struct {
+	const char *model_type, *text;
+} text_only[] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};
+#define N_TEXT_ONLY (sizeof(text_only) / sizeof(text_only[0]))
+
+const char *family_text_only(const char *model_type)
+{
+	size_t i;
+
+	for (i = 0; i < N_TEXT_ONLY; i++) {
+		if (!strcmp(text_only[i].model_type, model_type))
+			return text_only[i].text;
+	}
+	return NULL;
+}
+
 char *family_list(char *buf, size_t len)
 {
 	size_t i, at = 0;
@@ -38,6 +55,8 @@ char *family_list(char *buf, size_t len)
 			at += (size_t)snprintf(buf + at, len - at, "%s%s", i ? ", " : "",
 					       families[i]->model_type);
 	}
+	for (i = 0; i < N_TEXT_ONLY && at < len; i++)
+		at += (size_t)snprintf(buf + at, len - at, ", %s", text_only[i].model_type);
 	vision_family_list(buf, len);
 	return buf;
 }

@@ -114,6 +114,11 @@ extern const struct family family_llama, family_mistral, family_qwen2, family_qw
 extern const struct family_names family_names_llama, family_names_glm4, family_names_glm4_moe;
 
 const struct family *family_find(const char *model_type);
+/*
+ * The model_type of the text of a vision model of which only the text is supported, in an object
+ * text_config; or NULL.
+ */
+const char *family_text_only(const char *model_type);
 /* "llama, qwen2, …" in @buf. Returns buf. */
 char *family_list(char *buf, size_t len);
 

@@ -90,7 +90,12 @@ const struct family family_gemma2 = {
 };
 const struct family family_gemma3 = {
 	.model_type = "gemma3_text",
-	.defaults = {.kv_heads = 4,
+	.defaults = {.hidden = 2304,
+		     .inner = 9216,
+		     .layers = 26,
+		     .heads = 8,
+		     .vocab = 262208,
+		     .kv_heads = 4,
 		     .head_dim = 256,
 		     .max_position = 131072,
 		     .sliding_window = 4096,
