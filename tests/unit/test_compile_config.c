@@ -186,6 +186,29 @@ static void test_experts(void **state)
 	assert_int_equal(c.moe.shared_inner, 64);
 }
 
+/* Which layers have experts: by their number, or a list. */
+static void test_sparse_layers(void **state)
+{
+	static const char start[] = "{\"model_type\":\"glm4_moe\"," SIZES
+				    ",\"num_key_value_heads\":2,\"n_routed_experts\":8,"
+				    "\"num_experts_per_tok\":2,\"moe_intermediate_size\":16,"
+				    "\"first_k_dense_replace\":1";
+	struct model_config c;
+	char text[1024];
+
+	(void)state;
+	snprintf(text, sizeof(text), "%s}", start);
+	expect_ok(text, &c);
+	assert_true(!c.moe.layer[0] && c.moe.layer[1]);
+	snprintf(text, sizeof(text), "%s,\"mlp_layer_types\":[\"sparse\",\"dense\"]}", start);
+	expect_ok(text, &c);
+	assert_true(c.moe.layer[0] && !c.moe.layer[1]);
+	snprintf(text, sizeof(text), "%s,\"mlp_layer_types\":[\"dense\"]}", start);
+	expect_error(text, "mlp_layer_types: not an array of num_hidden_layers 2");
+	snprintf(text, sizeof(text), "%s,\"mlp_layer_types\":[\"dense\",\"linear\"]}", start);
+	expect_error(text, "mlp_layer_types: \"linear\" is not supported");
+}
+
 static void test_window(void **state)
 {
 	struct model_config c;
@@ -668,6 +691,7 @@ int main(void)
 		cmocka_unit_test(test_spellings),
 		cmocka_unit_test(test_families),
 		cmocka_unit_test(test_experts),
+		cmocka_unit_test(test_sparse_layers),
 		cmocka_unit_test(test_window),
 		cmocka_unit_test(test_gemma),
 		cmocka_unit_test(test_gemma_errors),

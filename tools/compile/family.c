@@ -175,6 +175,32 @@ int family_parse_sparse(const cJSON *json, struct model_config *c, struct tool_e
 	return config_layers(json, "mlp_only_layers", c->n_layers, false, c->moe.layer, error);
 }
 
+/* Newer configs say of each layer what it has. */
+static int parse_mlp_types(const cJSON *json, struct model_config *c, struct tool_error *error)
+{
+	const cJSON *types = cJSON_GetObjectItemCaseSensitive(json, "mlp_layer_types"), *item;
+	uint32_t i = 0;
+
+	if (!config_has(json, "mlp_layer_types"))
+		return 0;
+	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != (int)c->n_layers)
+		return tool_fail(error, -EINVAL,
+				 "mlp_layer_types: not an array of num_hidden_layers %u",
+				 c->n_layers);
+	cJSON_ArrayForEach(item, types) {
+		const char *type = cJSON_GetStringValue(item);
+
+		c->moe.layer[i] = type && !strcmp(type, "sparse");
+		if (!c->moe.layer[i] && (!type || strcmp(type, "dense")))
+			return tool_fail(error, -ENOTSUP,
+					 "mlp_layer_types: \"%.64s\" is not supported (dense and "
+					 "sparse are)",
+					 type ? type : "?");
+		i++;
+	}
+	return 0;
+}
+
 int family_parse_deepseek_experts(const cJSON *json, struct model_config *c,
 				  struct tool_error *error)
 {
@@ -213,7 +239,7 @@ int family_parse_deepseek_experts(const cJSON *json, struct model_config *c,
 	m->shared_inner = shared * m->inner;
 	for (i = 0; i < c->n_layers; i++)
 		m->layer[i] = i >= dense && i % every == 0;
-	return 0;
+	return parse_mlp_types(json, c, error);
 }
 
 int family_parse_mtp(const cJSON *json, struct model_config *c, struct tool_error *error)

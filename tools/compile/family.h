@@ -141,7 +141,10 @@ int family_parse_alternating(const cJSON *json, uint32_t every, struct model_con
 int family_parse_experts(const cJSON *json, struct model_config *c, struct tool_error *error);
 /* Qwen: decoder_sparse_step and mlp_only_layers say which layers have experts. */
 int family_parse_sparse(const cJSON *json, struct model_config *c, struct tool_error *error);
-/* DeepSeek and its kin: first_k_dense_replace, moe_layer_freq, n_shared_experts, groups, scale. */
+/*
+ * DeepSeek and its kin: first_k_dense_replace and moe_layer_freq or mlp_layer_types,
+ * n_shared_experts, groups, scale.
+ */
 int family_parse_deepseek_experts(const cJSON *json, struct model_config *c,
 				  struct tool_error *error);
 /* num_nextn_predict_layers, which are of the kind of the last layers. */
