@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* GGUF files: good ones, each way in which a header can lie, and what the metadata comes to. */
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -322,6 +323,7 @@ static void test_hostile_tensors(void **state)
 static void test_blocks(void **state)
 {
 	uint8_t q4[18] = {0x00, 0x40}, q6[210] = {0}; /* a scale of 2 */
+	uint8_t mx4[17] = {129, 0x2f};		      /* 4; -6, and for element 16: 1 */
 	struct source_tensor t = ggml_tensor(GGML_Q4_0, 1, 32, q4);
 	uint8_t codes[4];
 	float y[3];
@@ -336,6 +338,11 @@ static void test_blocks(void **state)
 	quant_codes(&t, 0, 15, 2, codes);
 	assert_int_equal(codes[1], 15);
 	assert_true(quant_scale(&t, 0, 0) == 2);
+	t = ggml_tensor(GGML_MXFP4, 1, 32, mx4);
+	source_read(&t, 0, 0, 2, y);
+	assert_true(y[0] == -24 && y[1] == 0);
+	source_read(&t, 0, 16, 1, y);
+	assert_true(y[0] == 4);
 	/* What a block is read as does not depend on where one begins. */
 	t = ggml_tensor(GGML_Q6_K, 1, 256, q6);
 	q6[209] = 0x40;
@@ -408,7 +415,8 @@ static void test_tiles(void **state)
 
 static void test_not_finite(void **state)
 {
-	static const uint8_t types[] = {GGML_Q4_1, GGML_Q5_0, GGML_Q4_K, GGML_Q6_K, GGML_Q8_0};
+	static const uint8_t types[] = {GGML_Q4_1, GGML_Q5_0, GGML_Q4_K,
+					GGML_Q6_K, GGML_Q8_0, GGML_MXFP4};
 	static float block[PACK_K][TXDA_TILE_N];
 	uint8_t data[256 * 4], out[256 * 160];
 
@@ -553,6 +561,157 @@ static void test_gemma(void **state)
 	assert_false(c.norm_plus_one);
 	assert_true(gguf_model_has(m, "model.layers.0.pre_feedforward_layernorm.weight"));
 	assert_true(gguf_model_has(m, "model.layers.0.post_attention_layernorm.weight"));
+	free(text);
+	gguf_model_free(m);
+}
+
+/* DeepSeek's keys, as old files have them: a softmax, no groups, nothing normalised. */
+static void deepseek(struct file *f)
+{
+	key_text(f, "general.architecture", "deepseek2");
+	key_u32(f, "deepseek2.block_count", 2);
+	key_u32(f, "deepseek2.context_length", 64);
+	key_u32(f, "deepseek2.embedding_length", 12);
+	key_u32(f, "deepseek2.feed_forward_length", 8);
+	key_u32(f, "deepseek2.attention.head_count", 2);
+	key_u32(f, "deepseek2.attention.head_count_kv", 2);
+	key_u32(f, "deepseek2.attention.key_length", 10);
+	key_u32(f, "deepseek2.attention.value_length", 6);
+	key_u32(f, "deepseek2.attention.kv_lora_rank", 8);
+	key_u32(f, "deepseek2.rope.dimension_count", 4);
+	key_f32(f, "deepseek2.attention.layer_norm_rms_epsilon", 1e-6f);
+	key_u32(f, "deepseek2.expert_count", 4);
+	key_u32(f, "deepseek2.expert_used_count", 2);
+	key_u32(f, "deepseek2.expert_feed_forward_length", 8);
+	matrix(f, "token_embd.weight", 12, 4);
+	matrix(f, "blk.0.exp_probs_b.bias", 4, 0);
+}
+
+static void read_config(struct file *f, struct model_config *c)
+{
+	struct gguf_model *m;
+	char *text;
+
+	assert_int_equal(open_model(f, &m), 0);
+	if (gguf_config(m, &text, &error) || config_parse(text, strlen(text), c, &error))
+		fail_msg("%s", error.text);
+	free(text);
+	gguf_model_free(m);
+}
+
+static void test_deepseek(void **state)
+{
+	static struct model_config c;
+	struct source_tensor t;
+	struct file f = {0};
+	struct gguf_model *m;
+
+	(void)state;
+	deepseek(&f);
+	read_config(&f, &c);
+	assert_string_equal(c.model_type, "deepseek_v2");
+	assert_true(c.mla.nope == 6 && c.mla.rope == 4 && c.mla.v == 6 && c.mla.latent == 8);
+	assert_true(c.mla.q_lora == 0 && c.moe.n_groups == 1 && c.moe.scale == 1);
+	assert_true(!c.moe.normalise && !c.moe.shared_inner && c.moe.layer[0]);
+	f = (struct file){0};
+	deepseek(&f);
+	key_u32(&f, "deepseek2.attention.key_length_mla", 9);
+	key_u32(&f, "deepseek2.attention.value_length_mla", 7);
+	key_u32(&f, "deepseek2.expert_gating_func", 2);
+	key_f32(&f, "deepseek2.expert_weights_scale", 2.5f);
+	key_u32(&f, "deepseek2.leading_dense_block_count", 1);
+	key_u32(&f, "deepseek2.expert_shared_count", 2);
+	key_u32(&f, "deepseek2.expert_group_count", 2);
+	key_u32(&f, "deepseek2.expert_group_used_count", 1);
+	key_text(&f, "deepseek2.rope.scaling.type", "yarn");
+	key_f32(&f, "deepseek2.rope.scaling.factor", 40);
+	key_u32(&f, "deepseek2.rope.scaling.original_context_length", 16);
+	key_f32(&f, "deepseek2.rope.scaling.yarn_log_multiplier", 0.1f);
+	read_config(&f, &c);
+	assert_string_equal(c.model_type, "deepseek_v3");
+	assert_true(c.mla.nope == 5 && c.mla.v == 7 && c.moe.n_groups == 2);
+	assert_true(c.moe.scale == 2.5 && c.moe.shared_inner == 16 && !c.moe.layer[0]);
+	assert_true(fabs(c.mla.mscale - (0.1 * log(40) + 1)) < 1e-6);
+	assert_int_equal(open_model(&f, &m), 0);
+	assert_int_equal(gguf_model_find(m, "model.layers.0.mlp.gate.e_score_correction_bias", 0, 4,
+					 &t, &error),
+			 0);
+	gguf_model_free(m);
+	f = (struct file){0};
+	deepseek(&f);
+	key_u32(&f, "deepseek2.expert_gating_func", 3);
+	expect_config(&f, "deepseek2.expert_gating_func: 3 is not supported");
+	f = (struct file){0};
+	deepseek(&f);
+	key_u32(&f, "deepseek2.nextn_predict_layers", 2);
+	expect_config(&f, "deepseek2.nextn_predict_layers: 2 of block_count 2");
+}
+
+/* Vectors of experts are rows; the number behind heads or experts must be one of them. */
+static void test_stacked(void **state)
+{
+	struct source_tensor t;
+	struct file f = {0};
+	struct gguf_model *m;
+
+	(void)state;
+	key_text(&f, "general.architecture", "gpt-oss");
+	matrix(&f, "blk.0.ffn_up_exps.bias", 12, 3);
+	matrix(&f, "blk.0.attn_sinks.weight", 4, 0);
+	assert_int_equal(open_model(&f, &m), 0);
+	assert_int_equal(
+		gguf_model_find(m, "model.layers.0.mlp.experts.2.up_proj.bias", 0, 12, &t, &error),
+		0);
+	assert_int_equal(t.cols, 12);
+	assert_int_equal(
+		gguf_model_find(m, "model.layers.0.mlp.experts.3.up_proj.bias", 0, 12, &t, &error),
+		-EINVAL);
+	assert_int_equal(
+		gguf_model_find(m, "model.layers.0.mlp.experts.0.up_proj.bias", 0, 3, &t, &error),
+		-EINVAL);
+	assert_int_equal(
+		gguf_model_find(m, "model.layers.0.mlp.experts.x.up_proj.bias", 0, 12, &t, &error),
+		-ENOENT);
+	assert_true(gguf_model_has(m, "model.layers.0.self_attn.sinks"));
+	gguf_model_free(m);
+}
+
+/* Which layers have the window may be a list; all known ends of answers are in the config. */
+static void test_lists(void **state)
+{
+	static const char *const tokens[] = {"a", "<|im_end|>", "b", "<|endoftext|>", "<end>"};
+	static struct model_config c;
+	uint8_t windows[62] = {0};
+	struct file f = {0};
+	struct gguf_model *m;
+	char *text;
+
+	(void)state;
+	gemma(&f);
+	key_u32(&f, "gemma3.attention.sliding_window", 16);
+	windows[1] = windows[5] = 1;
+	key_array(&f, "gemma3.attention.sliding_window_pattern", GGUF_BOOL, sizeof(windows));
+	put(&f.keys, windows, sizeof(windows));
+	key_texts(&f, "tokenizer.ggml.tokens", tokens, 5);
+	key_u32(&f, "tokenizer.ggml.eos_token_id", 1);
+	key_u32(&f, "tokenizer.ggml.eot_token_id", 4);
+	read_config(&f, &c);
+	assert_true(!c.layer_window[0] && c.layer_window[1] && c.layer_window[5]);
+	assert_int_equal(open_model(&f, &m), 0);
+	assert_int_equal(gguf_config(m, &text, &error), 0);
+	if (!strstr(text, "\"eos_token_id\":\t[1, 4, 3]"))
+		fail_msg("%s", text);
+	free(text);
+	gguf_model_free(m);
+	f = (struct file){0};
+	gemma(&f);
+	key_u32(&f, "gemma3.attention.sliding_window", 16);
+	key_array(&f, "gemma3.attention.sliding_window_pattern", GGUF_BOOL, 2);
+	put(&f.keys, "\0\1", 2);
+	assert_int_equal(open_model(&f, &m), 0);
+	assert_int_equal(gguf_config(m, &text, &error), 0);
+	assert_int_equal(config_parse(text, strlen(text), &c, &error), -EINVAL);
+	expect_words("layer_types: not an array of num_hidden_layers 62");
 	free(text);
 	gguf_model_free(m);
 }
@@ -875,13 +1034,23 @@ static void test_hostile_tokenizer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),	     cmocka_unit_test(test_hostile_header),
-		cmocka_unit_test(test_hostile_keys), cmocka_unit_test(test_hostile_tensors),
-		cmocka_unit_test(test_blocks),	     cmocka_unit_test(test_tiles),
-		cmocka_unit_test(test_not_finite),   cmocka_unit_test(test_config),
-		cmocka_unit_test(test_gemma),	     cmocka_unit_test(test_hostile_config),
-		cmocka_unit_test(test_names),	     cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_pieces),	     cmocka_unit_test(test_hostile_tokenizer),
+		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_hostile_header),
+		cmocka_unit_test(test_hostile_keys),
+		cmocka_unit_test(test_hostile_tensors),
+		cmocka_unit_test(test_blocks),
+		cmocka_unit_test(test_tiles),
+		cmocka_unit_test(test_not_finite),
+		cmocka_unit_test(test_config),
+		cmocka_unit_test(test_gemma),
+		cmocka_unit_test(test_hostile_config),
+		cmocka_unit_test(test_deepseek),
+		cmocka_unit_test(test_stacked),
+		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_hostile_tokenizer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,6 +24,7 @@ struct family_names {
 	const char *post_attention, *post_mlp; /* norms of results before they are added; or NULL */
 	const char *before_mlp; /* the norm there, if it is not post_attention_norm */
 	const char *q_a, *q_a_norm, *q_b, *kv_a, *kv_a_norm, *kv_b; /* latent attention */
+	const char *k_b, *v_b; /* kv_b by heads, the second %u: keys transposed, and values */
 	/*
 	 * Gated delta nets: queries, keys, values and gates of the result in one matrix, key head
 	 * by key head, and the two gates of each head likewise; or in separate matrices.

@@ -22,7 +22,9 @@
 		.q_b = "model.layers.%u.self_attn.q_b_proj",                                       \
 		.kv_a = "model.layers.%u.self_attn.kv_a_proj_with_mqa",                            \
 		.kv_a_norm = "model.layers.%u.self_attn.kv_a_layernorm",                           \
-		.kv_b = "model.layers.%u.self_attn.kv_b_proj"
+		.kv_b = "model.layers.%u.self_attn.kv_b_proj",                                     \
+		.k_b = "model.layers.%u.self_attn.heads.%u.k_b",                                   \
+		.v_b = "model.layers.%u.self_attn.heads.%u.v_b"
 
 static const struct family_names names_v2 = {NAMES};
 #define NAMES_V3                                                                                   \

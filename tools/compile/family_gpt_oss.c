@@ -11,6 +11,10 @@ static const struct family_names names = {
 	FAMILY_NAMES_LLAMA,
 	.sinks = "model.layers.%u.self_attn.sinks",
 	.router = "model.layers.%u.mlp.router",
+	/* One by one, as in GGUF files. */
+	.expert_gate = "model.layers.%u.mlp.experts.%u.gate_proj",
+	.expert_up = "model.layers.%u.mlp.experts.%u.up_proj",
+	.expert_down = "model.layers.%u.mlp.experts.%u.down_proj",
 	.experts_gate_up = "model.layers.%u.mlp.experts.gate_up_proj",
 	.experts_down = "model.layers.%u.mlp.experts.down_proj",
 	.experts_in_first = true,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "floats.h"
+#include "quant.h"
 
 static const struct ggml_format formats[GGML_TYPES] = {
 	[GGML_F32] = {"F32", 1, 4, TXDA_F32},
@@ -18,6 +19,7 @@ static const struct ggml_format formats[GGML_TYPES] = {
 	[GGML_Q4_K] = {"Q4_K", 256, 144, TXDA_W4M, 4, 32},
 	[GGML_Q5_K] = {"Q5_K", 256, 176, TXDA_W5M, 5, 32},
 	[GGML_Q6_K] = {"Q6_K", 256, 210, TXDA_W6S, 6, 16},
+	[GGML_MXFP4] = {"MXFP4", 32, 17, TXDA_MX4, 4, 32},
 };
 
 const struct ggml_format *ggml_format(uint32_t type)
@@ -103,6 +105,7 @@ static unsigned code_k6(const uint8_t *block, unsigned i)
 static uint8_t code_at(uint8_t type, const uint8_t *block, unsigned i)
 {
 	switch (type) {
+	case GGML_MXFP4: return (uint8_t)nibble(block + 1, i);
 	case GGML_Q8_0: return block[2 + i] ^ 0x80;
 	case GGML_Q4_0: return (uint8_t)nibble(block + 2, i);
 	case GGML_Q4_1: return (uint8_t)nibble(block + 4, i);
@@ -126,7 +129,11 @@ void ggml_codes(const struct source_tensor *t, uint64_t row, uint64_t col, uint6
 
 float ggml_scale(const struct source_tensor *t, uint64_t row, uint32_t group)
 {
-	return f16_to_float(half_bits(block_at(t, row, group)));
+	const uint8_t *block = block_at(t, row, group);
+
+	if (t->block_type == GGML_MXFP4)
+		return quant_exponent(block[0]);
+	return f16_to_float(half_bits(block));
 }
 
 /* The scale and the minimum of part @j of 8, 6 bits each, in 12 bytes. */
@@ -195,7 +202,9 @@ void ggml_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint64
 		} else {
 			d = ggml_scale(t, row, group);
 			for (uint64_t i = 0; i < step; i++)
-				dst[i] = d * (float)(codes[i] - (1 << (t->bits - 1)));
+				dst[i] = d * (t->block_type == GGML_MXFP4
+						      ? quant_mx4(codes[i])
+						      : (float)(codes[i] - (1 << (t->bits - 1))));
 		}
 		dst += step;
 		col += step;

@@ -3,7 +3,7 @@
  * The element types of GGUF files: rows of blocks, each with its scales. All bit patterns of a
  * block are valid numbers, so no checks are needed.
  *
- * For each there are tiles that can hold its integers and scales unchanged. The scales of the
+ * For each there are tiles that can hold its codes and scales unchanged. The scales of the
  * chip's W4M, W5M and W6S have two levels: one scale per block, and small integers for each 32 or
  * 16 elements.
  */
@@ -27,6 +27,7 @@ enum ggml_type {
 	GGML_Q5_K = 13,
 	GGML_Q6_K = 14,
 	GGML_BF16 = 30,
+	GGML_MXFP4 = 39,
 	GGML_TYPES
 };
 

@@ -15,10 +15,13 @@ static const struct gguf_architecture architectures[] = {
 	{.name = "qwen3", .model_type = "qwen3", .rotating = 1},
 	{.name = "qwen2moe",
 	 .model_type = "qwen2_moe",
-	 .experts = true,
+	 .routing = GGUF_ROUTING_PLAIN,
 	 .biased = true,
 	 .rotating = 1},
-	{.name = "qwen3moe", .model_type = "qwen3_moe", .experts = true, .rotating = 1},
+	{.name = "qwen3moe",
+	 .model_type = "qwen3_moe",
+	 .routing = GGUF_ROUTING_PLAIN,
+	 .rotating = 1},
 	{.name = "gemma2",
 	 .model_type = "gemma2",
 	 .whole_norms = true,
@@ -30,6 +33,27 @@ static const struct gguf_architecture architectures[] = {
 	 .naming = "gemma",
 	 .rotating = 1},
 	{.name = "glm4", .model_type = "glm4", .biased = true, .naming = "glm4", .rotating = 0.5},
+	{.name = "glm4moe",
+	 .model_type = "glm4_moe",
+	 .routing = GGUF_ROUTING_DEEPSEEK,
+	 .biased = true,
+	 .naming = "deepseek",
+	 .ahead = true,
+	 .rotating = 0.5},
+	{.name = "deepseek2",
+	 .model_type = "deepseek_v3",
+	 .routing = GGUF_ROUTING_DEEPSEEK,
+	 .latent = true,
+	 .naming = "deepseek",
+	 .ahead = true,
+	 .rotating = 1},
+	{.name = "gpt-oss",
+	 .model_type = "gpt_oss",
+	 .routing = GGUF_ROUTING_PLAIN,
+	 .alternating = true,
+	 .naming = "gpt-oss",
+	 .rotating = 1},
+	{.name = "mistral3", .model_type = "mistral", .neighbours = true, .rotating = 1},
 };
 #define N_ARCHITECTURES (sizeof(architectures) / sizeof(architectures[0]))
 
@@ -39,32 +63,38 @@ struct key {
 	bool required;
 };
 
-static const struct key keys[] =
-	{
-		{"block_count", "num_hidden_layers", true},
-		{"context_length", "max_position_embeddings", true},
-		{"embedding_length", "hidden_size", true},
-		{"feed_forward_length", "intermediate_size", false},
-		{"attention.head_count", "num_attention_heads", true},
-		{"attention.head_count_kv", "num_key_value_heads", false},
-		{"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
-		{"attention.key_length", "head_dim", false},
-		{"rope.freq_base", "rope_theta", false},
-},
-			expert_keys[] =
-				{
-					{"expert_count", "num_experts", true},
-					{"expert_used_count", "num_experts_per_tok", true},
-					{"expert_feed_forward_length", "moe_intermediate_size",
-					 true},
-					{"expert_shared_feed_forward_length",
-					 "shared_expert_intermediate_size", false},
-},
-			gemma_keys[] = {
-				{"attn_logit_softcapping", "attn_logit_softcapping", false},
-				{"final_logit_softcapping", "final_logit_softcapping", false},
-				{"attention.sliding_window", "sliding_window", true},
+static const struct key keys[] = {
+	{"context_length", "max_position_embeddings", true},
+	{"embedding_length", "hidden_size", true},
+	{"feed_forward_length", "intermediate_size", false},
+	{"attention.head_count", "num_attention_heads", true},
+	{"attention.head_count_kv", "num_key_value_heads", false},
+	{"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
+	{"rope.freq_base", "rope_theta", false},
 };
+static const struct key expert_keys[] = {
+	{"expert_count", "num_experts", true},
+	{"expert_used_count", "num_experts_per_tok", true},
+	{"expert_feed_forward_length", "moe_intermediate_size", true},
+	{"expert_shared_feed_forward_length", "shared_expert_intermediate_size", false},
+};
+/* What is not there is 0, or no group at all. */
+static const struct key deepseek_keys[] = {
+	{"expert_shared_count", "n_shared_experts", false},
+	{"leading_dense_block_count", "first_k_dense_replace", false},
+	{"expert_group_count", "n_group", false},
+	{"expert_group_used_count", "topk_group", false},
+};
+static const struct key latent_keys[] = {
+	{"attention.kv_lora_rank", "kv_lora_rank", true},
+	{"attention.q_lora_rank", "q_lora_rank", false},
+	{"rope.dimension_count", "qk_rope_head_dim", true},
+};
+static const struct key gemma_keys[] = {
+	{"attn_logit_softcapping", "attn_logit_softcapping", false},
+	{"final_logit_softcapping", "final_logit_softcapping", false},
+};
+#define N_KEYS(list) (sizeof(list) / sizeof((list)[0]))
 
 struct reader {
 	const struct gguf *g;
@@ -144,17 +174,78 @@ static int expect(const struct reader *r, const char *name, double value)
 	return e;
 }
 
-/*
- * Files of vision models have another order of queries and keys; layers beyond the last one predict
- * further tokens.
- */
+/* Files of vision models have another order of queries and keys. */
 static int expect_plain(const struct reader *r)
 {
 	char key[128];
 
 	if (gguf_get(r->g, full(r, "rope.dimension_sections", key, sizeof(key))))
 		return tool_fail(r->error, -ENOTSUP, "%s: not supported", key);
-	return expect(r, "nextn_predict_layers", 0);
+	return expect(r, "attention.temperature_scale", 0);
+}
+
+/* Layers are counted with those after the last one, which predict further tokens. */
+static int add_layers(const struct reader *r, const struct gguf_model *m)
+{
+	double count = 0, ahead = 0;
+	char key[128], name[64];
+	bool there;
+	int e = find_number(r, "block_count", &there, &count);
+
+	if (!e && !there)
+		e = tool_fail(r->error, -EINVAL, "%s: missing",
+			      full(r, "block_count", key, sizeof(key)));
+	if (!e && !r->a->ahead)
+		e = expect(r, "nextn_predict_layers", 0);
+	if (!e && r->a->ahead)
+		e = find_number(r, "nextn_predict_layers", &there, &ahead);
+	if (!e && !(ahead >= 0 && ahead < count))
+		e = tool_fail(r->error, -ERANGE, "%s: %g of block_count %g",
+			      full(r, "nextn_predict_layers", key, sizeof(key)), ahead, count);
+	if (e)
+		return e;
+	cJSON_AddNumberToObject(r->to, "num_hidden_layers", count - ahead);
+	snprintf(name, sizeof(name), "model.layers.%.0f.eh_proj.weight", count - ahead);
+	if (ahead > 0 && gguf_model_has(m, name))
+		cJSON_AddNumberToObject(r->to, "num_nextn_predict_layers", ahead);
+	return 0;
+}
+
+/* A number of YaRN's, if there is one. */
+static int add_yarn_key(const struct reader *r, cJSON *scaling, const char *name, const char *ours)
+{
+	double value = 0;
+	bool there;
+	int e = find_number(r, name, &there, &value);
+
+	if (!e && there)
+		cJSON_AddNumberToObject(scaling, ours, value);
+	return e;
+}
+
+/*
+ * The logarithm's multiplier is a tenth of mscale_all_dim; files do not say mscale, which is the
+ * same in all models that have it.
+ */
+static int add_yarn(const struct reader *r, cJSON *scaling)
+{
+	double multiplier = 0;
+	bool there;
+	int e = find_number(r, "rope.scaling.yarn_log_multiplier", &there, &multiplier);
+
+	if (!e && there && multiplier > 0) {
+		cJSON_AddNumberToObject(scaling, "mscale", multiplier * 10);
+		cJSON_AddNumberToObject(scaling, "mscale_all_dim", multiplier * 10);
+	}
+	if (!strcmp(r->a->name, "gpt-oss"))
+		cJSON_AddBoolToObject(scaling, "truncate", false);
+	if (!e)
+		e = add_yarn_key(r, scaling, "rope.scaling.yarn_beta_fast", "beta_fast");
+	if (!e)
+		e = add_yarn_key(r, scaling, "rope.scaling.yarn_beta_slow", "beta_slow");
+	if (!e)
+		e = expect(r, "rope.scaling.yarn_ext_factor", 1);
+	return e ? e : expect(r, "rope.scaling.yarn_attn_factor", 1);
 }
 
 static int add_scaling(const struct reader *r)
@@ -173,6 +264,10 @@ static int add_scaling(const struct reader *r)
 		e = tool_fail(r->error, -ENOTSUP,
 			      "%s: \"%.64s\" is not supported (none, linear and yarn are)", key,
 			      type);
+	/* Said explicitly, so that a family's own default does not apply. */
+	if (!e && (!type || !strcmp(type, "none")))
+		cJSON_AddStringToObject(cJSON_AddObjectToObject(r->to, "rope_scaling"), "rope_type",
+					"default");
 	if (!e && type && strcmp(type, "none")) {
 		scaling = cJSON_AddObjectToObject(r->to, "rope_scaling");
 		cJSON_AddStringToObject(scaling, "rope_type", type);
@@ -180,17 +275,70 @@ static int add_scaling(const struct reader *r)
 		if (from)
 			cJSON_AddNumberToObject(scaling, "original_max_position_embeddings",
 						original);
+		if (!strcmp(type, "yarn"))
+			e = add_yarn(r, scaling);
 	}
 	free(type);
 	return e;
 }
 
-static void add_token(const struct reader *r, const char *key, const char *ours)
+/* Ends of turns and texts, which files need not name as such. */
+static const char *const ends[] = {
+	"<|im_end|>",	 "<|eot_id|>", "<|eom_id|>", "<end_of_turn>",
+	"<|endoftext|>", "<|call|>",   "<|return|>", "<|end_of_text|>",
+};
+#define MAX_ENDS 8
+
+static void add_end(cJSON *list, double id)
 {
-	const struct gguf_value *v = gguf_get(r->g, key);
+	const cJSON *item;
+
+	cJSON_ArrayForEach(item, list)
+		if (item->valuedouble == id)
+			return;
+	if (cJSON_GetArraySize(list) < MAX_ENDS)
+		cJSON_AddItemToArray(list, cJSON_CreateNumber(id));
+}
+
+static bool is_end(struct gguf_text t)
+{
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		if (t.bytes == strlen(ends[i]) && !memcmp(t.text, ends[i], t.bytes))
+			return true;
+	}
+	return false;
+}
+
+/* The tokens that end an answer: those that keys name, and those with known names. */
+static void add_ends(const struct reader *r)
+{
+	static const char *const named[] = {"tokenizer.ggml.eos_token_id",
+					    "tokenizer.ggml.eot_token_id",
+					    "tokenizer.ggml.eom_token_id"};
+	const struct gguf_value *tokens = gguf_get(r->g, "tokenizer.ggml.tokens"), *v;
+	cJSON *list = cJSON_AddArrayToObject(r->to, "eos_token_id");
+	struct gguf_value at;
+
+	for (size_t i = 0; i < sizeof(named) / sizeof(named[0]); i++) {
+		v = gguf_get(r->g, named[i]);
+		if (v && !v->array && v->type != GGUF_STRING)
+			add_end(list, gguf_number(v, 0));
+	}
+	if (!tokens || !tokens->array || tokens->type != GGUF_STRING)
+		return;
+	at = *tokens;
+	for (uint64_t i = 0; i < tokens->n; i++) {
+		if (is_end(gguf_next_text(&at)))
+			add_end(list, (double)i);
+	}
+}
+
+static void add_bos(const struct reader *r)
+{
+	const struct gguf_value *v = gguf_get(r->g, "tokenizer.ggml.bos_token_id");
 
 	if (v && !v->array && v->type != GGUF_STRING)
-		cJSON_AddNumberToObject(r->to, ours, gguf_number(v, 0));
+		cJSON_AddNumberToObject(r->to, "bos_token_id", gguf_number(v, 0));
 }
 
 static int add_vocab(const struct reader *r, const struct gguf_model *m)
@@ -211,12 +359,37 @@ static int add_choices(const struct reader *r, const struct gguf_model *m)
 
 	cJSON_AddBoolToObject(r->to, "tie_word_embeddings", !gguf_model_has(m, "lm_head.weight"));
 	cJSON_AddBoolToObject(r->to, "attention_bias", bias);
+	cJSON_AddBoolToObject(r->to, "use_qk_norm",
+			      gguf_model_has(m, "model.layers.0.self_attn.q_norm.weight"));
 	cJSON_AddBoolToObject(r->to, "mlp_bias",
 			      gguf_model_has(m, "model.layers.0.mlp.down_proj.bias"));
 	if (!r->a->biased && bias != o_bias)
 		return tool_fail(r->error, -ENOTSUP, "biases of %s alone are not supported for %s",
 				 bias ? "queries, keys and values" : "the attention's output",
 				 r->a->name);
+	return 0;
+}
+
+/*
+ * The window, and which layers have it: all but each @usual-th, unless there is a list of them.
+ * Some files have the period instead.
+ */
+static int add_windows(const struct reader *r, double usual)
+{
+	static const struct key window = {"attention.sliding_window", "sliding_window", true};
+	char key[128];
+	const struct gguf_value *v =
+		gguf_get(r->g, full(r, "attention.sliding_window_pattern", key, sizeof(key)));
+	cJSON *list;
+	int e = add_keys(r, &window, 1);
+
+	if (e || !v || !v->array || v->type != GGUF_BOOL)
+		return e ? e : expect(r, "attention.sliding_window_pattern", usual);
+	list = cJSON_AddArrayToObject(r->to, "layer_types");
+	for (uint64_t i = 0; i < v->n && i < CONFIG_ALL_LAYERS; i++)
+		cJSON_AddItemToArray(list,
+				     cJSON_CreateString(gguf_number(v, i) != 0 ? "sliding_attention"
+									       : "full_attention"));
 	return 0;
 }
 
@@ -232,7 +405,7 @@ static int add_gemma(const struct reader *r)
 	const double heads = number_of(r, "num_attention_heads", 1);
 	double speed = 0;
 	bool there = false;
-	int e = add_keys(r, gemma_keys, sizeof(gemma_keys) / sizeof(gemma_keys[0]));
+	int e = add_keys(r, gemma_keys, N_KEYS(gemma_keys));
 
 	cJSON_AddNumberToObject(r->to, "query_pre_attn_scalar",
 				large ? number_of(r, "hidden_size", 0) / heads
@@ -241,56 +414,139 @@ static int add_gemma(const struct reader *r)
 		e = find_number(r, "rope.freq_base_swa", &there, &speed);
 	if (!e && there)
 		cJSON_AddNumberToObject(r->to, "rope_local_base_freq", speed);
-	return e ? e : expect(r, "attention.sliding_window_pattern", three ? 6 : 2);
+	return e ? e : add_windows(r, three ? 6 : 2);
+}
+
+/* Sizes of heads, and for DeepSeek's experts how they are chosen. */
+static int add_latent(const struct reader *r)
+{
+	double key_length = 0, value_length = 0;
+	bool there, of_head, values;
+	int e = add_keys(r, latent_keys, N_KEYS(latent_keys));
+
+	/* Newer files have the lengths of cached keys and values under the usual names. */
+	if (!e)
+		e = find_number(r, "attention.key_length_mla", &of_head, &key_length);
+	if (!e)
+		e = find_number(r, "attention.value_length_mla", &values, &value_length);
+	if (!e && !of_head)
+		e = find_number(r, "attention.key_length", &there, &key_length);
+	if (!e && !values)
+		e = find_number(r, "attention.value_length", &there, &value_length);
+	cJSON_AddNumberToObject(r->to, "qk_nope_head_dim",
+				key_length - number_of(r, "qk_rope_head_dim", 0));
+	cJSON_AddNumberToObject(r->to, "v_head_dim", value_length);
+	/* Whatever it says, all heads have one latent vector. */
+	cJSON_DeleteItemFromObject(r->to, "num_key_value_heads");
+	return e;
+}
+
+static int add_deepseek_experts(const struct reader *r)
+{
+	double gating = 0, scale = 0, norm = 0;
+	bool there, sigmoid;
+	int e = add_keys(r, deepseek_keys, N_KEYS(deepseek_keys));
+
+	if (!e)
+		e = find_number(r, "expert_gating_func", &there, &gating);
+	if (!e)
+		e = find_number(r, "expert_weights_scale", &there, &scale);
+	if (!e)
+		e = find_number(r, "expert_weights_norm", &there, &norm);
+	if (e)
+		return e;
+	sigmoid = gating == 2;
+	if (gating > 2 || (!sigmoid && !r->a->latent))
+		return tool_fail(r->error, -ENOTSUP,
+				 "%s.expert_gating_func: %g is not supported, only %s", r->a->name,
+				 gating, r->a->latent ? "softmax (1) and sigmoid (2) are" : "2 is");
+	/* A softmax is DeepSeek-V2's. */
+	if (!sigmoid) {
+		cJSON_ReplaceItemInObject(r->to, "model_type", cJSON_CreateString("deepseek_v2"));
+		if (number_of(r, "n_group", 1) > 1)
+			cJSON_AddStringToObject(r->to, "topk_method", "group_limited_greedy");
+	}
+	for (size_t i = 0; i < N_KEYS(deepseek_keys); i++) {
+		if (!cJSON_HasObjectItem(r->to, deepseek_keys[i].ours))
+			cJSON_AddNumberToObject(r->to, deepseek_keys[i].ours, i >= 2);
+	}
+	cJSON_AddNumberToObject(r->to, "routed_scaling_factor", scale > 0 ? scale : 1);
+	cJSON_AddBoolToObject(r->to, "norm_topk_prob", norm != 0);
+	return 0;
+}
+
+static int add_experts(const struct reader *r)
+{
+	int e = add_keys(r, expert_keys, N_KEYS(expert_keys));
+
+	if (!e && r->a->routing == GGUF_ROUTING_DEEPSEEK)
+		return add_deepseek_experts(r);
+	cJSON_AddBoolToObject(r->to, "norm_topk_prob", !strcmp(r->a->name, "qwen3moe"));
+	return e ? e : expect(r, "expert_weights_scale", 1);
+}
+
+/* The size of a head, how much of it rotates. */
+static int add_heads(const struct reader *r)
+{
+	double head_dim = number_of(r, "hidden_size", 0) / number_of(r, "num_attention_heads", 1);
+	double rotating;
+	bool there;
+	int e;
+
+	if (r->a->latent)
+		return add_latent(r);
+	e = find_number(r, "attention.key_length", &there, &head_dim);
+	cJSON_AddNumberToObject(r->to, "head_dim", head_dim);
+	if (!e)
+		e = expect(r, "attention.value_length", head_dim);
+	if (e || r->a->rotating == 1)
+		return e ? e : expect(r, "rope.dimension_count", head_dim);
+	rotating = floor(head_dim * r->a->rotating);
+	e = find_number(r, "rope.dimension_count", &there, &rotating);
+	cJSON_AddNumberToObject(r->to, "partial_rotary_factor", rotating / head_dim);
+	return e;
 }
 
 static int add_all(const struct reader *r, const struct gguf_model *m)
 {
-	double head_dim;
-	int e = add_keys(r, keys, sizeof(keys) / sizeof(keys[0]));
+	int e;
 
 	cJSON_AddStringToObject(r->to, "model_type", r->a->model_type);
-	if (!e && r->a->experts)
-		e = add_keys(r, expert_keys, sizeof(expert_keys) / sizeof(expert_keys[0]));
-	if (!e && !r->a->experts)
-		e = expect(r, "expert_count", 0);
+	e = add_layers(r, m);
+	if (!e)
+		e = add_keys(r, keys, N_KEYS(keys));
+	if (!e)
+		e = r->a->routing ? add_experts(r) : expect(r, "expert_count", 0);
 	/* Optional for models whose layers all have experts. */
 	if (!e && !cJSON_HasObjectItem(r->to, "intermediate_size"))
 		cJSON_AddNumberToObject(r->to, "intermediate_size",
 					number_of(r, "moe_intermediate_size", 0));
-	if (!e && !cJSON_HasObjectItem(r->to, "head_dim"))
-		cJSON_AddNumberToObject(r->to, "head_dim",
-					number_of(r, "hidden_size", 0) /
-						number_of(r, "num_attention_heads", 1));
-	head_dim = number_of(r, "head_dim", 0);
 	if (!e)
-		e = expect(r, "attention.value_length", head_dim);
-	if (!e)
-		e = expect(r, "rope.dimension_count", floor(head_dim * r->a->rotating));
+		e = add_heads(r);
 	if (!e)
 		e = expect_plain(r);
 	if (!e)
 		e = expect(r, "attention.causal", 1);
-	if (!e)
-		e = expect(r, "expert_weights_scale", 1);
 	if (!e && r->a->whole_norms)
 		e = add_gemma(r);
-	if (!e && r->a->experts)
-		cJSON_AddBoolToObject(r->to, "norm_topk_prob", !strcmp(r->a->name, "qwen3moe"));
+	if (!e && r->a->alternating)
+		e = add_windows(r, 2);
+	if (!e && !strcmp(r->a->model_type, "mistral"))
+		cJSON_AddNullToObject(r->to, "sliding_window");
 	if (!e)
 		e = add_scaling(r);
 	if (!e)
 		e = add_vocab(r, m);
 	if (!e)
 		e = add_choices(r, m);
-	add_token(r, "tokenizer.ggml.bos_token_id", "bos_token_id");
-	add_token(r, "tokenizer.ggml.eos_token_id", "eos_token_id");
+	add_bos(r);
+	add_ends(r);
 	return e;
 }
 
 const struct gguf_architecture *gguf_architecture(const struct gguf *g, struct tool_error *error)
 {
-	char known[256] = "", *name = NULL;
+	char known[320] = "", *name = NULL;
 	size_t at = 0;
 	const struct gguf_architecture *found = NULL;
 	int r = gguf_string(g, "general.architecture", &name, error);

@@ -33,45 +33,65 @@ struct gguf_model {
  */
 struct name_pair {
 	const char *theirs, *ours, *naming;
+	bool bare; /* ours has no suffix */
 };
 
-static const struct name_pair of_model[] =
-	{
-		{"token_embd", "model.embed_tokens", NULL},
-		{"output_norm", "model.norm", NULL},
-		{"output", "lm_head", NULL},
-		{"rope_freqs", "rope_freqs", NULL},
-},
-			      of_layer[] = {
-				      {"ffn_norm", "pre_feedforward_layernorm", "gemma"},
-				      {"post_attention_norm", "post_attention_layernorm", "gemma"},
-				      {"post_ffw_norm", "post_feedforward_layernorm", "gemma"},
-				      {"post_attention_norm", "post_self_attn_layernorm", "glm4"},
-				      {"post_ffw_norm", "post_mlp_layernorm", "glm4"},
-				      {"ffn_up", "mlp.gate_up_proj", "glm4"},
-				      {"attn_norm", "input_layernorm", NULL},
-				      {"attn_q", "self_attn.q_proj", NULL},
-				      {"attn_k", "self_attn.k_proj", NULL},
-				      {"attn_v", "self_attn.v_proj", NULL},
-				      {"attn_output", "self_attn.o_proj", NULL},
-				      {"attn_q_norm", "self_attn.q_norm", NULL},
-				      {"attn_k_norm", "self_attn.k_norm", NULL},
-				      {"ffn_norm", "post_attention_layernorm", NULL},
-				      {"ffn_gate", "mlp.gate_proj", NULL},
-				      {"ffn_up", "mlp.up_proj", NULL},
-				      {"ffn_down", "mlp.down_proj", NULL},
-				      {"ffn_gate_inp", "mlp.gate", NULL},
-				      {"ffn_gate_exps", "mlp.experts.*.gate_proj", NULL},
-				      {"ffn_up_exps", "mlp.experts.*.up_proj", NULL},
-				      {"ffn_down_exps", "mlp.experts.*.down_proj", NULL},
-				      {"ffn_gate_shexp", "mlp.shared_expert.gate_proj", NULL},
-				      {"ffn_up_shexp", "mlp.shared_expert.up_proj", NULL},
-				      {"ffn_down_shexp", "mlp.shared_expert.down_proj", NULL},
-				      {"ffn_gate_inp_shexp", "mlp.shared_expert_gate", NULL},
+static const struct name_pair of_model[] = {
+	{"token_embd", "model.embed_tokens"},
+	{"output_norm", "model.norm"},
+	{"output", "lm_head"},
+	{"rope_freqs", "rope_freqs"},
+};
+static const struct name_pair of_layer[] = {
+	{"ffn_norm", "pre_feedforward_layernorm", "gemma"},
+	{"post_ffw_norm", "post_feedforward_layernorm", "gemma"},
+	{"post_attention_norm", "post_self_attn_layernorm", "glm4"},
+	{"post_ffw_norm", "post_mlp_layernorm", "glm4"},
+	{"ffn_up", "mlp.gate_up_proj", "glm4"},
+	{"ffn_gate_inp", "mlp.router", "gpt-oss"},
+	{"ffn_gate_shexp", "mlp.shared_experts.gate_proj", "deepseek"},
+	{"ffn_up_shexp", "mlp.shared_experts.up_proj", "deepseek"},
+	{"ffn_down_shexp", "mlp.shared_experts.down_proj", "deepseek"},
+	{"attn_norm", "input_layernorm"},
+	{"attn_q", "self_attn.q_proj"},
+	{"attn_k", "self_attn.k_proj"},
+	{"attn_v", "self_attn.v_proj"},
+	{"attn_output", "self_attn.o_proj"},
+	{"attn_q_norm", "self_attn.q_norm"},
+	{"attn_k_norm", "self_attn.k_norm"},
+	{"attn_sinks", "self_attn.sinks", .bare = true},
+	{"attn_q_a", "self_attn.q_a_proj"},
+	{"attn_q_a_norm", "self_attn.q_a_layernorm"},
+	{"attn_q_b", "self_attn.q_b_proj"},
+	{"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
+	{"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
+	{"attn_kv_b", "self_attn.kv_b_proj"},
+	{"attn_k_b", "self_attn.heads.*.k_b"},
+	{"attn_v_b", "self_attn.heads.*.v_b"},
+	{"ffn_norm", "post_attention_layernorm"},
+	{"post_attention_norm", "post_attention_layernorm"},
+	{"ffn_gate", "mlp.gate_proj"},
+	{"ffn_up", "mlp.up_proj"},
+	{"ffn_down", "mlp.down_proj"},
+	{"ffn_gate_inp", "mlp.gate"},
+	{"exp_probs_b", "mlp.gate.e_score_correction_bias", .bare = true},
+	{"ffn_gate_exps", "mlp.experts.*.gate_proj"},
+	{"ffn_up_exps", "mlp.experts.*.up_proj"},
+	{"ffn_down_exps", "mlp.experts.*.down_proj"},
+	{"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+	{"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+	{"ffn_down_shexp", "mlp.shared_expert.down_proj"},
+	{"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+	{"nextn.eh_proj", "eh_proj"},
+	{"nextn.enorm", "enorm"},
+	{"nextn.hnorm", "hnorm"},
+	{"nextn.embed_tokens", "embed_tokens"},
+	{"nextn.shared_head_head", "shared_head.head"},
+	{"nextn.shared_head_norm", "shared_head.norm"},
 };
 
-static const char *find_pair(const struct name_pair *list, size_t n, const char *name,
-			     const char *suffix, const char *naming)
+static const struct name_pair *find_pair(const struct name_pair *list, size_t n, const char *name,
+					 const char *suffix, const char *naming)
 {
 	for (size_t i = 0; i < n; i++) {
 		const char *theirs = list[i].theirs, *of = list[i].naming;
@@ -79,7 +99,7 @@ static const char *find_pair(const struct name_pair *list, size_t n, const char 
 		if ((!of || (naming && !strcmp(of, naming))) &&
 		    (size_t)(suffix - name) == strlen(theirs) &&
 		    !memcmp(name, theirs, strlen(theirs)))
-			return list[i].ours;
+			return &list[i];
 	}
 	return NULL;
 }
@@ -87,24 +107,26 @@ static const char *find_pair(const struct name_pair *list, size_t n, const char 
 /* "blk.3.attn_q.bias" -> "model.layers.3.self_attn.q_proj.bias" */
 static bool translate(const char *name, const char *naming, char *to)
 {
-	const char *suffix = strrchr(name, '.'), *ours;
+	const char *suffix = strrchr(name, '.');
+	const struct name_pair *pair;
 	unsigned layer;
 	int used = 0;
 
 	if (!suffix || (strcmp(suffix, ".weight") && strcmp(suffix, ".bias")))
 		return false;
 	if (sscanf(name, "blk.%5u.%n", &layer, &used) == 1 && used) {
-		ours = find_pair(of_layer, sizeof(of_layer) / sizeof(of_layer[0]), name + used,
+		pair = find_pair(of_layer, sizeof(of_layer) / sizeof(of_layer[0]), name + used,
 				 suffix, naming);
-		if (ours)
-			snprintf(to, NAME_BYTES, "model.layers.%u.%s%s", layer, ours, suffix);
+		if (pair)
+			snprintf(to, NAME_BYTES, "model.layers.%u.%s%s", layer, pair->ours,
+				 pair->bare ? "" : suffix);
 	} else {
-		ours = find_pair(of_model, sizeof(of_model) / sizeof(of_model[0]), name, suffix,
+		pair = find_pair(of_model, sizeof(of_model) / sizeof(of_model[0]), name, suffix,
 				 naming);
-		if (ours)
-			snprintf(to, NAME_BYTES, "%s%s", ours, suffix);
+		if (pair)
+			snprintf(to, NAME_BYTES, "%s%s", pair->ours, suffix);
 	}
-	return ours != NULL;
+	return pair != NULL;
 }
 
 static int by_name(const void *a, const void *b)
@@ -278,12 +300,25 @@ int gguf_model_unchanged(const struct gguf_model *m, struct tool_error *error)
 	return r;
 }
 
-/* Finds the tensor, and which of its matrices if @name is that of one expert. */
+/* Behind it is a number of @name: one of the matrices in a tensor. NULL: there is none. */
+static const char *find_number(const char *name)
+{
+	static const char *const before[] = {".experts.", ".heads."};
+
+	for (unsigned i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+		const char *at = strstr(name, before[i]);
+
+		if (at)
+			return at + strlen(before[i]);
+	}
+	return NULL;
+}
+
+/* Finds the tensor, and which of its matrices if @name is that of one expert or head. */
 static const struct gguf_tensor *look_up(const struct gguf_model *m, const char *name,
 					 uint64_t *ret_index)
 {
-	static const char experts[] = ".experts.";
-	const char *at = strstr(name, experts), *rest;
+	const char *at = find_number(name), *rest;
 	struct named want;
 	const struct named *found;
 	unsigned index = 0;
@@ -293,7 +328,6 @@ static const struct gguf_tensor *look_up(const struct gguf_model *m, const char 
 		return NULL;
 	strcpy(want.name, name);
 	if (at) {
-		at += sizeof(experts) - 1;
 		if (sscanf(at, "%9u%n", &index, &used) != 1)
 			return NULL;
 		rest = at + used;
@@ -321,15 +355,23 @@ int gguf_model_find(const struct gguf_model *m, const char *name, uint64_t rows,
 		    struct source_tensor *ret, struct tool_error *error)
 {
 	const uint64_t want[2] = {rows ? rows : cols, cols};
-	uint64_t index, n = rows ? rows : 1;
+	uint64_t index, n = rows ? rows : 1, per;
 	const struct gguf_tensor *t = look_up(m, name, &index);
 	char expected[64], found[128];
+	bool fits;
 
 	safetensors_shape(rows ? 2 : 1, want, expected, sizeof(expected));
 	if (!t)
 		return tool_fail(error, -ENOENT, "tensor \"%s\" %s is missing", name, expected);
-	if (t->dim[0] != cols || t->dim[1] != n || t->dim[3] != 1 || index >= t->dim[2] ||
-	    (t->dim[2] != 1 && !strstr(name, ".experts."))) {
+	/* Vectors of experts are the rows of a matrix. */
+	if (find_number(name) && !rows) {
+		per = t->dim[1];
+		fits = t->dim[2] == 1;
+	} else {
+		per = t->dim[2];
+		fits = t->dim[1] == n && (per == 1 || find_number(name));
+	}
+	if (t->dim[0] != cols || !fits || t->dim[3] != 1 || index >= per) {
 		const uint64_t dim[4] = {t->dim[3], t->dim[2], t->dim[1], t->dim[0]};
 
 		return tool_fail(error, -EINVAL,
@@ -337,6 +379,6 @@ int gguf_model_find(const struct gguf_model *m, const char *name, uint64_t rows,
 				 name, t->name, (unsigned long long)index, expected,
 				 safetensors_shape(4, dim, found, sizeof(found)));
 	}
-	*ret = ggml_tensor(t->type, n, cols, t->data + t->bytes / t->dim[2] * index);
+	*ret = ggml_tensor(t->type, n, cols, t->data + t->bytes / per * index);
 	return 0;
 }

@@ -13,12 +13,21 @@
 
 struct gguf_model;
 
+enum gguf_routing {
+	GGUF_ROUTING_NONE,     /* no experts */
+	GGUF_ROUTING_PLAIN,    /* experts in all layers, by softmax */
+	GGUF_ROUTING_DEEPSEEK, /* first layers without, groups, a scale, by sigmoid or softmax */
+};
+
 /* The value of general.architecture. */
 struct gguf_architecture {
 	const char *name, *model_type;
 	bool neighbours; /* rows of queries and keys are ordered to rotate neighbours */
-	bool experts;
+	enum gguf_routing routing;
 	bool biased;	    /* only queries, keys and values may have biases */
+	bool alternating;   /* every second layer has the window of attention.sliding_window */
+	bool latent;	    /* latent attention */
+	bool ahead;	    /* may have layers that predict further tokens */
 	bool whole_norms;   /* norms are stored as 1 + weight, unlike in checkpoints */
 	const char *naming; /* kind of architecture in which names have other meanings; or NULL */
 	double rotating;    /* share of a head that rotates */

@@ -119,7 +119,7 @@ static uint32_t add_key_half(struct graph *g, const struct latent *a, uint32_t q
 {
 	const struct mla_config *m = mla(g);
 	const uint32_t head = m->nope + m->v;
-	const struct weight_piece piece = {
+	struct weight_piece piece = {
 		.name = g->names->kv_b,
 		.layer = a->layer,
 		.rows = g->config->n_heads * head,
@@ -130,6 +130,16 @@ static uint32_t add_key_half(struct graph *g, const struct latent *a, uint32_t q
 		.transposed = true,
 	};
 
+	if (graph_has(g, g->names->k_b, a->layer, ".weight"))
+		piece = (struct weight_piece){
+			.name = g->names->k_b,
+			.layer = a->layer,
+			.expert = g->shard.q_heads.first,
+			.rows = m->latent,
+			.cols = m->nope,
+			.row = {0, m->latent},
+			.col = {0, m->nope},
+		};
 	return add_heads(g, a, "q_latent", q, &piece, m->latent);
 }
 
@@ -138,7 +148,7 @@ static uint32_t add_value_half(struct graph *g, const struct latent *a, uint32_t
 {
 	const struct mla_config *m = mla(g);
 	const uint32_t head = m->nope + m->v;
-	const struct weight_piece piece = {
+	struct weight_piece piece = {
 		.name = g->names->kv_b,
 		.layer = a->layer,
 		.rows = g->config->n_heads * head,
@@ -148,6 +158,16 @@ static uint32_t add_value_half(struct graph *g, const struct latent *a, uint32_t
 		.row_step = head,
 	};
 
+	if (graph_has(g, g->names->v_b, a->layer, ".weight"))
+		piece = (struct weight_piece){
+			.name = g->names->v_b,
+			.layer = a->layer,
+			.expert = g->shard.q_heads.first,
+			.rows = m->v,
+			.cols = m->latent,
+			.row = {0, m->v},
+			.col = {0, m->latent},
+		};
 	return add_heads(g, a, "v", x, &piece, m->v);
 }
 

@@ -266,7 +266,7 @@ static void add_shared(struct graph *g, struct experts *e)
 /* Whether the checkpoint has the layer's experts in one tensor. */
 static bool are_stacked(const struct graph *g, uint32_t layer)
 {
-	return !g->names->expert_down || graph_has(g, g->names->experts_down, layer, "") ||
+	return graph_has(g, g->names->experts_down, layer, "") ||
 	       graph_has(g, g->names->experts_down, layer, "_blocks");
 }
 

@@ -42,11 +42,16 @@ float quant_f8(uint8_t v)
 	return v & 0x80 ? -f : f;
 }
 
-static float mx4_value(uint8_t code)
+float quant_mx4(uint8_t code)
 {
 	static const float value[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
 	return code & 8 ? -value[code & 7] : value[code & 7];
+}
+
+float quant_exponent(uint8_t e)
+{
+	return ldexpf(1, e - 127);
 }
 
 uint32_t quant_group(const struct source_tensor *t, uint64_t col)
@@ -72,7 +77,7 @@ float quant_scale(const struct source_tensor *t, uint64_t row, uint32_t group)
 	else
 		at = row / t->block_rows * t->n_groups + group;
 	if (t->format == SOURCE_MX4)
-		return ldexpf(1, t->scales[at] - 127);
+		return quant_exponent(t->scales[at]);
 	return load_float(t->scales, t->scale_dtype, at);
 }
 
@@ -87,7 +92,8 @@ int quant_zero(const struct source_tensor *t, uint64_t row, uint32_t group)
 	uint32_t mask = (1u << t->bits) - 1, per = 32 / t->bits;
 	uint64_t words = (t->rows + per - 1) / per;
 
-	if (t->format == SOURCE_F8 || t->format == SOURCE_MX4)
+	if (t->format == SOURCE_F8 || t->format == SOURCE_MX4 ||
+	    (t->format == SOURCE_GGML && t->block_type == GGML_MXFP4))
 		return 0;
 	if (!t->zeros)
 		return 1 << (t->bits - 1);
@@ -173,7 +179,7 @@ void quant_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint6
 			dst[i] = quant_scale(t, row, g) *
 				 (t->format == SOURCE_F8 ? quant_f8(codes[i])
 				  : t->format == SOURCE_MX4
-					  ? mx4_value(codes[i])
+					  ? quant_mx4(codes[i])
 					  : (float)(codes[i] - quant_zero(t, row, g)));
 		}
 		n -= step;

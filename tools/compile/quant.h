@@ -71,5 +71,8 @@ bool quant_symmetric(const struct source_tensor *t);
 void quant_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint64_t n, float *dst);
 
 float quant_f8(uint8_t code);
+float quant_mx4(uint8_t code);
+/* A scale of 8 bits of exponent. */
+float quant_exponent(uint8_t e);
 
 #endif /* TXDA_COMPILE_QUANT_H */
