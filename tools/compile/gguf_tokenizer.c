@@ -17,31 +17,47 @@
 #define PREFIX	     "tokenizer.ggml."
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
 #define REST	     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define SLASHES	     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define UPPER	     "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
 #define LOWER	     "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
+#define ENDING	     "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
 
 /* tokenizer.ggml.token_type, and SentencePiece's types. */
 enum { TOKEN_NORMAL = 1, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER, TOKEN_UNUSED, TOKEN_BYTE };
 
 /* tokenizer.ggml.pre: how text is split before pairs are merged. */
 static const struct splitter {
-	const char *names;   /* each with a space on both sides */
-	const char *pattern; /* NULL: GPT-2's own */
+	const char *names;     /* each with a space on both sides */
+	const char *pattern;   /* NULL: GPT-2's own */
+	const char *before[2]; /* patterns that split first, or NULL */
 	bool nfc, whole_first, digits, adds_bos;
 } splitters[] = {
-	{" llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 ",
-	 CONTRACTIONS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" REST, false, true, false, true},
-	{" glm4 chatglm-bpe ", CONTRACTIONS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" REST,
-	 false, false, false, false},
-	{" qwen2 deepseek-r1-qwen kormo f2llmv2 megrez ",
-	 CONTRACTIONS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" REST, true, false, false, false},
-	{" tekken ",
-	 "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER
-	 "]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-	 false, true, false, true},
-	{" gpt-2 gpt2 phi-2 jina-es jina-de ", NULL, false, false, false, false},
-	{" smollm codeshell exaone minerva-7b refact command-r starcoder ", NULL, false, false,
-	 true, false},
+	{.names = " llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 ",
+	 .pattern = CONTRACTIONS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" REST,
+	 .whole_first = true,
+	 .adds_bos = true},
+	{.names = " glm4 chatglm-bpe ",
+	 .pattern = CONTRACTIONS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" REST},
+	{.names = " qwen2 deepseek-r1-qwen kormo f2llmv2 megrez ",
+	 .pattern = CONTRACTIONS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" REST,
+	 .nfc = true},
+	{.names = " tekken ",
+	 .pattern = "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+|"
+		    "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]*|\\p{N}|" SLASHES,
+	 .whole_first = true,
+	 .adds_bos = true},
+	{.names = " gpt-4o llama4 ",
+	 .pattern = "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" ENDING
+		    "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]*" ENDING "\\p{N}{1,3}|" SLASHES,
+	 .whole_first = true},
+	{.names = " deepseek-v3 ",
+	 .before = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+"},
+	 .pattern = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|"
+		    "[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|"
+		    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+	{.names = " gpt-2 gpt2 phi-2 jina-es jina-de "},
+	{.names = " smollm codeshell exaone minerva-7b refact command-r starcoder ",
+	 .digits = true},
 };
 #define N_SPLITTERS (sizeof(splitters) / sizeof(splitters[0]))
 
@@ -143,19 +159,25 @@ static cJSON *byte_level(bool own_pattern)
 	return json;
 }
 
+static void add_split(cJSON *list, const char *pattern)
+{
+	cJSON *step = typed("Split");
+
+	cJSON_AddStringToObject(cJSON_AddObjectToObject(step, "pattern"), "Regex", pattern);
+	cJSON_AddStringToObject(step, "behavior", "Isolated");
+	cJSON_AddBoolToObject(step, "invert", false);
+	cJSON_AddItemToArray(list, step);
+}
+
 static cJSON *make_pre_tokenizer(const struct splitter *s)
 {
 	cJSON *json = typed("Sequence"), *list = cJSON_AddArrayToObject(json, "pretokenizers"),
 	      *step;
 
-	if (s->pattern) {
-		step = typed("Split");
-		cJSON_AddStringToObject(cJSON_AddObjectToObject(step, "pattern"), "Regex",
-					s->pattern);
-		cJSON_AddStringToObject(step, "behavior", "Isolated");
-		cJSON_AddBoolToObject(step, "invert", false);
-		cJSON_AddItemToArray(list, step);
-	}
+	for (unsigned i = 0; i < 2 && s->before[i]; i++)
+		add_split(list, s->before[i]);
+	if (s->pattern)
+		add_split(list, s->pattern);
 	if (s->digits) {
 		step = typed("Digits");
 		cJSON_AddBoolToObject(step, "individual_digits", true);
@@ -219,7 +241,8 @@ static int find_splitter(const struct reader *r, const struct splitter **ret)
 	if (!*ret)
 		e = tool_fail(r->error, -ENOTSUP,
 			      PREFIX "pre: \"%.64s\" is not supported (llama-bpe, qwen2, tekken, "
-				     "gpt-2, smollm and others that split as one of them are)",
+				     "gpt-4o, deepseek-v3, glm4, gpt-2, smollm and others that "
+				     "split as one of them are)",
 			      name ? name : "");
 	free(name);
 	return e;
