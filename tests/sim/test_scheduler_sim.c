@@ -234,6 +234,35 @@ static void streams_take_turns(void **state)
 }
 
 /*
+ * Beside 64 answers of another user a stream's tokens take one and a half times as long as alone,
+ * without any option, whatever steps cost; and a hundredth for the prompts of the next 64.
+ */
+static void a_stream_beside_64_answers(void **state)
+{
+	(void)state;
+	for (unsigned c = 0; c < sim_n_costs; c++) {
+		struct sim_options options = {
+			.cost = sim_costs[c],
+			.seconds = 30,
+			.warm_s = 5,
+			.n_groups = 1,
+			.groups = {{"stream", .from_s = 1, .in_flight = 1, .prompt = {16, 16},
+				    .output = {4000, 4000}},
+				   {"many", .in_flight = 1, .choices = 64, .prompt = {16, 16},
+				    .output = {400, 400}}},
+		};
+		struct sim_result alone, both;
+
+		sim_run(&options, &alone);
+		options.n_groups = 2;
+		sim_run(&options, &both);
+		printf("%s: a token every %.4f ms, %.4f alone\n", options.cost->name,
+		       both.groups[0].gap_s * 1e3, alone.groups[0].gap_s * 1e3);
+		assert_true(both.groups[0].gap_s <= 1.51 * alone.groups[0].gap_s);
+	}
+}
+
+/*
  * Beside a heavy user who generates, or who has prompts alone, a light one's tokens come at half the
  * pace at least that they have alone, whatever steps cost. The heavy one keeps two fifths of its
  * throughput at least while such a stream never ends, and all of it where decodes cost next to
@@ -292,6 +321,7 @@ int main(void)
 		cmocka_unit_test(long_prompts_beside_streams),
 		cmocka_unit_test(priorities_go_first),
 		cmocka_unit_test(streams_take_turns),
+		cmocka_unit_test(a_stream_beside_64_answers),
 		cmocka_unit_test(streams_keep_their_pace),
 		cmocka_unit_test(choices_share_the_prompt),
 	};
