@@ -194,6 +194,33 @@ def check_functions():
                     complain(path, 1, f"the library has no function {name}()")
 
 
+def check_paths():
+    """Tables of files and functions: each file is the daemon's and has the functions; as many files as the text before says."""
+    path = source / "docs/architecture.md"
+    words = {"twelve": 12, "eight": 8}
+    counted = []
+    files, promised = None, None
+    for number, line in enumerate(path.read_text().splitlines() + [""], 1):
+        said = re.search(rf"\bhas ({'|'.join(words)}) files\b", line)
+        promised = words[said.group(1)] if said else promised
+        row = re.fullmatch(r"\| `([\w/]+\.c)` \| (.*?) \| .* \|", line)
+        if row and files is not None:
+            files.add(row.group(1))
+            code = (source / "daemon" / row.group(1)).read_text() if (source / "daemon" / row.group(1)).is_file() else ""
+            for function in re.findall(r"`(\w+)\(\)`", row.group(2)) or ["(no function)"]:
+                if not re.search(rf"^\w.*\b{re.escape(function)}\([^;]*\)\n\{{", code, re.M):
+                    complain(path, number, f"daemon/{row.group(1)} does not define {function}()")
+        elif line.startswith("| file | function |"):
+            files = set()
+        elif files is not None and not line.startswith("|"):
+            if len(files) != promised:
+                complain(path, number, f"the table has {len(files)} files, the text before it says {promised}")
+            counted.append(len(files))
+            files = promised = None
+    if len(counted) != 2:
+        complain(path, 1, f"{len(counted)} tables of a path, not 2")
+
+
 def check_members():
     """Each member of a request's body that the daemon knows is in a document about them."""
     table = source / "daemon/api/api_fields.c"
@@ -212,6 +239,7 @@ check_programs()
 check_messages()
 check_functions()
 check_members()
+check_paths()
 print(*failures, sep="\n", end="\n" if failures else "")
 print(f"{len(documents)} documents, {len(pages)} pages, {len(programs)} programs, {len(failures)} failures")
 sys.exit(bool(failures))
