@@ -196,9 +196,8 @@ static int choose_best(struct sampler *s, int32_t *ret_token)
 	return 0;
 }
 
-static int choose(struct sampler *s, struct sampler_row *row, const struct engine_sampling *p,
-		  uint64_t position, const struct sampler_rules *rules, bool by_row,
-		  int32_t *ret_token)
+int sampler_choose(struct sampler *s, struct sampler_row *row, const struct engine_sampling *p,
+		   uint64_t position, const struct sampler_rules *rules, int32_t *ret_token)
 {
 	static const struct sampler_rules none;
 	int error;
@@ -223,22 +222,9 @@ static int choose(struct sampler *s, struct sampler_row *row, const struct engin
 	} else {
 		u = sampler_uniform(p->seed, position);
 		sampler_weigh_list(s);
-		if (by_row || !s->n_list || !sampler_choose_from_list(s, u, ret_token))
+		if (!s->n_list || !sampler_choose_from_list(s, u, ret_token))
 			error = sampler_choose_from_row(s, u, ret_token);
 	}
 	sampler_drop_list(s);
 	return error;
-}
-
-int sampler_choose(struct sampler *s, struct sampler_row *row, const struct engine_sampling *p,
-		   uint64_t position, const struct sampler_rules *rules, int32_t *ret_token)
-{
-	return choose(s, row, p, position, rules, false, ret_token);
-}
-
-int sampler_choose_by_row(struct sampler *s, struct sampler_row *row,
-			  const struct engine_sampling *p, uint64_t position,
-			  const struct sampler_rules *rules, int32_t *ret_token)
-{
-	return choose(s, row, p, position, rules, true, ret_token);
 }

@@ -77,11 +77,6 @@ int sampler_choose(struct sampler *s, struct sampler_row *row,
 		   const struct engine_sampling *sampling, uint64_t position,
 		   const struct sampler_rules *rules, int32_t *ret_token);
 
-/* The same choice, always through the full row: a reference for tests of sampler_choose(). */
-int sampler_choose_by_row(struct sampler *s, struct sampler_row *row,
-			  const struct engine_sampling *sampling, uint64_t position,
-			  const struct sampler_rules *rules, int32_t *ret_token);
-
 float sampler_logprob(struct sampler *s, struct sampler_row *row, int32_t token);
 /* The n best tokens of the row, best first. */
 void sampler_top(struct sampler *s, struct sampler_row *row, unsigned n,

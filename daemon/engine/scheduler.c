@@ -272,11 +272,6 @@ unsigned scheduler_running(const struct scheduler *s)
 	return s->n_running;
 }
 
-unsigned scheduler_waiting(const struct scheduler *s)
-{
-	return s->n_waiting;
-}
-
 uint64_t scheduler_preemptions(const struct scheduler *s)
 {
 	return s->preemptions;
@@ -285,19 +280,4 @@ uint64_t scheduler_preemptions(const struct scheduler *s)
 struct sched_seq *scheduler_running_seq(const struct scheduler *s, unsigned i)
 {
 	return s->running[i];
-}
-
-struct sched_seq *scheduler_next_waiting(const struct scheduler *s, const struct sched_seq *seq)
-{
-	unsigned i = 0;
-
-	if (seq && seq->next)
-		return seq->next;
-	if (seq)
-		i = seq->user + 1;
-	for (; i < s->n_users; i++) {
-		if (s->users[i].first)
-			return s->users[i].first;
-	}
-	return NULL;
 }

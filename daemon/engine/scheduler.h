@@ -244,14 +244,7 @@ void scheduler_done(struct scheduler *s, const struct sched_item *items, unsigne
 unsigned scheduler_reserve(struct scheduler *s, struct sched_seq *seq, unsigned n);
 
 unsigned scheduler_running(const struct scheduler *s);
-unsigned scheduler_waiting(const struct scheduler *s);
 uint64_t scheduler_preemptions(const struct scheduler *s);
 /* Running sequence @i, in no particular order. */
 struct sched_seq *scheduler_running_seq(const struct scheduler *s, unsigned i);
-/*
- * The waiting sequence after @seq, the first for NULL; NULL at the end. @seq may be removed after
- * the call it was passed to.
- */
-struct sched_seq *scheduler_next_waiting(const struct scheduler *s, const struct sched_seq *seq);
-
 #endif

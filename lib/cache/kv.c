@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kv.h"
+#include "kv_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,35 +8,6 @@
 #include <time.h>
 
 #define NONE KV_NONE
-
-struct kv_block {
-	uint32_t refs;
-	uint32_t prev, next; /* link of the free queue, while refs is 0 */
-	/* Committed: the next one in the same hash bucket. Attached: the next one attached. */
-	uint32_t chain;
-	uint32_t committed; /* what it is attached to, or NONE */
-	uint8_t group;
-	uint64_t serial; /* 0: not committed */
-	uint64_t parent;
-	uint64_t hash;
-	uint64_t owner;
-};
-
-struct kv {
-	struct kv_layout layout;
-	unsigned n_blocks;
-	unsigned n_free;
-	unsigned used[KV_MAX_GROUPS + 1];
-	unsigned n_attached; /* groups beside the first, that of states among them */
-	uint32_t head, tail; /* free queue */
-	uint64_t next_serial;
-	uint64_t secret;   /* randomises the hash, since clients choose the tokens */
-	uint32_t *buckets; /* [n_buckets], a power of two */
-	unsigned n_buckets;
-	int32_t *keys;	    /* [n_blocks, key_words], of committed blocks */
-	uint32_t *attached; /* [n_blocks, n_attached], the first of each, or NONE */
-	struct kv_block blocks[];
-};
 
 static uint64_t mix(uint64_t x)
 {
@@ -100,14 +71,9 @@ static void queue_add(struct kv *kv, uint32_t b, bool again)
 	kv->n_free++;
 }
 
-static uint32_t *attachment(const struct kv *kv, uint32_t committed, unsigned group)
-{
-	return &kv->attached[(size_t)committed * kv->n_attached + group - 1];
-}
-
 static void detach(struct kv *kv, uint32_t b)
 {
-	uint32_t *first = attachment(kv, kv->blocks[b].committed, kv->blocks[b].group);
+	uint32_t *first = kv_attachment(kv, kv->blocks[b].committed, kv->blocks[b].group);
 
 	for (uint32_t at = *first; at != NONE; at = kv->blocks[at].chain)
 		kv->blocks[at].committed = NONE;
@@ -124,8 +90,8 @@ static void forget(struct kv *kv, uint32_t b)
 	*link = block->chain;
 	block->serial = 0;
 	for (unsigned g = 1; g <= kv->n_attached; g++) {
-		if (*attachment(kv, b, g) != NONE)
-			detach(kv, *attachment(kv, b, g));
+		if (*kv_attachment(kv, b, g) != NONE)
+			detach(kv, *kv_attachment(kv, b, g));
 	}
 }
 
@@ -378,7 +344,7 @@ struct kv_chain kv_chain_at(const struct kv *kv, uint32_t b)
 void kv_attach(struct kv *kv, uint32_t committed, unsigned group, const uint32_t *blocks,
 	       unsigned n)
 {
-	uint32_t *link = attachment(kv, committed, group);
+	uint32_t *link = kv_attachment(kv, committed, group);
 
 	if (*link != NONE)
 		return;
@@ -397,44 +363,11 @@ void kv_attach(struct kv *kv, uint32_t committed, unsigned group, const uint32_t
 bool kv_attached(const struct kv *kv, uint32_t committed, unsigned group, uint32_t *blocks,
 		 unsigned n)
 {
-	uint32_t at = *attachment(kv, committed, group);
+	uint32_t at = *kv_attachment(kv, committed, group);
 
 	if (at == NONE)
 		return false;
 	for (unsigned i = 0; blocks && i < n; i++, at = kv->blocks[at].chain)
 		blocks[i] = at;
 	return true;
-}
-
-bool kv_check(const struct kv *kv)
-{
-	unsigned free_blocks = 0, committed = 0, indexed = 0, queued = 0;
-	unsigned used = 0;
-	uint32_t last = NONE;
-
-	for (uint32_t b = 0; b < kv->n_blocks; b++) {
-		const struct kv_block *block = &kv->blocks[b];
-
-		free_blocks += !block->refs;
-		committed += block->serial != 0;
-		if (block->committed != NONE &&
-		    (!kv->blocks[block->committed].serial ||
-		     *attachment(kv, block->committed, block->group) == NONE))
-			return false;
-	}
-	for (unsigned g = 0; g <= KV_MAX_GROUPS; g++)
-		used += kv->used[g];
-	for (uint32_t b = kv->head; b != NONE && queued <= kv->n_blocks; b = kv->blocks[b].next) {
-		if (kv->blocks[b].refs || kv->blocks[b].prev != last)
-			return false;
-		last = b;
-		queued++;
-	}
-	for (unsigned i = 0; i < kv->n_buckets; i++) {
-		for (uint32_t b = kv->buckets[i]; b != NONE && indexed <= committed;
-		     b = kv->blocks[b].chain)
-			indexed++;
-	}
-	return free_blocks == kv->n_free && used == kv->n_blocks - kv->n_free &&
-	       queued == kv->n_free && last == kv->tail && indexed == committed;
 }

@@ -145,10 +145,4 @@ void kv_take(struct kv *kv, uint32_t block);
 /* The chain that ends at a committed block. */
 struct kv_chain kv_chain_at(const struct kv *kv, uint32_t committed);
 
-/*
- * Checks references, the free queue and the index against each other; false if they disagree. For
- * tests.
- */
-bool kv_check(const struct kv *kv);
-
 #endif

@@ -111,8 +111,6 @@ struct grammar_mask {
 
 /* Starts at the beginning of a text. Takes references. -ENOMEM, -E2BIG. */
 int grammar_matcher_new(struct grammar *g, struct grammar_vocab *v, struct grammar_matcher **ret);
-/* A copy that has accepted the same text; for tests that compare masks with accepted tokens. */
-int grammar_matcher_clone(const struct grammar_matcher *m, struct grammar_matcher **ret);
 void grammar_matcher_free(struct grammar_matcher *m);
 
 /*
@@ -126,8 +124,6 @@ int grammar_matcher_accept(struct grammar_matcher *m, int32_t token);
  * Accepts bytes of a text, for tests and for text that the model did not generate. Errors as above.
  */
 int grammar_matcher_accept_bytes(struct grammar_matcher *m, const char *bytes, size_t len);
-/* Whether the text may end here, as in the mask; for tests. */
-bool grammar_matcher_may_end(const struct grammar_matcher *m);
 /* Whether the text may end here and nothing may follow. */
 bool grammar_matcher_over(const struct grammar_matcher *m);
 

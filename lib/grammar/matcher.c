@@ -13,7 +13,7 @@ struct grammar_matcher {
 	struct config *config;		     /* of the grammar's automaton; under its lock */
 	struct grammar_matcher *prev, *next; /* of the grammar's list, under its lock */
 	struct mask *mask;		     /* the last mask that was returned */
-	bool may_end, over;
+	bool over;
 };
 
 /* Discards the automaton's cached results, except for the configs of the matchers. Locked. */
@@ -85,7 +85,6 @@ static void list_matcher(struct grammar_matcher *m)
 static void move_to(struct grammar_matcher *m, struct config *c)
 {
 	m->config = c;
-	m->may_end = c->accepting;
 	m->over = c->accepting && !c->n;
 }
 
@@ -119,22 +118,6 @@ int grammar_matcher_new(struct grammar *g, struct grammar_vocab *v, struct gramm
 	else
 		*ret = m;
 	return error;
-}
-
-int grammar_matcher_clone(const struct grammar_matcher *m, struct grammar_matcher **ret)
-{
-	struct grammar_matcher *clone = calloc(1, sizeof(*clone));
-
-	if (!clone)
-		return -ENOMEM;
-	pthread_mutex_lock(&m->grammar->lock);
-	clone->grammar = grammar_ref(m->grammar);
-	clone->vocab = grammar_vocab_ref(m->vocab);
-	move_to(clone, m->config);
-	list_matcher(clone);
-	pthread_mutex_unlock(&m->grammar->lock);
-	*ret = clone;
-	return 0;
 }
 
 void grammar_matcher_free(struct grammar_matcher *m)
@@ -200,11 +183,6 @@ int grammar_matcher_accept(struct grammar_matcher *m, int32_t token)
 		return -EINVAL;
 	return grammar_matcher_accept_bytes(m, v->text + v->first[token],
 					    v->first[token + 1] - v->first[token]);
-}
-
-bool grammar_matcher_may_end(const struct grammar_matcher *m)
-{
-	return m->may_end;
 }
 
 bool grammar_matcher_over(const struct grammar_matcher *m)

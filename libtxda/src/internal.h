@@ -79,11 +79,6 @@ int txda__copy_out(struct txda_context *context, void *dst, const void *src, siz
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
-static inline bool txda__add(uint64_t a, uint64_t b, uint64_t *ret)
-{
-	return !__builtin_add_overflow(a, b, ret);
-}
-
 static inline bool txda__mul(uint64_t a, uint64_t b, uint64_t *ret)
 {
 	return !__builtin_mul_overflow(a, b, ret);

@@ -4,7 +4,9 @@
 #include <err.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
+#include "../unit/kv_check.h"
 #include "scheduler.h"
 
 #define BLOCK	    16
@@ -28,6 +30,7 @@ const struct sim_cost sim_compute_bound = {
 
 struct request {
 	struct sched_seq seq; /* first: the scheduler hands these out */
+	LIST_ENTRY(request) link;
 	unsigned group, ends; /* known tokens at its end */
 	uint64_t arrived, last;
 	bool choice; /* not the first one */
@@ -57,6 +60,8 @@ struct sim {
 	struct sched_item *items[2]; /* [max_seqs] of the step that runs and of the next one */
 	struct user *users;
 	unsigned n_users;
+	LIST_HEAD(, request) live;
+	unsigned n_live;
 	uint64_t now, requests;
 	uint64_t computed[SIM_MAX_GROUPS], generated[SIM_MAX_GROUPS];
 	uint64_t gaps[SIM_MAX_GROUPS];
@@ -145,8 +150,10 @@ static struct request *new_request(struct sim *s, const struct user *user, unsig
 		.n_total = n_prompt,
 		.prompt_row = n_prompt,
 	};
-	if (n > MAX_CONTEXT || scheduler_waiting(s->scheduler) >= MAX_LIVE - s->max_seqs)
+	if (n > MAX_CONTEXT || s->n_live == MAX_LIVE)
 		errx(1, "the pattern is too large for the simulator");
+	LIST_INSERT_HEAD(&s->live, r, link);
+	s->n_live++;
 	return r;
 }
 
@@ -217,14 +224,21 @@ static uint64_t next_arrival(const struct sim *s)
 	return next;
 }
 
+static void drop_request(struct sim *s, struct request *r)
+{
+	scheduler_remove(s->scheduler, &r->seq);
+	LIST_REMOVE(r, link);
+	s->n_live--;
+	free(r);
+}
+
 static void end_request(struct sim *s, struct request *r)
 {
 	struct user *user = &s->users[r->seq.uid - FIRST_UID];
 	const struct sim_group *g = &s->options->groups[user->group];
 	bool again = !r->choice;
 
-	scheduler_remove(s->scheduler, &r->seq);
-	free(r);
+	drop_request(s, r);
 	if (again && g->in_flight)
 		ask(s, user, s->now);
 	else if (again && g->pause_s > 0)
@@ -355,18 +369,8 @@ static void set_up(struct sim *s)
 
 static void tear_down(struct sim *s)
 {
-	struct sched_seq *seq, *next;
-
-	for (unsigned i = scheduler_running(s->scheduler); i-- > 0;) {
-		seq = scheduler_running_seq(s->scheduler, i);
-		scheduler_remove(s->scheduler, seq);
-		free(seq);
-	}
-	for (seq = scheduler_next_waiting(s->scheduler, NULL); seq; seq = next) {
-		next = scheduler_next_waiting(s->scheduler, seq);
-		scheduler_remove(s->scheduler, seq);
-		free(seq);
-	}
+	while (!LIST_EMPTY(&s->live))
+		drop_request(s, LIST_FIRST(&s->live));
 	if (!kv_check(s->kv) || kv_free_blocks(s->kv) != kv_blocks(s->kv))
 		errx(1, "blocks were lost");
 	scheduler_free(s->scheduler);
@@ -417,7 +421,7 @@ void sim_run(const struct sim_options *options, struct sim_result *ret)
 		if (n) {
 			run_step(&s, n, turn);
 			turn = !turn;
-		} else if (scheduler_waiting(s.scheduler)) {
+		} else if (s.n_live) {
 			errx(1, "requests wait and nothing runs");
 		} else {
 			s.now = next_arrival(&s);

@@ -99,14 +99,16 @@ static inline int build_schema(const char *text, const struct grammar_json_optio
 static inline int matches(struct grammar *g, struct grammar_vocab *v, const char *text, size_t len)
 {
 	struct grammar_matcher *m;
-	int error, result;
+	struct grammar_mask mask;
+	int error;
 
 	assert_int_equal(grammar_matcher_new(g, v, &m), 0);
 	error = grammar_matcher_accept_bytes(m, text, len);
 	assert_true(!error || error == -EINVAL);
-	result = error ? -1 : grammar_matcher_may_end(m);
+	if (!error)
+		assert_int_equal(grammar_matcher_mask(m, &mask), 0);
 	grammar_matcher_free(m);
-	return result;
+	return error ? -1 : mask.end;
 }
 
 #endif

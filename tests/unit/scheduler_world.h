@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "kv_check.h"
 #include "scheduler.h"
 
 #define BLOCK	  4

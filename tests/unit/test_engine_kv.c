@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <errno.h>
 
-#include "kv.h"
+#include "kv_check.h"
 
 #define BLOCK 4
 

@@ -184,26 +184,20 @@ static void proposals_do_not_wait(void **state)
 	close_world(&w);
 }
 
-/* Entries of users who left are used again; the waiting list passes each sequence once. */
+/* Entries of users who left are used again. */
 static void many_users(void **state)
 {
-	struct sched_seq seqs[32], *seq, *next;
+	struct sched_seq seqs[32];
 	struct world w;
 
 	(void)state;
 	open_world(&w, plain, 64);
 	for (unsigned round = 0; round < 50; round++) {
-		unsigned n = 0;
-
 		for (unsigned i = 0; i < 32; i++)
 			add(&w, &seqs[i], 1000 + round * 7 + i / 2, (int)i % 3, 4);
-		for (seq = scheduler_next_waiting(w.s, NULL); seq; seq = next) {
-			next = scheduler_next_waiting(w.s, seq);
-			scheduler_remove(w.s, seq);
-			n++;
-		}
-		assert_int_equal(n, 32);
-		assert_int_equal(scheduler_waiting(w.s), 0);
+		remove_all(&w, seqs, 32);
+		assert_int_equal(scheduler_plan(w.s, w.items), 0);
+		scheduler_done(w.s, w.items, 0);
 	}
 	close_world(&w);
 }
@@ -621,7 +615,7 @@ static void forks_may_wait(void **state)
 	run(&w);
 	assert_non_null(other.cache.blocks[0]);
 	assert_false(fork_seq(&w, &parent, &child));
-	assert_int_equal(scheduler_waiting(w.s), 1);
+	assert_null(child.cache.blocks[0]);
 	scheduler_remove(w.s, &other);
 	run(&w);
 	/* What waited finds the parent's blocks. */

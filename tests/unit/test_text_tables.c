@@ -220,10 +220,12 @@ static struct grammar *schema(const char *text)
 static bool takes(struct grammar *g, struct grammar_vocab *v, const char *text)
 {
 	struct grammar_matcher *m;
+	struct grammar_mask mask;
 	bool ok;
 
 	assert_int_equal(grammar_matcher_new(g, v, &m), 0);
-	ok = !grammar_matcher_accept_bytes(m, text, strlen(text)) && grammar_matcher_may_end(m);
+	ok = !grammar_matcher_accept_bytes(m, text, strlen(text)) &&
+	     !grammar_matcher_mask(m, &mask) && mask.end;
 	grammar_matcher_free(m);
 	return ok;
 }

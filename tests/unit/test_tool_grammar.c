@@ -111,6 +111,7 @@ static size_t taken_of(const struct api_params *params, enum reply_tools tools,
 {
 	struct grammar_builder *b = grammar_builder_new();
 	struct grammar_matcher *m;
+	struct grammar_mask mask;
 	struct grammar *g;
 	char err[256] = "";
 	uint32_t root;
@@ -124,7 +125,7 @@ static size_t taken_of(const struct api_params *params, enum reply_tools tools,
 	assert_int_equal(grammar_matcher_new(g, vocab, &m), 0);
 	while (text[n] && !grammar_matcher_accept_bytes(m, text + n, 1))
 		n++;
-	*whole = !text[n] && grammar_matcher_may_end(m);
+	*whole = !text[n] && !grammar_matcher_mask(m, &mask) && mask.end;
 	grammar_matcher_free(m);
 	grammar_unref(g);
 	return n;
