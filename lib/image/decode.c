@@ -109,7 +109,7 @@ int image_decode(const void *data, size_t bytes, uint64_t max_pixels, struct ima
 		r = image_decode_png(&in, &p, &orientation);
 	else if (bytes >= 12 && !memcmp(data, "RIFF", 4) &&
 		 !memcmp((const char *)data + 8, "WEBP", 4))
-		r = image_decode_webp(&in, &p);
+		r = image_decode_webp(&in, &p, &orientation);
 	else if (bytes >= 6 && (!memcmp(data, "GIF87a", 6) || !memcmp(data, "GIF89a", 6)))
 		r = image_decode_gif(&in, &p);
 	else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decodes pictures in memory to RGB: JPEG, PNG, WebP and the first frame of GIF. As in the
+ * Decodes pictures in memory to RGB: JPEG, PNG, WebP and GIF, of which the first frame. As in the
  * reference implementations, alpha is dropped, gray is replicated, 16-bit samples are reduced to
- * their high byte, and the EXIF orientation (JPEG, PNG) is applied.
+ * their high byte, and the EXIF orientation (JPEG, PNG, WebP) is applied.
  *
  * The bytes are untrusted, and the libraries may have vulnerabilities: decode in a process that is
  * confined (confine.h) and has limits on memory and time. Nothing is printed.

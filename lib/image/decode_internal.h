@@ -25,7 +25,8 @@ int image_decode_jpeg(const struct image_bytes *in, struct image_picture *ret,
 		      unsigned *ret_orientation);
 int image_decode_png(const struct image_bytes *in, struct image_picture *ret,
 		     unsigned *ret_orientation);
-int image_decode_webp(const struct image_bytes *in, struct image_picture *ret);
+int image_decode_webp(const struct image_bytes *in, struct image_picture *ret,
+		      unsigned *ret_orientation);
 int image_decode_gif(const struct image_bytes *in, struct image_picture *ret);
 
 /* The orientation from an EXIF block (a TIFF header and its first directory), or 1. */

@@ -89,7 +89,7 @@ def bombs(jpeg, plain):
     yield "a GIF with a frame of 60,000 x 60,000", gif(40, 30, b"," + struct.pack("<HHHHB", 0, 0, 60000, 60000, 0) +
                                                        frame[10:], b";"), "60000 x 60000 pixels; the limit is "
     yield "a WebP of 16,384 x 16,384", webp(16384, 16384), "16384 x 16384 pixels; the limit is "
-    yield "an animated WebP", animated_webp(20000), "several frames"
+    yield "an animated WebP", animated_webp(20000), webp(40, 30)
     yield "a GIF of comments without an end", gif(40, 30, b"!\xfe\1a\0" * 300000), "no frame"
     yield "a GIF of one comment without an end", gif(40, 30, b"!\xfe" + b"\1a" * 800000), "no frame"
     yield "a GIF without codes", gif(40, 30, frame[:11]), "broken GIF"

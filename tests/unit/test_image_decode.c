@@ -239,6 +239,44 @@ static struct bytes make_webp(void)
 	return b;
 }
 
+static void put_chunk(struct bytes *b, const char *name, const void *data, size_t n)
+{
+	const uint8_t size[4] = {(uint8_t)n, (uint8_t)(n >> 8)};
+
+	b->data = realloc(b->data, b->n + n + 9);
+	memcpy(b->data + b->n, name, 4);
+	memcpy(b->data + b->n + 4, size, 4);
+	memcpy(b->data + b->n + 8, data, n);
+	b->data[b->n + 8 + n] = 0;
+	b->n += 8 + n + n % 2;
+}
+
+/* Two frames of W x H pixels at (@left, @top) of a canvas with 4 more each way, and an EXIF. */
+static struct bytes make_animation(int left, int top, int orientation)
+{
+	struct bytes one = make_webp(), frame = {calloc(1, one.n + 4), one.n - 12 + 16}, b = {0};
+	const uint8_t about[10] = {0x0a, 0, 0, 0, W + 3, 0, 0, H + 3, 0, 0}, nothing[6] = {0};
+	uint8_t exif[32] = "Exif\0\0II*\0\10\0\0\0\1\0\x12\1\3\0\1\0\0";
+
+	exif[24] = (uint8_t)orientation;
+	frame.data[0] = (uint8_t)(left / 2);
+	frame.data[3] = (uint8_t)(top / 2);
+	frame.data[6] = W - 1;
+	frame.data[9] = H - 1;
+	memcpy(frame.data + 16, one.data + 12, one.n - 12);
+	put_chunk(&b, "RIFF", "WEBP", 4);
+	put_chunk(&b, "VP8X", about, sizeof(about));
+	put_chunk(&b, "ANIM", nothing, sizeof(nothing));
+	put_chunk(&b, "ANMF", frame.data, frame.n);
+	put_chunk(&b, "ANMF", frame.data, frame.n);
+	put_chunk(&b, "EXIF", exif, sizeof(exif));
+	b.data[4] = (uint8_t)(b.n - 8);
+	b.data[5] = (uint8_t)((b.n - 8) >> 8);
+	free(frame.data);
+	free(one.data);
+	return b;
+}
+
 static int put_gif(GifFileType *gif, const GifByteType *data, int n)
 {
 	struct bytes *b = gif->UserData;
@@ -305,6 +343,45 @@ static void test_webp_and_gif(void **state)
 	}
 }
 
+/* The first frame where it lies, black around it, turned as its EXIF says. */
+static void test_animation(void **state)
+{
+	struct bytes b;
+	struct image_picture p;
+
+	(void)state;
+	for (int orientation = 1; orientation <= 3; orientation += 2) {
+		b = make_animation(2, 4, orientation);
+		if (decode(b, MANY, &p))
+			fail_msg("%s", err);
+		assert_true(p.width == W + 4 && p.height == H + 4);
+		for (int i = 0; i < (W + 4) * (H + 4); i++) {
+			int at = orientation == 3 ? (W + 4) * (H + 4) - 1 - i : i;
+			int x = at % (W + 4) - 2, y = at / (W + 4) - 4;
+			bool inside = x >= 0 && x < W && y >= 0 && y < H;
+
+			for (int c = 0; c < 3; c++)
+				assert_int_equal(p.rgb[3 * i + c],
+						 inside ? (uint8_t)(((y * W + x) * 3 + c) * 5) : 0);
+		}
+		free(p.rgb);
+		assert_int_equal(decode(b, (W + 4) * (H + 4) - 1, &p), -E2BIG);
+		free(b.data);
+	}
+	/* A frame that reaches beyond the canvas; one that is cut; none. */
+	b = make_animation(6, 4, 1);
+	assert_int_equal(decode(b, MANY, &p), -EINVAL);
+	assert_non_null(strstr(err, "frame"));
+	free(b.data);
+	b = make_animation(2, 4, 1);
+	b.data[12 + 18 + 14 + 8 + 9]++;
+	assert_int_equal(decode(b, MANY, &p), -EINVAL);
+	memcpy(b.data + 12 + 18 + 14 + 5, "\xff\xff\xff", 3);
+	assert_int_equal(decode(b, MANY, &p), -EINVAL);
+	assert_non_null(strstr(err, "no frame"));
+	free(b.data);
+}
+
 /* ---- broken ones ---- */
 
 static struct bytes sample(int i)
@@ -314,6 +391,7 @@ static struct bytes sample(int i)
 	case 1: return read_file("qwen2_vl", "c.png");
 	case 2: return make_png(PNG_COLOR_TYPE_PALETTE, 8, 1, 6);
 	case 3: return make_webp();
+	case 6: return make_animation(2, 4, 6);
 	default: return make_gif(i % 2);
 	}
 }
@@ -329,7 +407,7 @@ static void test_broken(void **state)
 	uint32_t seed = 1;
 
 	(void)state;
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 7; i++) {
 		struct bytes whole = sample(i);
 		struct image_picture p;
 
@@ -392,7 +470,7 @@ int main(void)
 		cmocka_unit_test(test_golden),	     cmocka_unit_test(test_png_kinds),
 		cmocka_unit_test(test_orientation),  cmocka_unit_test(test_exif_hostile),
 		cmocka_unit_test(test_webp_and_gif), cmocka_unit_test(test_broken),
-		cmocka_unit_test(test_bomb),
+		cmocka_unit_test(test_animation),    cmocka_unit_test(test_bomb),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
