@@ -126,6 +126,15 @@ stop
 ASAN_OPTIONS=${ASAN_OPTIONS:-}:handle_sigbus=0
 export ASAN_OPTIONS
 
+now() {
+	date +%s%N | cut -c 1-13
+}
+# A later moment of what takes $whole ms with each run, so that changes meet all of its phases.
+pause() {
+	at_ms=$((whole * ($1 % 16) / 16))
+	sleep "$((at_ms / 1000)).$(printf %03d $((at_ms % 1000)))"
+}
+
 # Someone rewrites, cuts and replaces the weights and texts for as long as they are compiled.
 race=$tmp/race
 mkdir "$race"
@@ -149,6 +158,9 @@ change() {
 		;;
 	esac
 }
+begin=$(now)
+"$TXDA_COMPILE" -q --jobs 2 "$race/model" -o "$race/case"
+whole=$(($(now) - begin))
 for way in rewrite truncate replace; do
 	run=0 failed=0
 	while [ "$run" -lt "$RUNS" ]; do
@@ -157,6 +169,7 @@ for way in rewrite truncate replace; do
 		cp "$MODEL/model.safetensors" "$MODEL/tokenizer.json" "$race/model/"
 		"$TXDA_COMPILE" -q --jobs 2 "$race/model" -o "$race/case" 2>"$race/err" &
 		compiler=$!
+		pause "$run"
 		at=0
 		while kill -0 "$compiler" 2>/dev/null && [ "$at" -lt 3 ]; do
 			change "$way" $((run * 31 + at))
@@ -177,19 +190,27 @@ cp "$MODEL/model.safetensors" "$MODEL/tokenizer.json" "$race/model/"
 
 # The same to a daemon that compiles and loads: it says what was wrong, and serves.
 start --kv-cache-memory 64M --load demand --model "race=$race/model" --model "plain=$MODEL"
+touch "$race/model/tokenizer.json"
+begin=$(now)
+post /v1/models/load '{"model":"race"}' >"$tmp/answer"
+whole=$(($(now) - begin))
+post /v1/models/unload '{"model":"race"}' >/dev/null
 for way in rewrite truncate replace; do
-	run=0
+	run=0 failed=0
 	while [ "$run" -lt "$RUNS" ]; do
 		run=$((run + 1))
 		cp "$MODEL/model.safetensors" "$MODEL/tokenizer.json" "$race/model/"
 		post /v1/models/load '{"model":"race"}' >"$tmp/answer" &
 		load=$!
+		pause "$run"
 		change "$way" $((run * 31))
 		change "$way" $((run * 37))
 		wait "$load" || fail "$way: no answer"
+		! grep -q '"error"' "$tmp/answer" || failed=$((failed + 1))
 		post /v1/models/unload '{"model":"race"}' >/dev/null
 		kill -0 "$daemon" 2>/dev/null || fail "$way: the daemon is gone"
 	done
+	echo "$way: $failed of $RUNS loads of a checkpoint ended with an error, none with more"
 done
 ask plain | grep -q logprobs || fail "no answer after all this: $(ask plain)"
 stop
@@ -217,6 +238,10 @@ change_case() {
 	esac
 }
 start --kv-cache-memory 64M --load demand --model "race=$race/case" --model "plain=$MODEL"
+begin=$(now)
+post /v1/models/load '{"model":"race"}' >"$tmp/answer"
+whole=$(($(now) - begin))
+post /v1/models/unload '{"model":"race"}' >/dev/null
 for way in rewrite truncate replace; do
 	run=0 failed=0
 	while [ "$run" -lt "$RUNS" ]; do
@@ -224,6 +249,7 @@ for way in rewrite truncate replace; do
 		cp -r "$race/good/." "$race/case/"
 		post /v1/models/load '{"model":"race"}' >"$tmp/answer" &
 		load=$!
+		pause "$run"
 		change_case "$way" $((run * 31))
 		change_case "$way" $((run * 35))
 		wait "$load" || fail "$way: no answer"
