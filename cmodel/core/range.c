@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
+
 void cm_ranges_fini(struct cm_ranges *r)
 {
 	free(r->at);
@@ -27,18 +29,7 @@ size_t cm_ranges_first(const struct cm_ranges *r, uint64_t va)
 
 int cm_ranges_reserve(struct cm_ranges *r)
 {
-	struct cm_range *at;
-	size_t cap;
-
-	if (r->n < r->cap)
-		return 0;
-	cap = r->cap * 2 + 16;
-	at = realloc(r->at, cap * sizeof(*at));
-	if (!at)
-		return -ENOMEM;
-	r->at = at;
-	r->cap = cap;
-	return 0;
+	return array_grow(&r->at, &r->cap, r->n + 1, sizeof(*r->at)) ? 0 : -ENOMEM;
 }
 
 void cm_ranges_insert(struct cm_ranges *r, size_t i, struct cm_range range)

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "array.h"
+
 #define PAGE 4096ull
 
 /* The first region that ends above @address. */
@@ -60,7 +62,7 @@ static int map_region(struct vu_guest_region *r)
 
 int vu_guest_add(struct vu_guest *g, const struct vu_guest_region *region)
 {
-	struct vu_guest_region r = *region, *grown;
+	struct vu_guest_region r = *region;
 	size_t at;
 	int ret;
 
@@ -72,15 +74,8 @@ int vu_guest_add(struct vu_guest *g, const struct vu_guest_region *region)
 		return -EEXIST;
 	if (g->n == VU_GUEST_MAX_REGIONS)
 		return -ENOSPC;
-	if (g->n == g->cap) {
-		size_t cap = g->cap * 2 + 16;
-
-		grown = realloc(g->region, cap * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		g->region = grown;
-		g->cap = cap;
-	}
+	if (!array_grow(&g->region, &g->cap, g->n + 1, sizeof(*g->region)))
+		return -ENOMEM;
 	r.host = NULL;
 	if (r.fd >= 0 && (r.readable || r.writeable)) {
 		ret = map_region(&r);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "utf8.h"
 
 void json_out_init(struct json_out *o)
@@ -40,19 +41,10 @@ void json_raw(struct json_out *o, const void *bytes, size_t len)
 		return;
 	if (o->spill && o->len >= JSON_SPILL)
 		o->spill(o, o->spill_arg);
-	if (len > o->cap - o->len) {
-		size_t cap = o->cap ? o->cap : 512;
-		char *data;
-
-		while (cap - o->len < len && cap <= SIZE_MAX / 2)
-			cap *= 2;
-		data = cap - o->len < len ? NULL : realloc(o->data, cap);
-		if (!data) {
-			o->failed = true;
-			return;
-		}
-		o->data = data;
-		o->cap = cap;
+	if (len > o->cap - o->len &&
+	    (len > SIZE_MAX - o->len || !array_grow(&o->data, &o->cap, o->len + len, 1))) {
+		o->failed = true;
+		return;
 	}
 	memcpy(o->data + o->len, bytes, len);
 	o->len += len;

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "io.h"
 #include "sha256.h"
 
 /* The kernel's limit. */
@@ -101,23 +102,6 @@ int owned_open(int dirfd, const char *name, struct stat *ret_stat, char *err, si
 	return fd;
 }
 
-static int read_all(int fd, char *text, size_t bytes)
-{
-	size_t done = 0;
-
-	while (done < bytes) {
-		ssize_t n = read(fd, text + done, bytes - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		done += (size_t)n;
-	}
-	text[bytes] = '\0';
-	return 0;
-}
-
 static struct sha256 *watch;
 
 void owned_watch(struct sha256 *h)
@@ -140,12 +124,13 @@ int owned_read(int dirfd, const char *name, size_t limit, char **ret, size_t *re
 		return -EFBIG;
 	}
 	text = malloc((size_t)ret_stat->st_size + 1);
-	r = text ? read_all(fd, text, (size_t)ret_stat->st_size) : -ENOMEM;
+	r = text ? io_read_all(fd, text, (size_t)ret_stat->st_size) : -ENOMEM;
 	close(fd);
 	if (r) {
 		free(text);
-		return fail_with(r, name, err, errlen);
+		return fail_with(r == -EPIPE ? -EIO : r, name, err, errlen);
 	}
+	text[ret_stat->st_size] = '\0';
 	if (watch) {
 		sha256_u64(watch, (uint64_t)ret_stat->st_size);
 		sha256_update(watch, text, (size_t)ret_stat->st_size);

@@ -6,8 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "array.h"
 
 struct text_buf {
 	char *data;
@@ -18,21 +19,9 @@ struct text_buf {
 /* Makes room for @more bytes and the NUL of text_buf_end(); false: out of memory. */
 static inline bool text_buf_reserve(struct text_buf *buf, size_t more)
 {
-	size_t cap = buf->cap ? buf->cap : 64;
-	char *data;
-
-	if (more < buf->cap - buf->len)
-		return true;
-	if (more > SIZE_MAX / 4 - buf->len)
-		return false;
-	while (cap <= buf->len + more)
-		cap *= 2;
-	data = realloc(buf->data, cap);
-	if (!data)
-		return false;
-	buf->data = data;
-	buf->cap = cap;
-	return true;
+	return more < buf->cap - buf->len ||
+	       (more < SIZE_MAX - buf->len &&
+		array_grow(&buf->data, &buf->cap, buf->len + more + 1, 1));
 }
 
 static inline bool text_buf_add(struct text_buf *buf, const void *bytes, size_t len)
@@ -65,11 +54,17 @@ struct id_vec {
 	size_t cap;
 };
 
-bool id_vec_grow(struct id_vec *vec, size_t more);
+/* Makes room for @more ids. */
+static inline bool id_vec_reserve(struct id_vec *vec, size_t more)
+{
+	return more <= vec->cap - vec->len ||
+	       (more <= SIZE_MAX - vec->len &&
+		array_grow(&vec->data, &vec->cap, vec->len + more, sizeof(*vec->data)));
+}
 
 static inline bool id_vec_push(struct id_vec *vec, uint32_t id)
 {
-	if (vec->len == vec->cap && !id_vec_grow(vec, 1))
+	if (!id_vec_reserve(vec, 1))
 		return false;
 	vec->data[vec->len++] = id;
 	return true;

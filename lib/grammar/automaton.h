@@ -116,7 +116,8 @@ struct automaton {
 	uint32_t *visit_slots, n_visit_slots; /* an index over visits, number + 1 */
 	uint32_t *bits[2];		      /* [words of the vocabulary] */
 	uint32_t *spots;		      /* of a walk */
-	uint32_t n_spots, cap_spots;
+	uint32_t n_spots;
+	size_t cap_spots;
 	struct config **path; /* [longest token + 1] */
 };
 

@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "automaton.h"
 #include "grammar_internal.h"
 
 struct grammar_builder {
 	struct nfa nfa;
-	uint32_t cap_nodes, cap_rules, cap_repeats;
+	size_t cap_nodes, cap_rules, cap_repeats;
 	char **names; /* [cap_rules] of the rules */
 	int error;
 	char text[256];
@@ -62,22 +63,11 @@ bool grammar_failed(const struct grammar_builder *b)
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* Makes room for one more of @n entries of @size bytes; false after an error. */
-static bool grow(struct grammar_builder *b, void *array, uint32_t n, uint32_t *cap, size_t size)
+static bool grow(struct grammar_builder *b, void *array, uint32_t n, size_t *cap, size_t size)
 {
-	uint32_t more = *cap ? *cap * 2 : 64;
-	void *old, *bigger;
-
-	if (b->error || n < *cap)
-		return !b->error;
-	memcpy(&old, array, sizeof(old));
-	bigger = realloc(old, more * size);
-	if (!bigger) {
+	if (!b->error && !array_grow(array, cap, (size_t)n + 1, size))
 		grammar_fail(b, -ENOMEM, "out of memory");
-		return false;
-	}
-	memcpy(array, &bigger, sizeof(bigger));
-	*cap = more;
-	return true;
+	return !b->error;
 }
 
 static uint32_t add_node(struct grammar_builder *b, struct node node)
@@ -292,7 +282,7 @@ struct grammar_piece grammar_one_of(struct grammar_builder *b, struct grammar_by
 
 uint32_t grammar_rule(struct grammar_builder *b, const char *name)
 {
-	uint32_t cap = b->cap_rules, cap_names = b->cap_rules;
+	size_t cap = b->cap_rules, cap_names = b->cap_rules;
 	char *copy;
 
 	if (b->nfa.n_rules >= GRAMMAR_MAX_RULES)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "grammar_build.h"
 #include "grammar_internal.h"
 
@@ -20,7 +21,8 @@ struct check {
 	uint32_t *from;		/* [n_rules] the rule from which it was reached */
 	uint32_t *place;	/* [n_rules + 1] start of its entries in leads_to */
 	uint32_t *leads_to;	/* [n_leads] rules that a rule may begin with */
-	uint32_t n_leads, cap_leads;
+	uint32_t n_leads;
+	size_t cap_leads;
 };
 
 static uint32_t callee(const struct nfa *nfa, const struct node *node)
@@ -118,15 +120,8 @@ static void reach_ends(struct check *c, bool *reached, bool bytes)
 
 static int note_lead(struct check *c, uint32_t rule)
 {
-	if (c->n_leads == c->cap_leads) {
-		uint32_t cap = c->cap_leads ? 2 * c->cap_leads : 256;
-		uint32_t *more = realloc(c->leads_to, cap * sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		c->leads_to = more;
-		c->cap_leads = cap;
-	}
+	if (!array_grow(&c->leads_to, &c->cap_leads, (size_t)c->n_leads + 1, sizeof(*c->leads_to)))
+		return -ENOMEM;
 	c->leads_to[c->n_leads++] = rule;
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "vocab.h"
 
 /* From this number of tokens on a mask is stored as bits; below, a list is shorter. */
@@ -26,18 +27,13 @@ static void allow(const struct grammar_vocab *v, uint32_t *bits, int32_t token)
 
 static bool note_spot(struct automaton *a, uint32_t node)
 {
-	if (a->n_spots == a->cap_spots) {
-		uint32_t cap = a->cap_spots ? 2 * a->cap_spots : 1024;
-		uint32_t *more = realloc(a->spots, cap * sizeof(*more));
+	size_t before = a->cap_spots;
 
-		if (!more) {
-			a->error = -ENOMEM;
-			return false;
-		}
-		a->bytes += (cap - a->cap_spots) * sizeof(*more);
-		a->spots = more;
-		a->cap_spots = cap;
+	if (!array_grow(&a->spots, &a->cap_spots, (size_t)a->n_spots + 1, sizeof(*a->spots))) {
+		a->error = -ENOMEM;
+		return false;
 	}
+	a->bytes += (a->cap_spots - before) * sizeof(*a->spots);
 	a->spots[a->n_spots++] = node;
 	return true;
 }

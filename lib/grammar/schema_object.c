@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "grammar_regex.h"
 #include "json_text.h"
 #include "schema_internal.h"
@@ -31,16 +32,9 @@ static int by_name(const void *a, const void *b)
 
 static bool note_property(struct object *o, const char *name, bool required)
 {
-	if (o->n == o->cap) {
-		size_t cap = o->cap ? 2 * o->cap : 16;
-		struct property *more = realloc(o->properties, cap * sizeof(*more));
-
-		if (!more) {
-			grammar_fail(o->j->b, -ENOMEM, "out of memory");
-			return false;
-		}
-		o->properties = more;
-		o->cap = cap;
+	if (!array_grow(&o->properties, &o->cap, o->n + 1, sizeof(*o->properties))) {
+		grammar_fail(o->j->b, -ENOMEM, "out of memory");
+		return false;
 	}
 	o->properties[o->n++] = (struct property){.name = name, .required = required};
 	return true;

@@ -16,6 +16,7 @@
 #include <txda.h>
 #include <unistd.h>
 
+#include "array.h"
 #include "clock.h"
 #include "peer.h"
 #include "serve_stream.h"
@@ -230,16 +231,8 @@ static void start_request(struct load *l, struct client *c)
 
 static void add_gap(struct serve_gaps *g, double s)
 {
-	if (g->n == g->cap) {
-		size_t cap = g->cap ? g->cap * 2 : 4096;
-		float *bigger = realloc(g->s, cap * sizeof(*bigger));
-
-		if (!bigger)
-			return;
-		g->s = bigger;
-		g->cap = cap;
-	}
-	g->s[g->n++] = (float)s;
+	if (array_grow(&g->s, &g->cap, g->n + 1, sizeof(*g->s)))
+		g->s[g->n++] = (float)s;
 }
 
 static void read_answer(struct load *l, struct client *c)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "array.h"
 #include "crc32c.h"
 #include "ggml.h"
 #include "io.h"
@@ -35,15 +36,8 @@ static struct param_entry *add_entry(struct param_list *list, const char *name, 
 	uint64_t align = bytes >= LARGE_BYTES ? PAGE : 64;
 	struct param_entry *e;
 
-	if (list->n == list->room) {
-		uint32_t room = list->room ? list->room * 2 : 64;
-
-		e = realloc(list->entries, room * sizeof(*e));
-		if (!e)
-			goto lost;
-		list->entries = e;
-		list->room = room;
-	}
+	if (!array_grow(&list->entries, &list->room, (size_t)list->n + 1, sizeof(*e)))
+		goto lost;
 	e = &list->entries[list->n];
 	memset(e, 0, sizeof(*e));
 	e->name = strdup(name);

@@ -49,7 +49,8 @@ struct param_entry;
 
 struct param_list {
 	struct param_entry *entries;
-	uint32_t n, room;
+	uint32_t n;
+	size_t room;
 	uint64_t bytes; /* of the file so far */
 	int failed;	/* -ENOMEM: an entry could not be added */
 };

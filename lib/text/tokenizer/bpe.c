@@ -433,7 +433,7 @@ static int encode_symbols(const struct bpe *bpe, struct bpe_scratch *scratch, co
 	if (!n)
 		return 0;
 	n = n <= SMALL ? merge_small(bpe, scratch->symbols, n) : merge_large(bpe, scratch, n);
-	if (!n || (out->cap - out->len < n && !id_vec_grow(out, n)))
+	if (!n || !id_vec_reserve(out, n))
 		return -ENOMEM;
 	memcpy(out->data + out->len, scratch->symbols, n * sizeof(*out->data));
 	out->len += n;

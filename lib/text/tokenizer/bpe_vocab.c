@@ -6,23 +6,6 @@
 
 #define STRING_TEXT_LIMIT (1u << 30)
 
-bool id_vec_grow(struct id_vec *vec, size_t more)
-{
-	size_t cap = vec->cap ? vec->cap : 64;
-	uint32_t *data;
-
-	if (more > SIZE_MAX / 16 - vec->len)
-		return false;
-	while (cap < vec->len + more)
-		cap *= 2;
-	data = realloc(vec->data, cap * sizeof(*data));
-	if (!data)
-		return false;
-	vec->data = data;
-	vec->cap = cap;
-	return true;
-}
-
 int string_table_init(struct string_table *table, uint32_t n, uint32_t n_aliases)
 {
 	size_t count = (size_t)n + n_aliases + 1;

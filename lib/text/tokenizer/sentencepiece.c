@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "owned.h"
 
 #define MAX_PIECES	(1u << 20)
@@ -39,7 +40,8 @@ struct merge {
 
 struct model {
 	struct piece *pieces, **sorted; /* by id, by text */
-	uint32_t n, room;
+	uint32_t n;
+	size_t room;
 	uint32_t type;
 	bool dummy_prefix, byte_fallback;
 	char *err;
@@ -129,15 +131,8 @@ static int add_piece(struct model *m, struct reader r)
 			    m->n);
 	if (m->n == MAX_PIECES)
 		return fail(m, -E2BIG, "more pieces than", MAX_PIECES);
-	if (m->n == m->room) {
-		uint32_t room = m->room ? m->room * 2 : 1024;
-		struct piece *grown = realloc(m->pieces, room * sizeof(*grown));
-
-		if (!grown)
-			return fail(m, -ENOMEM, "no memory for pieces", room);
-		m->pieces = grown;
-		m->room = room;
-	}
+	if (!array_grow(&m->pieces, &m->room, m->n + 1, sizeof(*m->pieces)))
+		return fail(m, -ENOMEM, "no memory for pieces", m->n + 1);
 	m->pieces[m->n++] = p;
 	return 0;
 }
@@ -241,8 +236,9 @@ static int by_rank(const void *a, const void *b, void *arg)
  */
 static int find_merges(const struct model *m, struct merge **ret, uint32_t *ret_n)
 {
-	struct merge *merges = NULL, *grown;
-	uint32_t n = 0, room = 0, i, cut;
+	struct merge *merges = NULL;
+	uint32_t n = 0, i, cut;
+	size_t room = 0;
 	struct order order = {m};
 
 	for (i = 0; i < m->n; i++) {
@@ -252,15 +248,10 @@ static int find_merges(const struct model *m, struct merge **ret, uint32_t *ret_
 			if ((p->text[cut] & 0xc0) == 0x80 || !is_piece(m, p->text, cut) ||
 			    !is_piece(m, p->text + cut, p->bytes - cut))
 				continue;
-			if (n == room) {
-				room = room ? room * 2 : 4096;
-				grown = room <= MAX_MERGES ? realloc(merges, room * sizeof(*grown))
-							   : NULL;
-				if (!grown) {
-					free(merges);
-					return fail(m, -ENOMEM, "no memory for merges", room);
-				}
-				merges = grown;
+			if (n == MAX_MERGES ||
+			    !array_grow(&merges, &room, (size_t)n + 1, sizeof(*merges))) {
+				free(merges);
+				return fail(m, -ENOMEM, "no memory for more merges than", n);
 			}
 			merges[n++] = (struct merge){i, cut};
 		}

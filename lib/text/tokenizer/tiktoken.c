@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "bpe_vocab.h"
 #include "owned.h"
 
@@ -38,7 +39,8 @@ struct token {
 struct ranks {
 	struct text_buf bytes;
 	struct token *tokens; /* by rank */
-	uint32_t n, room;     /* the highest rank plus one */
+	uint32_t n;	      /* the highest rank plus one */
+	size_t room;
 	unsigned long line;
 	char *err;
 	size_t errlen;
@@ -105,17 +107,11 @@ static bool add_base64(const char *text, size_t len, struct text_buf *out)
 static int set_token(struct ranks *r, uint32_t rank, struct token token)
 {
 	if (rank >= r->room) {
-		uint32_t room = r->room ? r->room : 4096;
-		struct token *grown;
+		size_t room = r->room;
 
-		while (room <= rank)
-			room *= 2;
-		grown = realloc(r->tokens, room * sizeof(*grown));
-		if (!grown)
+		if (!array_grow(&r->tokens, &r->room, (size_t)rank + 1, sizeof(*r->tokens)))
 			return -ENOMEM;
-		memset(grown + r->room, 0, (room - r->room) * sizeof(*grown));
-		r->tokens = grown;
-		r->room = room;
+		memset(r->tokens + room, 0, (r->room - room) * sizeof(*r->tokens));
 	}
 	if (r->tokens[rank].len)
 		return fail(r, -EINVAL, "rank %u occurs twice", rank);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tokenizer_added.h"
+#include "array.h"
 #include "text_unicode.h"
 
 #include <errno.h>
@@ -15,16 +16,9 @@ static uint32_t find_child(const struct added_set *set, uint32_t node, uint8_t b
 
 static uint32_t new_node(struct added_set *set, uint8_t byte)
 {
-	if (set->n_nodes >= set->cap_nodes) {
-		size_t cap = set->cap_nodes ? 2 * set->cap_nodes : 256;
-		struct added_node *nodes;
-
-		nodes = cap <= UINT32_MAX ? realloc(set->nodes, cap * sizeof(*nodes)) : NULL;
-		if (!nodes)
-			return 0;
-		set->nodes = nodes;
-		set->cap_nodes = cap;
-	}
+	if (set->n_nodes >= UINT32_MAX ||
+	    !array_grow(&set->nodes, &set->cap_nodes, set->n_nodes + 1, sizeof(*set->nodes)))
+		return 0;
 	if (!set->n_nodes)
 		set->n_nodes = 1;
 	set->nodes[set->n_nodes] = (struct added_node){.byte = byte};

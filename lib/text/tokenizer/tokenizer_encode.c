@@ -97,7 +97,7 @@ int txda_tokenizer_encode(const struct txda_tokenizer *tok, const char *text, si
 	if (utf8_valid_prefix((const uint8_t *)text, len) != len)
 		return -EILSEQ;
 	/* About four bytes per token; never an empty block, which could be NULL. */
-	if (!id_vec_grow(&enc.ids, len / 4 + 16))
+	if (!id_vec_reserve(&enc.ids, len / 4 + 16))
 		ret = -ENOMEM;
 	if (!ret && add_special)
 		ret = add_list(&enc, &tok->prefix);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tokenizer_normalize.h"
+#include "array.h"
 #include "text_unicode.h"
 
 #include <errno.h>
@@ -32,23 +33,6 @@ static bool inert(const struct normalize_step *step, uint32_t cp)
 	return step->compose && !step->compat && normalize_nfc_inert(cp);
 }
 
-static bool reserve(int32_t **array, size_t *cap, size_t n)
-{
-	int32_t *grown;
-	size_t want = *cap ? *cap : 256;
-
-	if (n <= *cap)
-		return true;
-	while (want < n)
-		want *= 2;
-	grown = realloc(*array, want * sizeof(**array));
-	if (!grown)
-		return false;
-	*array = grown;
-	*cap = want;
-	return true;
-}
-
 static unsigned combining_class(int32_t cp)
 {
 	return cp < 0x300 ? 0 : (unsigned)utf8proc_get_property(cp)->combining_class & 0xFF;
@@ -71,7 +55,7 @@ static int sort_marks(struct normalize_run *run, int32_t *marks, size_t n)
 		}
 		return 0;
 	}
-	if (!reserve(&run->sorted, &run->n_sorted, n))
+	if (!array_grow(&run->sorted, &run->n_sorted, n, sizeof(*run->sorted)))
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		starts[combining_class(marks[i])]++;
@@ -116,7 +100,8 @@ static int normalize_region(const struct normalize_step *step, struct normalize_
 		uint32_t cp = utf8_decode((const uint8_t *)text + i, &size);
 		utf8proc_ssize_t made;
 
-		if (!reserve(&run->cps, &run->n_cps, (size_t)n + DECOMPOSITION_MAX))
+		if (!array_grow(&run->cps, &run->n_cps, (size_t)n + DECOMPOSITION_MAX,
+				sizeof(*run->cps)))
 			return -ENOMEM;
 		made = utf8proc_decompose_char((utf8proc_int32_t)cp, run->cps + n,
 					       DECOMPOSITION_MAX, options, &boundclass);
