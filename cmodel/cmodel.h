@@ -50,7 +50,15 @@ struct cm_options {
 	 */
 	const char *isa;
 	const char *faults; /* fault injection, see cm_inject(); NULL: none */
+	/*
+	 * A signal whose handler is cm_interrupted(), installed with SA_RESTART | SA_NODEFER before:
+	 * with it the model ends an op that is cancelled at once, however long it would run. 0: what
+	 * has begun on a core runs to its end, in milliseconds unless a program is hostile.
+	 */
+	int interrupt;
 };
+
+void cm_interrupted(int number);
 
 int cm_machine_new(const struct cm_options *opt, struct cm_machine **ret);
 /* Stops all work (running queues fail with TXDA_FAULT_LOST) and frees everything. */

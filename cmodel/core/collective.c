@@ -174,7 +174,11 @@ enum cm_result cm_collective_run(struct cm_pool *pool, const struct cm_collectiv
 		.element = p->dtype == TXDA_F32 ? 4 : 2,
 		.parts_per_rank = parts,
 	};
+	struct cm_cancel cancel = {.n = size};
+	bool done;
 
+	for (unsigned i = 0; i < size; i++)
+		cancel.flag[i] = member[i].cancel;
 	*ret_guilty = size;
 	if (!agree(member, size))
 		return CM_FAULT;
@@ -183,9 +187,11 @@ enum cm_result cm_collective_run(struct cm_pool *pool, const struct cm_collectiv
 	if (!resolve_all(member, &w, ret_guilty))
 		return CM_FAULT;
 	cm_account(pool, member[0].vm->chip, false);
-	cm_pool_run(pool, gather ? gather_part : reduce_part, &w, 0, gather ? parts * size : parts,
-		    NULL);
+	done = cm_pool_run(pool, gather ? gather_part : reduce_part, &w, 0,
+			   gather ? parts * size : parts, &cancel);
 	cm_account_flush(pool);
+	if (!done)
+		return CM_FAULT;
 	for (unsigned i = 0; i < size; i++) {
 		struct cm_activity *a = &member[i].vm->chip->activity;
 

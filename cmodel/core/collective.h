@@ -20,13 +20,15 @@ struct cm_collective {
 	struct cm_vm *vm;
 	const struct txda_pkt_collective *pkt;
 	struct txda_fault *fault; /* where CM_FAULT says why */
+	const _Atomic bool *cancel;
 };
 
 /* Checks that are possible before the other members have arrived. */
 bool cm_collective_is_sound(const struct txda_pkt_collective *p, unsigned size, unsigned rank);
 /*
- * Runs the packets of all members: CM_DONE, or CM_FAULT when they do not agree or the memory of one
- * cannot be resolved. In the latter case *ret_guilty is its rank, and @size otherwise.
+ * Runs the packets of all members: CM_DONE, or CM_FAULT when they do not agree, one is cancelled, or
+ * the memory of one cannot be resolved. In the last case *ret_guilty is its rank, and @size
+ * otherwise.
  */
 enum cm_result cm_collective_run(struct cm_pool *pool, const struct cm_collective *member,
 				 unsigned size, unsigned *ret_guilty);

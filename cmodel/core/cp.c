@@ -155,15 +155,16 @@ static enum cm_result run_timestamp(struct cm_queue *q)
 /* ---- meetings -------------------------------------------------------------------------------- */
 
 /*
- * Fails the members that have not faulted themselves. Where one has, or a link is down, the others
- * are innocent; where they only disagree all are guilty.
+ * Fails the members that have not faulted themselves. Where one has, or is cancelled, or a link is
+ * down, the others are innocent; where they only disagree all are guilty.
  */
 static void fail_members(struct cm_queue *const *q, const struct cm_group *g)
 {
 	bool innocent = false;
 
 	for (unsigned i = 0; i < g->size; i++)
-		innocent |= cm_queue_is_faulted(q[i]) || cm_chip_link_down(q[i]->chip);
+		innocent |= cm_queue_is_faulted(q[i]) || atomic_load(&q[i]->cancel) ||
+			    cm_chip_link_down(q[i]->chip);
 	for (unsigned i = 0; i < g->size; i++) {
 		if (innocent)
 			cm_queue_fail_innocent(q[i], g->id);
@@ -180,7 +181,8 @@ static enum cm_result meet(struct cm_queue *const *q, unsigned size, unsigned *r
 
 	for (unsigned i = 0; i < size; i++) {
 		exec[i] = &q[i]->exec;
-		packet[i] = (struct cm_collective){q[i]->vm, &q[i]->pkt.collective, &q[i]->why};
+		packet[i] = (struct cm_collective){q[i]->vm, &q[i]->pkt.collective, &q[i]->why,
+						   &q[i]->cancel};
 	}
 	if (q[0]->busy == CM_BUSY_EXEC)
 		return cm_exec_meet(exec, size, ret_guilty);
@@ -408,6 +410,11 @@ static void turn(struct cm_queue *q)
 {
 	struct cm_ready *ready = q->queues->ready;
 
+	/* It is about to be freed: what follows a cancelled packet does not run. */
+	if (atomic_load_explicit(&q->cancel, memory_order_relaxed)) {
+		cm_ready_park(ready, q->slot, UINT64_MAX, q->poll_ns);
+		return;
+	}
 	if (q->resume_ns) {
 		if (q->resume_ns == UINT64_MAX || clock_ns() < q->resume_ns) {
 			cm_ready_park(ready, q->slot, q->resume_ns, q->poll_ns);

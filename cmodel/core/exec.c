@@ -342,14 +342,44 @@ static void run_part(const void *arg, unsigned phase, unsigned part, unsigned co
 				      memory_order_relaxed);
 }
 
-/* Runs the launch, which has been checked, on the pool. */
-static void run_phases(struct cm_exec *e)
+/* Checks the launch of rank @phase, and plans that of rank 0, which does the work of all. */
+static void check_part(const void *arg, unsigned phase, unsigned part, unsigned core)
 {
-	struct cm_launch *l = &e->context->launch;
+	struct cm_context *ctx = ((const struct cm_exec *)arg)->context;
+	const struct cm_op_impl *impl = cm_op_impl(ctx->launch.op->op);
 
-	cm_op_impl(l->op->op)->plan(l);
-	for (unsigned phase = 0; phase < l->phases && phase < CM_MAX_PHASES; phase++)
-		cm_pool_run(e->pool, run_part, e, phase, l->parts[phase], e->cancel);
+	(void)part;
+	(void)core;
+	ctx->sound = !impl->check(&ctx->launch);
+	if (ctx->sound && !phase)
+		impl->plan(&ctx->launch);
+}
+
+/* The launch of each rank. CM_FAULT without *ret_guilty: they were cancelled. */
+static enum cm_result check_all(struct cm_exec *const *rank, unsigned n,
+				const struct cm_cancel *cancel, unsigned *ret_guilty)
+{
+	for (unsigned i = 0; i < n; i++) {
+		/* A large table of indices takes a while. */
+		if (!cm_pool_run(rank[i]->pool, check_part, rank[i], i, 1, cancel))
+			return CM_FAULT;
+		if (rank[i]->context->sound)
+			continue;
+		*ret_guilty = i;
+		return cm_exec_fail(rank[i]);
+	}
+	return CM_DONE;
+}
+
+/* Runs the launch, which has been checked, on the pool. False: cancelled. */
+static bool run_phases(struct cm_exec *e, const struct cm_cancel *cancel)
+{
+	const struct cm_launch *l = &e->context->launch;
+	bool done = true;
+
+	for (unsigned phase = 0; done && phase < l->phases && phase < CM_MAX_PHASES; phase++)
+		done = cm_pool_run(e->pool, run_part, e, phase, l->parts[phase], cancel);
+	return done;
 }
 
 void cm_exec_prepare(struct cm_exec *e)
@@ -369,8 +399,10 @@ void cm_exec_prepare(struct cm_exec *e)
 
 enum cm_result cm_exec_run(struct cm_exec *e)
 {
+	const struct cm_cancel cancel = {1, {e->cancel}};
 	struct cm_context *ctx = e->context;
 	struct cm_launch *l = &ctx->launch;
+	unsigned guilty = 1;
 
 	if (ctx->profile)
 		ctx->start_ns = clock_ns();
@@ -381,9 +413,10 @@ enum cm_result cm_exec_run(struct cm_exec *e)
 	l->group_size = 1;
 	l->rank = 0;
 	l->peer[0] = l;
-	if (cm_op_impl(l->op->op)->check(l))
-		return cm_exec_fail(e);
-	run_phases(e);
+	if (check_all(&e, 1, &cancel, &guilty) != CM_DONE)
+		return guilty ? CM_PARK : CM_FAULT;
+	if (!run_phases(e, &cancel))
+		return CM_PARK;
 	count(e);
 	return CM_DONE;
 }
@@ -425,6 +458,7 @@ static bool refresh_all(struct cm_exec *const *rank, unsigned size, unsigned *re
 enum cm_result cm_exec_meet(struct cm_exec *const *rank, unsigned size, unsigned *ret_guilty)
 {
 	const struct cm_launch *peer[TXDA_MAX_GROUP] = {NULL}, *first = &rank[0]->context->launch;
+	struct cm_cancel cancel = {.n = size};
 
 	*ret_guilty = size;
 	if (!refresh_all(rank, size, ret_guilty))
@@ -440,14 +474,10 @@ enum cm_result cm_exec_meet(struct cm_exec *const *rank, unsigned size, unsigned
 		l->group_size = size;
 		l->rank = i;
 		memcpy(l->peer, peer, sizeof(l->peer));
+		cancel.flag[i] = rank[i]->cancel;
 	}
-	for (unsigned i = 0; i < size; i++) {
-		if (cm_op_impl(first->op->op)->check(peer[i])) {
-			*ret_guilty = i;
-			return cm_exec_fail(rank[i]);
-		}
-	}
-	run_phases(rank[0]);
+	if (check_all(rank, size, &cancel, ret_guilty) != CM_DONE || !run_phases(rank[0], &cancel))
+		return CM_FAULT;
 	for (unsigned i = 0; i < size; i++)
 		count(rank[i]);
 	return CM_DONE;

@@ -50,6 +50,7 @@ struct cm_context {
 	struct txda_op_time *profile;	       /* host address; NULL: not wanted */
 	uint64_t start_ns;		       /* of the current op, for the profile */
 	struct txda_fault fault;	       /* where the checks of an op say what is wrong */
+	bool sound;			       /* they found nothing wrong */
 	struct cm_launch launch;
 	struct cm_tensor tensor[]; /* [n_tensors] */
 };
@@ -76,11 +77,14 @@ enum cm_result cm_exec_begin(struct cm_exec *e, const struct txda_pkt_exec *p, u
 bool cm_exec_refresh(struct cm_exec *e);
 /* Points the launch at the current op. */
 void cm_exec_prepare(struct cm_exec *e);
-/* Runs it: CM_DONE, CM_FAULT, or CM_MEET when it is an op of the packet's group. */
+/*
+ * Runs it: CM_DONE, CM_FAULT, CM_PARK when it was cancelled, or CM_MEET when it is an op of the
+ * packet's group.
+ */
 enum cm_result cm_exec_run(struct cm_exec *e);
 /*
- * Runs the collective op of @size executors, by rank: CM_DONE, or CM_FAULT when they do not agree
- * or one of them has a fault. In the latter case *ret_guilty is its rank, and @size otherwise.
+ * Runs the collective op of @size executors, by rank: CM_DONE, or CM_FAULT when they do not agree,
+ * one is cancelled or has a fault. In the last case *ret_guilty is its rank, and @size otherwise.
  */
 enum cm_result cm_exec_meet(struct cm_exec *const *rank, unsigned size, unsigned *ret_guilty);
 /* The current op is done: CM_AGAIN, or CM_DONE when it was the last. */

@@ -200,6 +200,8 @@ int cm_lead_start(struct cm_lead *l, struct cm_pool *pool, struct cm_ready *read
 	sigfillset(&all);
 	sigdelset(&all, SIGBUS);
 	sigdelset(&all, SIGSEGV);
+	if (pool->interrupt)
+		sigdelset(&all, pool->interrupt);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	for (unsigned i = 0; i < l->pool->cores && !err; i++) {
 		struct cm_worker *w = &l->pool->worker[i];
@@ -224,6 +226,7 @@ void cm_lead_stop(struct cm_lead *l)
 	for (unsigned i = 0; i < l->pool->cores; i++) {
 		if (l->pool->worker[i].started)
 			pthread_join(l->pool->worker[i].thread, NULL);
+		l->pool->worker[i].started = false;
 	}
 }
 

@@ -39,6 +39,7 @@ static int machine_init(struct cm_machine *m, const struct cm_options *opt)
 				   (opt->spin_us ? opt->spin_us : DEFAULT_SPIN_US) * 1000ull);
 	if (ret)
 		return ret;
+	m->pool.interrupt = opt->interrupt;
 	m->mmu = (struct cm_mmu){
 		.lead = &m->lead,
 		.unmapped = vm_unmapped,
@@ -85,6 +86,12 @@ int cm_machine_new(const struct cm_options *opt, struct cm_machine **ret)
 	}
 	*ret = m;
 	return 0;
+}
+
+void cm_interrupted(int number)
+{
+	(void)number;
+	cm_pool_on_interrupt();
 }
 
 void cm_machine_free(struct cm_machine *m)

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -120,10 +122,61 @@ static bool claim_part(struct cm_pool *p, uint32_t core, unsigned *ret_part)
 	}
 }
 
-static void run_part(const struct cm_job *job, unsigned part, unsigned core)
+static bool is_cancelled(const struct cm_cancel *cancel)
 {
-	if (!job->cancel || !atomic_load_explicit(job->cancel, memory_order_relaxed))
+	for (unsigned i = 0; i < cancel->n; i++) {
+		if (atomic_load_explicit(cancel->flag[i], memory_order_relaxed))
+			return true;
+	}
+	return false;
+}
+
+/* The work that this thread does, NULL: none, and where it goes on when that is cancelled. */
+static _Thread_local const struct cm_cancel *volatile running;
+static _Thread_local sigjmp_buf cancelled;
+
+void cm_pool_on_interrupt(void)
+{
+	if (running && is_cancelled(running))
+		siglongjmp(cancelled, 1);
+}
+
+static bool run_unless_interrupted(const struct cm_job *job, unsigned part, unsigned core)
+{
+	if (sigsetjmp(cancelled, 0)) {
+		running = NULL;
+		return false;
+	}
+	/* A signal before this store finds nothing to end, but then the flag is set already. */
+	running = job->cancel;
+	atomic_signal_fence(memory_order_seq_cst);
+	if (!is_cancelled(job->cancel)) {
 		job->run(job->arg, job->phase, part, core);
+		running = NULL;
+		return true;
+	}
+	running = NULL;
+	return false;
+}
+
+/* True: all of it was done. */
+static bool run_part(const struct cm_pool *p, const struct cm_job *job, unsigned part,
+		     unsigned core)
+{
+	if (p->interrupt)
+		return run_unless_interrupted(job, part, core);
+	if (is_cancelled(job->cancel))
+		return false;
+	job->run(job->arg, job->phase, part, core);
+	return true;
+}
+
+void cm_pool_interrupt(struct cm_pool *p)
+{
+	for (unsigned i = 0; p->interrupt && i < p->cores; i++) {
+		if (p->worker[i].started)
+			pthread_kill(p->worker[i].thread, p->interrupt);
+	}
 }
 
 bool cm_pool_help(struct cm_pool *p, unsigned core)
@@ -132,7 +185,8 @@ bool cm_pool_help(struct cm_pool *p, unsigned core)
 	unsigned part;
 
 	while (claim_part(p, core, &part)) {
-		run_part(&p->job, part, core);
+		if (!run_part(p, &p->job, part, core))
+			atomic_store_explicit(&p->cut, true, memory_order_relaxed);
 		mine++;
 	}
 	if (mine)
@@ -140,26 +194,30 @@ bool cm_pool_help(struct cm_pool *p, unsigned core)
 	return mine != 0;
 }
 
-void cm_pool_run(struct cm_pool *p, cm_part_fn run, const void *arg, unsigned phase, unsigned parts,
-		 const _Atomic bool *cancel)
+bool cm_pool_run(struct cm_pool *p, cm_part_fn run, const void *arg, unsigned phase, unsigned parts,
+		 const struct cm_cancel *cancel)
 {
 	struct cm_job job = {run, arg, phase, parts, cancel};
 	uint32_t mine = 0, spins = 0;
 	unsigned part;
 
 	if (parts <= 1 || p->cores == 1) {
-		for (part = 0; part < parts; part++)
-			run_part(&job, part, p->lead_core);
-		return;
+		bool done = true;
+
+		for (part = 0; part < parts && done; part++)
+			done = run_part(p, &job, part, p->lead_core);
+		return done;
 	}
 	p->job = job;
+	atomic_store_explicit(&p->cut, false, memory_order_relaxed);
 	atomic_store_explicit(&p->done, 0, memory_order_relaxed);
 	/* Ordered before the check for sleepers; a worker marks itself asleep, then checks this. */
 	atomic_store(&p->claim, (uint64_t)p->lead_core << 32 | parts);
 	if (atomic_load(&p->asleep))
 		wake_helpers(p, parts - 1);
 	while (claim_part(p, TXDA_NONE, &part)) {
-		run_part(&job, part, p->lead_core);
+		if (!run_part(p, &job, part, p->lead_core))
+			atomic_store_explicit(&p->cut, true, memory_order_relaxed);
 		mine++;
 	}
 	while (atomic_load_explicit(&p->done, memory_order_acquire) + mine != parts) {
@@ -168,6 +226,7 @@ void cm_pool_run(struct cm_pool *p, cm_part_fn run, const void *arg, unsigned ph
 		else
 			cm_relax();
 	}
+	return !atomic_load_explicit(&p->cut, memory_order_relaxed);
 }
 
 /* ---- scratch --------------------------------------------------------------------------------- */

@@ -19,6 +19,10 @@
  * that any program loaded so far needs. It moves only when a program is loaded, which raises
  * scratch_generation.
  *
+ * Cancelling. Parts that have not begun are skipped. One that runs goes on to its end, unless the
+ * embedder has given cm_options.interrupt: then that signal leaves it with a jump, which is possible
+ * since the work of a part takes no lock, memory or descriptor (ops.h).
+ *
  * Accounting. The leader's time is charged to the chip whose op runs: cm_account().
  *
  * Threads: fields and functions marked "leader" belong to the thread that leads (lead.h).
@@ -38,11 +42,17 @@
 /* A part of a phase: [0, parts) in any order on any core. */
 typedef void (*cm_part_fn)(const void *arg, unsigned phase, unsigned part, unsigned core);
 
+/* Whose work a phase does, by rank: when one flag becomes true, the rest of it is skipped. */
+struct cm_cancel {
+	unsigned n;
+	const _Atomic bool *flag[TXDA_MAX_GROUP];
+};
+
 struct cm_job {
 	cm_part_fn run;
 	const void *arg;
 	unsigned phase, parts;
-	const _Atomic bool *cancel;
+	const struct cm_cancel *cancel;
 };
 
 struct cm_worker {
@@ -63,10 +73,12 @@ struct cm_pool {
 	unsigned cores;
 	uint64_t spin_ns;	  /* how long an idle core spins before it sleeps */
 	bool yield;		  /* more cores than CPUs: spinning threads let others run */
+	int interrupt;		  /* signal that ends parts of cancelled work; 0: none */
 	struct cm_worker *worker; /* [cores] */
 
 	_Alignas(CM_CACHE_LINE) _Atomic uint64_t claim; /* leader's core << 32 | parts unclaimed */
 	_Alignas(CM_CACHE_LINE) _Atomic uint32_t done;	/* parts done by helpers */
+	_Atomic bool cut;				/* a part of the phase was cancelled */
 	_Alignas(CM_CACHE_LINE) struct cm_job job;
 	_Alignas(CM_CACHE_LINE) _Atomic uint64_t asleep; /* sleeping workers, a bit each */
 
@@ -88,10 +100,14 @@ struct cm_pool {
 int cm_pool_init(struct cm_pool *p, unsigned cores, uint64_t spin_ns);
 void cm_pool_fini(struct cm_pool *p);
 
-/* Runs parts [0, parts) of @phase; returns when all are done. When *@cancel becomes true, parts
- * that have not begun are skipped. Leader. */
-void cm_pool_run(struct cm_pool *p, cm_part_fn run, const void *arg, unsigned phase, unsigned parts,
-		 const _Atomic bool *cancel);
+/* Runs parts [0, parts) of @phase; returns when all are done. False: not all of their work was
+ * done, since it was cancelled. Leader. */
+bool cm_pool_run(struct cm_pool *p, cm_part_fn run, const void *arg, unsigned phase, unsigned parts,
+		 const struct cm_cancel *cancel);
+/* Some work was cancelled: ends parts of it that run. Any thread. */
+void cm_pool_interrupt(struct cm_pool *p);
+/* Handler of cm_options.interrupt. */
+void cm_pool_on_interrupt(void);
 /* Takes part in the current phase; false if there was nothing to claim. Worker @core. */
 bool cm_pool_help(struct cm_pool *p, unsigned core);
 /* Whether cm_pool_help() might find a part. */

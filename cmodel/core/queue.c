@@ -75,8 +75,8 @@ void cm_queue_free(struct cm_queue *q)
 
 void cm_queue_cancel(struct cm_queue *q)
 {
-	/* Parts of the running op are skipped unless they have begun. */
 	atomic_store(&q->cancel, true);
+	cm_pool_interrupt(q->queues->pool);
 }
 
 int cm_queue_submit(struct cm_queue *q, uint64_t va, uint64_t bytes, bool lazy)

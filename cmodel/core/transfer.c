@@ -173,9 +173,10 @@ static void slice_part(const void *arg, unsigned phase, unsigned part, unsigned 
 	}
 }
 
-enum cm_result cm_transfer_step(struct cm_transfer *t, const _Atomic bool *cancel,
+enum cm_result cm_transfer_step(struct cm_transfer *t, const _Atomic bool *flag,
 				struct txda_fault *ret)
 {
+	const struct cm_cancel cancel = {1, {flag}};
 	struct cm_activity *a = &t->vm->chip->activity;
 	uint64_t bytes = slice_bytes(t);
 	struct slice s = {
@@ -194,8 +195,9 @@ enum cm_result cm_transfer_step(struct cm_transfer *t, const _Atomic bool *cance
 	if (!find_both(t, t->done, t->done + bytes, &s.dst, &s.src, ret))
 		return CM_FAULT;
 	cm_account(t->pool, t->vm->chip, true);
-	cm_pool_run(t->pool, slice_part, &s, 0, (unsigned)((bytes + PART_BYTES - 1) / PART_BYTES),
-		    cancel);
+	if (!cm_pool_run(t->pool, slice_part, &s, 0,
+			 (unsigned)((bytes + PART_BYTES - 1) / PART_BYTES), &cancel))
+		return CM_PARK;
 	/* At once: a thread that waits for the copy may read the sensors next. */
 	cm_account_flush(t->pool);
 	t->done += bytes;

@@ -36,8 +36,8 @@ struct cm_transfer {
  */
 enum cm_result cm_transfer_begin(struct cm_transfer *t, struct cm_pool *pool, struct cm_vm *vm,
 				 const struct txda_pkt *pkt, struct txda_fault *ret);
-/* Runs the next slice. CM_AGAIN, CM_DONE or CM_FAULT. *@cancel: see cm_pool_run(). */
-enum cm_result cm_transfer_step(struct cm_transfer *t, const _Atomic bool *cancel,
+/* Runs the next slice. CM_AGAIN, CM_DONE or CM_FAULT; CM_PARK: *@flag says that it is cancelled. */
+enum cm_result cm_transfer_step(struct cm_transfer *t, const _Atomic bool *flag,
 				struct txda_fault *ret);
 
 #endif /* CM_TRANSFER_H */

@@ -49,7 +49,11 @@ static void notify(void *arg)
 static int machine_init(struct vu_machine *m, const struct vu_machine_options *opt)
 {
 	const struct cm_options model = {
-		.chips = opt->chips, .mem_bytes = opt->mem_bytes, .cores = opt->cores};
+		.chips = opt->chips,
+		.mem_bytes = opt->mem_bytes,
+		.cores = opt->cores,
+		.interrupt = opt->interrupt,
+	};
 	uint64_t lost;
 	int err;
 

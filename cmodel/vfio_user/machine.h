@@ -18,6 +18,7 @@ struct vu_machine_options {
 	uint64_t mem_bytes; /* DRAM of each chip, a multiple of 2 MiB */
 	uint64_t bar_bytes; /* of BAR2, a power of two; 0: as the DRAM, at most 4 GiB */
 	unsigned cores;	    /* as cm_options.cores */
+	int interrupt;	    /* as cm_options.interrupt */
 	enum vu_irq_mode irq;
 	const char *identity; /* source of the serial numbers: constant across starts */
 	/*

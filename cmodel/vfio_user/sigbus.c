@@ -30,5 +30,7 @@ int vu_sigbus_install(void)
 	memset(&action, 0, sizeof(action));
 	action.sa_sigaction = on_sigbus;
 	action.sa_flags = SA_SIGINFO;
+	/* Whoever is interrupted never returns to the handler. */
+	sigfillset(&action.sa_mask);
 	return sigaction(SIGBUS, &action, NULL) ? -errno : 0;
 }

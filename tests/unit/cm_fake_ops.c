@@ -29,6 +29,30 @@ int cm_bad(const struct cm_launch *l, uint32_t code, const struct cm_tensor *t, 
 	return -EINVAL;
 }
 
+/* ---- Work without end ------------------------------------------------------------------------ */
+
+static _Atomic unsigned endless, stuck;
+
+void fake_endless(enum fake_endless where)
+{
+	endless = where;
+	stuck = 0;
+}
+
+unsigned fake_stuck(void)
+{
+	return stuck;
+}
+
+static void go_on(enum fake_endless where)
+{
+	if (endless != where)
+		return;
+	stuck++;
+	while (endless == where)
+		;
+}
+
 /* ---- RMSNORM: x + weight --------------------------------------------------------------------- */
 
 static int add_check(const struct cm_launch *l)
@@ -143,6 +167,7 @@ static void reduce_run(const struct cm_launch *l, unsigned phase, unsigned part,
 	float *sum = l->core[core];
 
 	(void)phase;
+	go_on(FAKE_RUN);
 	memset(sum, 0, h * sizeof(*sum));
 	for (unsigned r = 0; r < l->group_size; r++)
 		for (uint64_t i = 0; i < h; i++)
@@ -179,6 +204,7 @@ void fake_linear_shape(unsigned phases, const unsigned *parts)
 	linear.phases = phases;
 	memcpy(linear.parts, parts, phases * sizeof(*parts));
 	linear.random = 0;
+	linear.launches = 0;
 }
 
 void fake_linear_random(uint64_t seed)
@@ -212,12 +238,14 @@ static unsigned below(unsigned n)
 static int count_check(const struct cm_launch *l)
 {
 	(void)l;
+	go_on(FAKE_CHECK);
 	return 0;
 }
 
 /* Each part of the last launch must have run once; then the next is set up. */
 static void count_plan(struct cm_launch *l)
 {
+	go_on(FAKE_PLAN);
 	if (linear.launches) {
 		for (unsigned phase = 0; phase < linear.phases; phase++) {
 			for (unsigned i = 0; i < linear.parts[phase]; i++)
@@ -240,6 +268,7 @@ static void count_plan(struct cm_launch *l)
 
 static void count_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
 {
+	go_on(FAKE_RUN);
 	if (core >= l->cores || part >= linear.parts[phase] || l->state.u[0] != linear.current) {
 		linear.errors++;
 		return;

@@ -4,13 +4,28 @@
 #include "crc32c.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
+static int interrupt_signal;
+
+void fix_interrupt(void)
+{
+	struct sigaction action = {.sa_handler = cm_interrupted,
+				   .sa_flags = SA_RESTART | SA_NODEFER};
+
+	interrupt_signal = SIGURG;
+	assert_int_equal(sigaction(interrupt_signal, &action, NULL), 0);
+}
+
 void fix_new(struct fix *f, unsigned chips, unsigned cores)
 {
-	struct cm_options opt = {.chips = chips, .mem_bytes = FIX_MEM, .cores = cores};
+	struct cm_options opt = {.chips = chips,
+				 .mem_bytes = FIX_MEM,
+				 .cores = cores,
+				 .interrupt = interrupt_signal};
 
 	memset(f, 0, sizeof(*f));
 	assert_int_equal(cm_machine_new(&opt, &f->m), 0);

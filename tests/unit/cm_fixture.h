@@ -42,6 +42,8 @@ struct fix {
 
 /* A machine with @chips chips and @cores cores. */
 void fix_new(struct fix *f, unsigned chips, unsigned cores);
+/* The machines that follow end cancelled ops by a signal. */
+void fix_interrupt(void);
 void fix_free(struct fix *f);
 struct cm_queue *fix_queue(struct fix *f, unsigned chip, enum cm_queue_class class);
 
@@ -118,5 +120,11 @@ void fake_linear_spin(unsigned turns);
 /* Errors seen: parts run twice or never, out of phase or for another launch. */
 unsigned fake_linear_errors(void);
 uint64_t fake_linear_launches(void);
+
+/* Where LINEAR, and in parts ALL_REDUCE, have no end. */
+enum fake_endless { FAKE_NOWHERE, FAKE_CHECK, FAKE_PLAN, FAKE_RUN };
+void fake_endless(enum fake_endless where);
+/* How many cores have come there since. */
+unsigned fake_stuck(void);
 
 #endif /* CM_FIXTURE_H */

@@ -388,6 +388,28 @@ static void submit_exec(unsigned r, uint64_t fence)
 	assert_int_equal(fix_submit(q[r], &s), 0);
 }
 
+/* One of two members goes in the middle of their op: the other one is lost, not wrong. */
+static void test_cancelled_op(void **state)
+{
+	(void)state;
+	fix_interrupt();
+	for (unsigned goes = 0; goes < 2; goes++) {
+		start(2);
+		make_programs();
+		fake_endless(FAKE_RUN);
+		submit_exec(0, 1);
+		submit_exec(1, 1);
+		while (!fake_stuck())
+			nanosleep(&(struct timespec){0, 10000}, NULL);
+		cm_queue_free(q[goes]);
+		fake_endless(FAKE_NOWHERE);
+		expect_code(q[!goes], !goes, TXDA_FAULT_COLLECTIVE);
+		assert_true(cm_queue_is_innocent(q[!goes]));
+		assert_int_equal(*fix_word(&f.c[!goes], 0), 0);
+		fix_free(&f);
+	}
+}
+
 static void test_ops(void **state)
 {
 	(void)state;
@@ -493,12 +515,19 @@ static void test_wrong_group(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reduce_f32),   cmocka_unit_test(test_reduce_bf16),
-		cmocka_unit_test(test_gather),	     cmocka_unit_test(test_order),
-		cmocka_unit_test(test_disagreement), cmocka_unit_test(test_bad_packets),
-		cmocka_unit_test(test_set_group),    cmocka_unit_test(test_lost_members),
-		cmocka_unit_test(test_ops),	     cmocka_unit_test(test_unmapped_member),
-		cmocka_unit_test(test_wrong_group),  cmocka_unit_test(test_scratch_moves),
+		cmocka_unit_test(test_reduce_f32),
+		cmocka_unit_test(test_reduce_bf16),
+		cmocka_unit_test(test_gather),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_disagreement),
+		cmocka_unit_test(test_bad_packets),
+		cmocka_unit_test(test_set_group),
+		cmocka_unit_test(test_lost_members),
+		cmocka_unit_test(test_ops),
+		cmocka_unit_test(test_cancelled_op),
+		cmocka_unit_test(test_unmapped_member),
+		cmocka_unit_test(test_wrong_group),
+		cmocka_unit_test(test_scratch_moves),
 	};
 
 	return cmocka_run_group_tests_name("cmodel groups", tests, NULL, NULL);

@@ -246,6 +246,45 @@ static void test_free_under_way(void **state)
 	fake_linear_spin(0);
 }
 
+/* Work that would never end is left at once when its queue goes, and the machine serves others. */
+static void test_interrupted(void **state)
+{
+	static const unsigned parts[] = {40};
+
+	(void)state;
+	fix_interrupt();
+	for (unsigned i = 0; i < 60; i++) {
+		unsigned cores = 1 + i % 3, before;
+		struct fix_stream s, t;
+		struct cm_queue *q;
+
+		start(1, cores);
+		fake_linear_shape(1, parts);
+		fake_endless(FAKE_CHECK + i / 3 % 3);
+		q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+		s = stream_of(0, 0, 0);
+		put_launch(&s, 0, 1);
+		assert_int_equal(fix_submit(q, &s), 0);
+		while (!fake_stuck())
+			nanosleep(&(struct timespec){0, 10000}, NULL);
+		cm_queue_free(q);
+		fake_endless(FAKE_NOWHERE);
+		/* What stands behind it in the stream has not run. */
+		assert_int_equal(*fix_word(&f.c[0], 0), 0);
+
+		fake_linear_shape(1, parts);
+		before = fake_linear_errors();
+		q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+		t = stream_of(0, 1, 0);
+		put_launch(&t, 1, 1);
+		assert_int_equal(fix_submit(q, &t), 0);
+		assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 1), 1), 0);
+		assert_int_equal(fake_linear_errors(), before);
+		cm_queue_free(q);
+		fix_free(&f);
+	}
+}
+
 /*
  * A thread leads no longer than it takes to see its own fence. What its SIGNAL has let go, a queue
  * that was parked in a WAIT, is for a worker then, though all of them sleep.
@@ -379,13 +418,10 @@ static void test_cost(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_many_threads),
-		cmocka_unit_test(test_disturbed),
-		cmocka_unit_test(test_free_under_way),
-		cmocka_unit_test(test_leaves_work_behind),
-		cmocka_unit_test(test_ping_pong),
-		cmocka_unit_test(test_cost),
+		cmocka_unit_test(test_parts),	    cmocka_unit_test(test_many_threads),
+		cmocka_unit_test(test_disturbed),   cmocka_unit_test(test_free_under_way),
+		cmocka_unit_test(test_interrupted), cmocka_unit_test(test_leaves_work_behind),
+		cmocka_unit_test(test_ping_pong),   cmocka_unit_test(test_cost),
 	};
 
 	return cmocka_run_group_tests_name("cmodel threads", tests, NULL, NULL);

@@ -194,6 +194,15 @@ static void print_ready(const struct request *r)
 	}
 }
 
+/* A client that stops a queue does not wait for the op that runs, however long that is. */
+static int install_interrupt(int number)
+{
+	struct sigaction action = {.sa_handler = cm_interrupted,
+				   .sa_flags = SA_RESTART | SA_NODEFER};
+
+	return sigaction(number, &action, NULL) ? -errno : 0;
+}
+
 static int serve(struct request *r)
 {
 	struct vu_server *s;
@@ -206,7 +215,10 @@ static int serve(struct request *r)
 	}
 	if (!r->server.machine.identity)
 		r->server.machine.identity = identity = realpath(r->server.socket_dir, NULL);
+	r->server.machine.interrupt = SIGURG;
 	err = vu_sigbus_install();
+	if (!err)
+		err = install_interrupt(r->server.machine.interrupt);
 	if (!err)
 		err = vu_server_new(&r->server, &s);
 	free(identity);
