@@ -268,6 +268,7 @@ void txda_gem_free_quarantined(struct txda_device *tdev)
 		drm_gem_object_put(vma->base.gem.obj);
 		kfree(vma);
 	}
+	txda_peers_release(tdev);
 	txda_vram_free_quarantined(tdev);
 }
 

@@ -121,6 +121,9 @@ struct txda_bo {
 	 */
 	bool peer_gone;
 
+	/** @held: PEER: kept by txda_peers_hold(), with a reference. Under the list's lock. */
+	bool held;
+
 	/** @link: In txda_gem.bos. */
 	struct list_head link;
 
@@ -210,6 +213,12 @@ struct dma_buf *txda_gem_export(struct drm_gem_object *obj, int flags);
 void txda_peer_free(struct txda_bo *bo);
 /* The chip is being removed: ends other chips' mappings of its DRAM. */
 void txda_peers_unplug(struct txda_device *tdev);
+/*
+ * The chip does not stop and may still write to the DRAM of other chips that it has mapped: keeps
+ * those buffers, whatever their owners do, until txda_peers_release(). Fences may wait for this.
+ */
+void txda_peers_hold(struct txda_device *tdev);
+void txda_peers_release(struct txda_device *tdev);
 
 /* Memory statistics of a file's handles, for fdinfo and DEV_QUERY. */
 void txda_gem_stats(struct drm_file *file, struct drm_memory_stats *ret_vram,

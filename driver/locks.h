@@ -34,7 +34,7 @@
  *	            share.lock
  *	    queues.fault_lock	+	also inside reset.cut_lock
  *	      queue.hw_lock
- *	    txda_peers_lock		nothing inside
+ *	    txda_peers_lock	+	nothing inside
  *
  * perf holds raw locks: pmu.lock, and inside of it pair_lock.
  *

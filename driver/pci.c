@@ -205,8 +205,8 @@ static void txda_pci_remove(struct pci_dev *pdev)
 	txda_reset_fini(tdev);
 
 	/* No handlers run and no DMA happens any more, whether or not the chip is present. */
-	if (txda_device_alive(tdev))
-		txda_chip_reset(tdev);
+	if (txda_device_alive(tdev) && txda_chip_reset(tdev))
+		txda_pci_function_reset(tdev);
 	pci_clear_master(pdev);
 	txda_irq_disable(tdev);
 

@@ -185,6 +185,44 @@ static struct txda_bo *txda_peers_next(struct txda_device *tdev)
 	return found;
 }
 
+void txda_peers_hold(struct txda_device *tdev)
+{
+	struct txda_bo *bo;
+
+	mutex_lock(&txda_peers_lock);
+	list_for_each_entry(bo, &txda_peers, peer_link) {
+		if (bo->base.dev != &tdev->drm || txda_bo_local(bo) != bo || bo->held)
+			continue;
+		/* A buffer that is being freed has no mappings. */
+		bo->held = kref_get_unless_zero(&bo->base.refcount);
+	}
+	mutex_unlock(&txda_peers_lock);
+}
+
+static struct txda_bo *txda_peers_next_held(struct txda_device *tdev)
+{
+	struct txda_bo *bo, *found = NULL;
+
+	mutex_lock(&txda_peers_lock);
+	list_for_each_entry(bo, &txda_peers, peer_link) {
+		if (bo->base.dev != &tdev->drm || !bo->held)
+			continue;
+		bo->held = false;
+		found = bo;
+		break;
+	}
+	mutex_unlock(&txda_peers_lock);
+	return found;
+}
+
+void txda_peers_release(struct txda_device *tdev)
+{
+	struct txda_bo *bo;
+
+	while ((bo = txda_peers_next_held(tdev)))
+		drm_gem_object_put(&bo->base);
+}
+
 void txda_peers_unplug(struct txda_device *tdev)
 {
 	struct txda_bo *bo;

@@ -24,8 +24,6 @@
  * most.
  */
 #define TXDA_QUEUE_CHECKS 4
-/* How long a close waits for the reset of a chip that does not stop. */
-#define TXDA_QUEUE_RESET_WAIT (60 * HZ)
 
 int txda_queues_init(struct txda_device *tdev)
 {
@@ -155,6 +153,8 @@ static void txda_queue_detach(struct txda_queue *queue)
 		return;
 	txda_hwq_put(hwq);
 	txda_user_uncharge(queue->user, txda_queue_user_kind(queue));
+	/* Pairs with the waiter, which announces itself before it reads @hwq. */
+	smp_mb();
 	wake_up_var(&queue->hwq);
 	txda_queue_put(queue);
 }
@@ -221,11 +221,12 @@ static void txda_queue_close(struct txda_queue *queue)
 	if (up)
 		txda_device_exit(tdev, idx);
 	/*
-	 * The requested reset, or the removal in progress, does the rest. The address space, which
-	 * may be freed next, must stay until the chip has stopped using it.
+	 * The requested reset, or the removal in progress, does the rest: either releases the
+	 * hardware queue even if the chip does not react. The address space, which may be freed
+	 * next, must stay until the chip has stopped using it, however long that takes.
 	 */
 	if (err)
-		wait_var_event_timeout(&queue->hwq, !READ_ONCE(queue->hwq), TXDA_QUEUE_RESET_WAIT);
+		wait_var_event(&queue->hwq, !READ_ONCE(queue->hwq));
 
 	txda_queue_unuse_vm(queue->vm, queue->alone);
 	txda_queue_put(queue);

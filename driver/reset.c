@@ -311,10 +311,19 @@ int txda_chip_reset(struct txda_device *tdev)
 }
 
 /*
- * The order matters: the chip stops, then its work is dropped. A fence that signals allows memory
- * to be freed, which the chip must not access any more by then. A chip that does not stop is cut
- * off from memory (bus mastering disabled). In between no shared queue changes hands: it would not
- * start.
+ * A chip that does not stop is cut off from memory that is freed once its fences signal: bus
+ * mastering is disabled. Its ports to other chips cannot be, so their buffers are kept.
+ */
+static void txda_reset_cut_off(struct txda_device *tdev)
+{
+	pci_clear_master(tdev->pdev);
+	txda_peers_hold(tdev);
+}
+
+/*
+ * The order matters: the chip stops, or is cut off, then its work is dropped. A fence that signals
+ * allows memory to be freed, which the chip must not access any more by then. In between no shared
+ * queue changes hands: it would not start.
  */
 static int txda_reset_take_down(struct txda_device *tdev, int lose_err)
 {
@@ -324,7 +333,7 @@ static int txda_reset_take_down(struct txda_device *tdev, int lose_err)
 	mutex_lock(&tdev->reset.cut_lock);
 	err = txda_chip_reset(tdev);
 	if (err)
-		pci_clear_master(tdev->pdev);
+		txda_reset_cut_off(tdev);
 	txda_irq_disable(tdev);
 	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, lose_err);
 	mutex_unlock(&tdev->reset.cut_lock);
@@ -382,7 +391,7 @@ static void txda_reset_set_wedged(struct txda_device *tdev, const char *reason)
 	if (tdev->reset.wedged)
 		return;
 	WRITE_ONCE(tdev->reset.wedged, true);
-	pci_clear_master(tdev->pdev);
+	txda_reset_cut_off(tdev);
 	txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, -EIO);
 	txda_culprit_drop(&tdev->reset.served);
 	if (txda_device_alive(tdev))
@@ -459,7 +468,7 @@ static void txda_reset_cut(struct txda_device *tdev)
 	/* In a function reset the clients' work has ended already. */
 	if (!reset->bars_off) {
 		if (txda_chip_reset(tdev))
-			pci_clear_master(tdev->pdev);
+			txda_reset_cut_off(tdev);
 		txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, -EIO);
 	}
 	mutex_unlock(&reset->cut_lock);

@@ -345,6 +345,50 @@ static void function_reset(void)
 	must(submit_wait(d.fd, d.queue, 0, 0));
 }
 
+/*
+ * A chip that neither stops nor can be reset might still write to what it has mapped of another
+ * chip: nobody else gets that memory before it was reset.
+ */
+static void cut_off(void)
+{
+	struct client c = must_client(0), again;
+	struct chip chip = must_chip(c.fd);
+	int other = must_open(1), buf;
+	uint64_t before = must_memory(other).device_used;
+	uint32_t handle, hung, vm;
+	char path[128];
+
+	must(bo_create(other, 4 * MIB, DEVICE, 0, 0, &handle));
+	buf = export_buf(other, handle);
+	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, import_buf(c.fd, buf), 0, VA, 4 * MIB));
+	must(dev_fill(&c, VA, 4 * MIB, 1));
+	must(queue_create_as(c.fd, c.vm, DRM_TXDA_QUEUE_COMPUTE, DRM_TXDA_PRIORITY_NORMAL, 500,
+			     &hung));
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/reset_method", chip.pci);
+	must_write(path, "\n");
+	vmhost("stick-reset 0");
+	vmhost("liveness-stop 0");
+	put_fill(&c.stream, VA, 4 * MIB, 2);
+	must_fail(submit_wait(c.fd, hung, c.stream.mem.va, c.stream.bytes), ETIME);
+	for (int64_t deadline = now_ns() + PATIENCE; vm_create(c.fd, &vm) != -EIO; usleep(10000))
+		check(now_ns() < deadline);
+
+	must(gem_close(other, handle));
+	close(buf);
+	munmap_mem(&c.stream.mem);
+	close(c.fd);
+	/* Freeing may lag behind. */
+	for (int i = 0; i < 100; i++, usleep(10000))
+		check_equal(must_memory(other).device_used, before + 4 * MIB);
+
+	must_write(path, "default");
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/reset", chip.pci);
+	must_write(path, "1");
+	must_settle(other, before);
+	again = must_client(0);
+	must(submit_wait(again.fd, again.queue, 0, 0));
+}
+
 /* A chip falls off the bus: whatever is asked of it fails as if it were gone already. */
 static void falls_off(void)
 {
@@ -384,7 +428,7 @@ static void falls_off(void)
 static const struct test tests[] = {
 	{"mappings", mappings},	      {"peers", peers}, {"importer", importer},
 	{"user_memory", user_memory}, {"binds", binds}, {"function_reset", function_reset},
-	{"falls_off", falls_off},
+	{"cut_off", cut_off},	      {"falls_off", falls_off},
 };
 
 int main(int argc, char **argv)
