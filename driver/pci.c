@@ -200,9 +200,10 @@ static void txda_pci_remove(struct pci_dev *pdev)
 	 */
 	drm_dev_unplug(&tdev->drm);
 	txda_pmu_close(tdev);
-	txda_scrub_stop(tdev);
 	txda_events_remove(tdev);
+	/* Wakes who waits for the chip to come up, the scrubber among them. */
 	txda_reset_fini(tdev);
+	txda_scrub_stop(tdev);
 
 	/* No handlers run and no DMA happens any more, whether or not the chip is present. */
 	if (txda_device_alive(tdev) && txda_chip_reset(tdev))
