@@ -378,6 +378,9 @@ static int txda_bo_create_in(struct drm_file *file, const struct drm_txda_bo_cre
 	if (!bo)
 		return -ENOMEM;
 	bo->flags = args->flags;
+	/* Elsewhere the kernel's own mapping stays cached, and stale lines may be written back. */
+	if (!IS_ENABLED(CONFIG_X86))
+		bo->flags &= ~DRM_TXDA_BO_WRITE_COMBINE;
 	if (resv) {
 		drm_gem_object_get(resv);
 		bo->vm_resv = resv;

@@ -76,10 +76,7 @@ static int txda_host_get_pages(struct device *dev, struct page **pages, unsigned
 	return 0;
 }
 
-/*
- * On x86 all mappings of a page must have the same cache attributes, including the kernel's own;
- * elsewhere it is enough to set them for user space.
- */
+/* All mappings of a page must have the same cache attributes, including the kernel's own. */
 static int txda_host_set_wc(struct txda_bo *bo, unsigned long n)
 {
 #ifdef CONFIG_X86

@@ -630,7 +630,10 @@ struct drm_txda_vm_set_group {
 
 /* Never mapped by the CPU: may lie in DRAM beyond the aperture; BO_MMAP_OFFSET says -EPERM. */
 #define DRM_TXDA_BO_NO_MMAP (1u << 0)
-/* Host memory that the CPU maps write-combined and the chip does not snoop. */
+/*
+ * Host memory that the CPU maps write-combined and the chip does not snoop. Only x86 has that;
+ * elsewhere it becomes ordinary memory, and BO_QUERY_INFO does not return the flag.
+ */
 #define DRM_TXDA_BO_WRITE_COMBINE (1u << 1)
 /* Out only: made from user memory. */
 #define DRM_TXDA_BO_USERPTR (1u << 2)
