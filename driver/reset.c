@@ -115,7 +115,15 @@ int txda_device_enter(struct txda_device *tdev, int *ret_idx)
 
 bool txda_device_enter_teardown(struct txda_device *tdev, int *ret_idx)
 {
-	return !txda_device_wait_enter(tdev, false, ret_idx);
+	struct txda_reset *reset = &tdev->reset;
+	int err;
+
+	/* Until a reset that is late has stopped the chip, anything may run on it. */
+	do
+		err = txda_device_wait_enter(tdev, false, ret_idx);
+	while (err == -EIO && READ_ONCE(reset->stopping) && !READ_ONCE(reset->down) &&
+	       !READ_ONCE(reset->wedged));
+	return !err;
 }
 
 void txda_device_exit(struct txda_device *tdev, int idx)

@@ -426,8 +426,8 @@ static void falls_off(void)
 }
 
 static const struct test tests[] = {
-	{"mappings", mappings},	      {"peers", peers}, {"importer", importer},
-	{"user_memory", user_memory}, {"binds", binds}, {"function_reset", function_reset},
+	{"mappings", mappings},	      {"peers", peers},		{"importer", importer},
+	{"user_memory", user_memory}, {"binds", binds},		{"function_reset", function_reset},
 	{"cut_off", cut_off},	      {"falls_off", falls_off},
 };
 
