@@ -2,6 +2,7 @@
 #include "host.h"
 
 #include <linux/dma-mapping.h>
+#include <linux/iommu.h>
 #include <linux/mm.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/signal.h>
@@ -142,6 +143,20 @@ void txda_host_free(struct txda_bo *bo)
 	atomic64_sub(bo->base.size, &to_txda(bo->base.dev)->host_used);
 }
 
+int txda_host_check_dma(struct device *dev)
+{
+	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+
+	/* An IOMMU that translates maps whole pages as they are. */
+	if (domain && domain->type != IOMMU_DOMAIN_IDENTITY)
+		return 0;
+	/* Only bounce buffers limit the size. */
+	if (dma_max_mapping_size(dev) == SIZE_MAX)
+		return 0;
+	dev_warn_once(dev, "no host memory for clients: DMA goes through swiotlb here\n");
+	return -EOPNOTSUPP;
+}
+
 static enum dma_data_direction txda_bo_dma_dir(const struct txda_bo *bo)
 {
 	return bo->read_only ? DMA_TO_DEVICE : DMA_BIDIRECTIONAL;
@@ -154,6 +169,9 @@ int txda_bo_map_pages(struct txda_bo *bo)
 	struct sg_table *sgt;
 	int err;
 
+	err = txda_host_check_dma(dev);
+	if (err)
+		return err;
 	sgt = kzalloc_obj(*sgt, GFP_KERNEL);
 	if (!sgt)
 		return -ENOMEM;

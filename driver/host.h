@@ -9,7 +9,7 @@
 #ifndef TXDA_HOST_H
 #define TXDA_HOST_H
 
-struct sg_table;
+struct device;
 struct txda_bo;
 
 /* Gives @bo zeroed pages. -ENOSPC: over the limit of the machine; -ENOMEM; -EINTR. */
@@ -21,5 +21,12 @@ void txda_host_free(struct txda_bo *bo);
 int txda_bo_map_pages(struct txda_bo *bo);
 /* Undoes it. Does nothing if it was not mapped, or if the chip was removed meanwhile. */
 void txda_bo_unmap_pages(struct txda_bo *bo);
+
+/*
+ * -EOPNOTSUPP: the chip would access copies of memory that is mapped for it (bounce buffers, as in
+ * confidential virtual machines and with swiotlb=force). Buffers are shared by the CPU and the chip
+ * for as long as they exist, and no call says who has written what.
+ */
+int txda_host_check_dma(struct device *dev);
 
 #endif /* TXDA_HOST_H */

@@ -15,6 +15,7 @@
 
 #include "device.h"
 #include "gem.h"
+#include "host.h"
 #include "runs.h"
 #include "vm.h"
 #include "vram.h"
@@ -115,6 +116,8 @@ void txda_peer_free(struct txda_bo *bo)
 
 struct drm_gem_object *txda_gem_prime_import(struct drm_device *drm, struct dma_buf *dma_buf)
 {
+	int err;
+
 	if (dma_buf->ops == &txda_dmabuf_ops) {
 		struct drm_gem_object *obj = dma_buf->priv;
 
@@ -125,7 +128,8 @@ struct drm_gem_object *txda_gem_prime_import(struct drm_device *drm, struct dma_
 		if (obj->dev == drm || to_txda_bo(obj)->kind == TXDA_BO_DEVICE)
 			return txda_import_peer(to_txda(drm), dma_buf, to_txda_bo(obj));
 	}
-	return drm_gem_prime_import_dev(drm, dma_buf, drm->dev);
+	err = txda_host_check_dma(drm->dev);
+	return err ? ERR_PTR(err) : drm_gem_prime_import_dev(drm, dma_buf, drm->dev);
 }
 
 struct drm_gem_object *txda_gem_import_sg_table(struct drm_device *drm,

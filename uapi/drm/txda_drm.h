@@ -645,7 +645,8 @@ struct drm_txda_vm_set_group {
  *
  * -ENOSPC: none of the places has room; device memory has none beyond dmem.max of the caller's
  * control group, either. -EDQUOT: the user's files together have made 32768 buffers, which is as
- * much as a user may have without CAP_SYS_RESOURCE.
+ * much as a user may have without CAP_SYS_RESOURCE. -EOPNOTSUPP: no host memory for the chip on this
+ * machine, since DMA goes through bounce buffers (swiotlb).
  */
 struct drm_txda_bo_create {
 	/** @size: Bytes, above 0; out: rounded up to pages. */
@@ -729,7 +730,7 @@ struct drm_txda_bo_set_label {
  *
  * The pages are pinned until the buffer goes, and charged against RLIMIT_MEMLOCK. -EDQUOT: that
  * limit is too low (the kernel log, at debug level, says how much was wanted), or as in BO_CREATE.
- * -EOPNOTSUPP: the range holds a file's pages that cannot be pinned for long.
+ * -EOPNOTSUPP: the range holds a file's pages that cannot be pinned for long, or as in BO_CREATE.
  */
 struct drm_txda_bo_from_userptr {
 	/** @va: Start, a multiple of the page size. */
