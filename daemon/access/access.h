@@ -5,8 +5,8 @@
  *
  * Pure, except for name look-ups. Any thread.
  */
-#ifndef TXDA_DAEMON_ACCESS_H
-#define TXDA_DAEMON_ACCESS_H
+#ifndef TXDA_ACCESS_ACCESS_H
+#define TXDA_ACCESS_ACCESS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -15,8 +15,8 @@
  * Threads: api_keys_load() and api_keys_parse() look up accounts, as access.h does; a set is
  * immutable.
  */
-#ifndef TXDA_SERVER_API_KEYS_H
-#define TXDA_SERVER_API_KEYS_H
+#ifndef TXDA_ACCESS_API_KEYS_H
+#define TXDA_ACCESS_API_KEYS_H
 
 #include <stddef.h>
 

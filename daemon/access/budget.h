@@ -17,8 +17,8 @@
  *
  * Threads: the event loop's; any for the functions below budget_most().
  */
-#ifndef TXDA_DAEMON_BUDGET_H
-#define TXDA_DAEMON_BUDGET_H
+#ifndef TXDA_ACCESS_BUDGET_H
+#define TXDA_ACCESS_BUDGET_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

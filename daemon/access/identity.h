@@ -2,8 +2,8 @@
 /*
  * Identity of a connection where the kernel does not provide it: over TCP, by API key (api_keys.h).
  */
-#ifndef TXDA_SERVER_IDENTITY_H
-#define TXDA_SERVER_IDENTITY_H
+#ifndef TXDA_ACCESS_IDENTITY_H
+#define TXDA_ACCESS_IDENTITY_H
 
 #include <stdbool.h>
 #include <sys/types.h>

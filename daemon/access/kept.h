@@ -14,8 +14,8 @@
  *
  * Threads: any.
  */
-#ifndef TXDA_DAEMON_KEPT_H
-#define TXDA_DAEMON_KEPT_H
+#ifndef TXDA_ACCESS_KEPT_H
+#define TXDA_ACCESS_KEPT_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -14,8 +14,8 @@
  *
  * Any thread.
  */
-#ifndef TXDA_SERVER_SECURE_FILE_H
-#define TXDA_SERVER_SECURE_FILE_H
+#ifndef TXDA_ACCESS_SECURE_FILE_H
+#define TXDA_ACCESS_SECURE_FILE_H
 
 #include <stddef.h>
 

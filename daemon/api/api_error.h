@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* An error in the OpenAI format: {"error": {"message", "type", "param", "code"}}. */
-#ifndef TXDA_SERVER_API_ERROR_H
-#define TXDA_SERVER_API_ERROR_H
+#ifndef TXDA_API_API_ERROR_H
+#define TXDA_API_API_ERROR_H
 
 #include "json_out.h"
 

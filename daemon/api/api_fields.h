@@ -9,8 +9,8 @@
  *
  * Values are checked in api_params.c. Pure; any thread.
  */
-#ifndef TXDA_SERVER_API_FIELDS_H
-#define TXDA_SERVER_API_FIELDS_H
+#ifndef TXDA_API_API_FIELDS_H
+#define TXDA_API_API_FIELDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * The requested format of an answer: `response_format`, `structured_outputs`, `guided_json` and
  * similar members. At most one of them.
  */
-#ifndef TXDA_SERVER_API_FORMAT_H
-#define TXDA_SERVER_API_FORMAT_H
+#ifndef TXDA_API_API_FORMAT_H
+#define TXDA_API_API_FORMAT_H
 
 #include <stdbool.h>
 #include <cjson/cJSON.h>

@@ -3,8 +3,8 @@
  * The members of a request that make up the prompt: `messages` and `tools`, or `prompt`, `input`,
  * `tokens`. Used by api_params.c only.
  */
-#ifndef TXDA_SERVER_API_MESSAGES_H
-#define TXDA_SERVER_API_MESSAGES_H
+#ifndef TXDA_API_API_MESSAGES_H
+#define TXDA_API_API_MESSAGES_H
 
 #include "api_params.h"
 

@@ -7,8 +7,8 @@
  *
  * Pure: needs no model and shares no state; any thread.
  */
-#ifndef TXDA_SERVER_API_PARAMS_H
-#define TXDA_SERVER_API_PARAMS_H
+#ifndef TXDA_API_API_PARAMS_H
+#define TXDA_API_API_PARAMS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * unchanged when the member is absent or null, and returns false with @e set when it is invalid.
  * @path, if not NULL, precedes the name in errors.
  */
-#ifndef TXDA_SERVER_API_VALUE_H
-#define TXDA_SERVER_API_VALUE_H
+#ifndef TXDA_API_API_VALUE_H
+#define TXDA_API_API_VALUE_H
 
 #include <stdbool.h>
 #include <stddef.h>

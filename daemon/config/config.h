@@ -10,8 +10,8 @@
  * or of the command line they apply to all models: those that follow, and those of files read
  * before.
  */
-#ifndef TXDA_DAEMON_CONFIG_H
-#define TXDA_DAEMON_CONFIG_H
+#ifndef TXDA_CONFIG_CONFIG_H
+#define TXDA_CONFIG_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Shared by the settings (config.c) and the table of options (config_table.c). */
-#ifndef TXDA_DAEMON_CONFIG_INTERNAL_H
-#define TXDA_DAEMON_CONFIG_INTERNAL_H
+#ifndef TXDA_CONFIG_CONFIG_INTERNAL_H
+#define TXDA_CONFIG_CONFIG_INTERNAL_H
 
 #include "config.h"
 #include "options.h"

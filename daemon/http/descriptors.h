@@ -13,8 +13,8 @@
  *
  * Threads: any.
  */
-#ifndef TXDA_SERVER_DESCRIPTORS_H
-#define TXDA_SERVER_DESCRIPTORS_H
+#ifndef TXDA_HTTP_DESCRIPTORS_H
+#define TXDA_HTTP_DESCRIPTORS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -43,8 +43,8 @@
  * Threads: only the thread of the event loop. No function here calls back into the owner: callbacks
  * come from the loop, except on_answered(), which is called by whatever completes an answer.
  */
-#ifndef TXDA_SERVER_HTTP_H
-#define TXDA_SERVER_HTTP_H
+#ifndef TXDA_HTTP_HTTP_H
+#define TXDA_HTTP_HTTP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -11,8 +11,8 @@
  *
  * Threads: none shared.
  */
-#ifndef TXDA_SERVER_HTTP_FDS_H
-#define TXDA_SERVER_HTTP_FDS_H
+#ifndef TXDA_HTTP_HTTP_FDS_H
+#define TXDA_HTTP_HTTP_FDS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Shared by http.c (connections), http_server.c (accepting, timers) and http_turn.c (shares of time). */
-#ifndef TXDA_SERVER_HTTP_INTERNAL_H
-#define TXDA_SERVER_HTTP_INTERNAL_H
+#ifndef TXDA_HTTP_HTTP_INTERNAL_H
+#define TXDA_HTTP_HTTP_INTERNAL_H
 
 #include <stdatomic.h>
 #include <sys/queue.h>

@@ -17,8 +17,8 @@
  *
  * Threads: none shared.
  */
-#ifndef TXDA_SERVER_HTTP_PARSER_H
-#define TXDA_SERVER_HTTP_PARSER_H
+#ifndef TXDA_HTTP_HTTP_PARSER_H
+#define TXDA_HTTP_HTTP_PARSER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -12,8 +12,8 @@
  *
  * Threads: the event loop's, which also makes the callbacks where nothing else is said.
  */
-#ifndef TXDA_SERVER_HTTP_STORM_H
-#define TXDA_SERVER_HTTP_STORM_H
+#ifndef TXDA_HTTP_HTTP_STORM_H
+#define TXDA_HTTP_HTTP_STORM_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -6,8 +6,8 @@
  * the socket and the other reports an error, and a socket file left by a killed daemon is replaced
  * only when nobody can be listening on it.
  */
-#ifndef TXDA_SERVER_LISTEN_H
-#define TXDA_SERVER_LISTEN_H
+#ifndef TXDA_HTTP_LISTEN_H
+#define TXDA_HTTP_LISTEN_H
 
 #include <stddef.h>
 #include <sys/types.h>

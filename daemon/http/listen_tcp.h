@@ -5,8 +5,8 @@
  * Errors: -errno, with a message that contains the address in err. Called at start only: name
  * look-ups block.
  */
-#ifndef TXDA_SERVER_LISTEN_TCP_H
-#define TXDA_SERVER_LISTEN_TCP_H
+#ifndef TXDA_HTTP_LISTEN_TCP_H
+#define TXDA_HTTP_LISTEN_TCP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  *
  * Threads: the event loop's.
  */
-#ifndef TXDA_DAEMON_METRICS_H
-#define TXDA_DAEMON_METRICS_H
+#ifndef TXDA_METRICS_METRICS_H
+#define TXDA_METRICS_METRICS_H
 
 #include <stdint.h>
 

@@ -9,8 +9,8 @@
  *
  * Threads: the event loop's.
  */
-#ifndef TXDA_SERVER_BALANCE_H
-#define TXDA_SERVER_BALANCE_H
+#ifndef TXDA_MODELS_BALANCE_H
+#define TXDA_MODELS_BALANCE_H
 
 #include <stdint.h>
 

@@ -5,8 +5,8 @@
  * is ever stale or another model's. A case dir appears there complete or not at all: the compiler
  * writes to a directory of its own, and has no access to other entries.
  */
-#ifndef TXDA_RESIDENCY_CACHE_H
-#define TXDA_RESIDENCY_CACHE_H
+#ifndef TXDA_MODELS_CACHE_H
+#define TXDA_MODELS_CACHE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  * removed with the process. Those of killed processes are removed by cache_sweep(): a running
  * process holds a lock on its directory.
  */
-#ifndef TXDA_RESIDENCY_CACHE_PRIVATE_H
-#define TXDA_RESIDENCY_CACHE_PRIVATE_H
+#ifndef TXDA_MODELS_CACHE_PRIVATE_H
+#define TXDA_MODELS_CACHE_PRIVATE_H
 
 #include <stddef.h>
 

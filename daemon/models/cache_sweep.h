@@ -4,8 +4,8 @@
  * rarely .NAME.txda-old. The next compile of NAME would remove them, but there may be none: the key
  * changes with the checkpoint and the compiler.
  */
-#ifndef TXDA_RESIDENCY_CACHE_SWEEP_H
-#define TXDA_RESIDENCY_CACHE_SWEEP_H
+#ifndef TXDA_MODELS_CACHE_SWEEP_H
+#define TXDA_MODELS_CACHE_SWEEP_H
 
 #define CACHE_PRIVATE ".txda-private-" /* prefix of the names of private directories */
 

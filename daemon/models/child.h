@@ -6,8 +6,8 @@
  *
  * Blocks; any thread.
  */
-#ifndef TXDA_RESIDENCY_CHILD_H
-#define TXDA_RESIDENCY_CHILD_H
+#ifndef TXDA_MODELS_CHILD_H
+#define TXDA_MODELS_CHILD_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

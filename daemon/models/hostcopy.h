@@ -7,8 +7,8 @@
  *
  * Blocks while it reads; any thread.
  */
-#ifndef TXDA_RESIDENCY_HOSTCOPY_H
-#define TXDA_RESIDENCY_HOSTCOPY_H
+#ifndef TXDA_MODELS_HOSTCOPY_H
+#define TXDA_MODELS_HOSTCOPY_H
 
 #include <stdbool.h>
 #include <stdint.h>

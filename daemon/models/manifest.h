@@ -10,8 +10,8 @@
  * Errors: 0 or -errno with the reason in err.
  * Threads: any.
  */
-#ifndef TXDA_RESIDENCY_MANIFEST_H
-#define TXDA_RESIDENCY_MANIFEST_H
+#ifndef TXDA_MODELS_MANIFEST_H
+#define TXDA_MODELS_MANIFEST_H
 
 #include <stdbool.h>
 #include <stddef.h>

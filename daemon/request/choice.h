@@ -6,8 +6,8 @@
  *
  * Threads: one at a time, a text worker.
  */
-#ifndef TXDA_SERVER_CHOICE_H
-#define TXDA_SERVER_CHOICE_H
+#ifndef TXDA_REQUEST_CHOICE_H
+#define TXDA_REQUEST_CHOICE_H
 
 #include "api_params.h"
 #include "engine.h"

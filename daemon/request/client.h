@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Callbacks for request and connection events. */
-#ifndef TXDA_SERVER_CLIENT_H
-#define TXDA_SERVER_CLIENT_H
+#ifndef TXDA_REQUEST_CLIENT_H
+#define TXDA_REQUEST_CLIENT_H
 
 /* The user pointer of http_conn_set_user(). */
 struct conn_user {

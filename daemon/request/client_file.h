@@ -14,8 +14,8 @@
  * Any thread; may block on disk I/O. Errors: -errno with the message in err; -EINVAL, -E2BIG,
  * -EACCES, -ENOENT and the like are the client's fault, -ENOMEM is not.
  */
-#ifndef TXDA_SERVER_CLIENT_FILE_H
-#define TXDA_SERVER_CLIENT_FILE_H
+#ifndef TXDA_REQUEST_CLIENT_FILE_H
+#define TXDA_REQUEST_CLIENT_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>

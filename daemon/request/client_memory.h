@@ -15,8 +15,8 @@
  *
  * Errors: -errno, message in err; -EINVAL: the client's mistake. One thread at a time.
  */
-#ifndef TXDA_SERVER_CLIENT_MEMORY_H
-#define TXDA_SERVER_CLIENT_MEMORY_H
+#ifndef TXDA_REQUEST_CLIENT_MEMORY_H
+#define TXDA_REQUEST_CLIENT_MEMORY_H
 
 #include <stdbool.h>
 #include <stddef.h>

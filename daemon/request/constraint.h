@@ -7,8 +7,8 @@
  * becomes active after the token that ends it; otherwise the model may generate the token that
  * starts it instead of starting with the grammar.
  */
-#ifndef TXDA_SERVER_CONSTRAINT_H
-#define TXDA_SERVER_CONSTRAINT_H
+#ifndef TXDA_REQUEST_CONSTRAINT_H
+#define TXDA_REQUEST_CONSTRAINT_H
 
 #include "engine.h"
 

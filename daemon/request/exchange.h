@@ -31,8 +31,8 @@
  * Threads: the event loop's, except for encode(), output() and release() of the kinds. While
  * at_worker is set, the members below "the worker's" belong to the worker.
  */
-#ifndef TXDA_SERVER_EXCHANGE_H
-#define TXDA_SERVER_EXCHANGE_H
+#ifndef TXDA_REQUEST_EXCHANGE_H
+#define TXDA_REQUEST_EXCHANGE_H
 
 #include "choice.h"
 #include "client.h"

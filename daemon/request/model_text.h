@@ -5,8 +5,8 @@
  * and tokenises text and builds grammars; tokens are converted to text here, by tables that were
  * checked. Immutable afterwards, except for max_context; any number of threads may use it.
  */
-#ifndef TXDA_SERVER_MODEL_TEXT_H
-#define TXDA_SERVER_MODEL_TEXT_H
+#ifndef TXDA_REQUEST_MODEL_TEXT_H
+#define TXDA_REQUEST_MODEL_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>

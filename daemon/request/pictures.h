@@ -4,8 +4,8 @@
  * in the prompt. Runs in a text worker; each file is decoded by a confined process
  * (decode_apart.h).
  */
-#ifndef TXDA_SERVER_PICTURES_H
-#define TXDA_SERVER_PICTURES_H
+#ifndef TXDA_REQUEST_PICTURES_H
+#define TXDA_REQUEST_PICTURES_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * Reads the bytes of a picture from its URL: a data: URI, file:///PATH below a directory of
  * --image-dir, or fd:N, the N-th descriptor passed with the request. In a text worker.
  */
-#ifndef TXDA_SERVER_PICTURES_SOURCE_H
-#define TXDA_SERVER_PICTURES_SOURCE_H
+#ifndef TXDA_REQUEST_PICTURES_SOURCE_H
+#define TXDA_REQUEST_PICTURES_SOURCE_H
 
 #include <stdbool.h>
 #include <stdint.h>

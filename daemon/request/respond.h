@@ -4,8 +4,8 @@
  * exchange.
  * Threads: text workers; any for respond_error() and respond_done().
  */
-#ifndef TXDA_SERVER_RESPOND_H
-#define TXDA_SERVER_RESPOND_H
+#ifndef TXDA_REQUEST_RESPOND_H
+#define TXDA_REQUEST_RESPOND_H
 
 #include "exchange.h"
 

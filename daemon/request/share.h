@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The error for users who may not hold more memory. */
-#ifndef TXDA_SERVER_SHARE_H
-#define TXDA_SERVER_SHARE_H
+#ifndef TXDA_REQUEST_SHARE_H
+#define TXDA_REQUEST_SHARE_H
 
 #include "api_error.h"
 #include "budget.h"

@@ -7,8 +7,8 @@
  *
  * Threads: any.
  */
-#ifndef TXDA_SERVER_STRUCTURED_H
-#define TXDA_SERVER_STRUCTURED_H
+#ifndef TXDA_REQUEST_STRUCTURED_H
+#define TXDA_REQUEST_STRUCTURED_H
 
 #include "api_params.h"
 #include "grammar.h"

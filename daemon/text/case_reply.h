@@ -3,8 +3,8 @@
  * What txdad-text --case writes for the daemon: what a model_info.json says, without pointers. The
  * daemon checks all of it.
  */
-#ifndef TXDA_DAEMON_CASE_REPLY_H
-#define TXDA_DAEMON_CASE_REPLY_H
+#ifndef TXDA_TEXT_CASE_REPLY_H
+#define TXDA_TEXT_CASE_REPLY_H
 
 #include "case_info.h"
 #include "tower.h"
@@ -19,4 +19,4 @@ struct case_reply {
 	struct image_tower tower;
 };
 
-#endif /* TXDA_DAEMON_CASE_REPLY_H */
+#endif /* TXDA_TEXT_CASE_REPLY_H */

@@ -20,8 +20,8 @@
  * message cannot change after they were checked, and apart from waking the other process, which any
  * mechanism needs, a message of usual size costs a few microseconds (bench_text_process).
  */
-#ifndef TXDA_DAEMON_TEXT_MESSAGE_H
-#define TXDA_DAEMON_TEXT_MESSAGE_H
+#ifndef TXDA_TEXT_TEXT_MESSAGE_H
+#define TXDA_TEXT_TEXT_MESSAGE_H
 
 #include <stdbool.h>
 #include <stdint.h>

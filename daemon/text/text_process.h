@@ -9,8 +9,8 @@
  *
  * Threads: any, except for start and free. A call blocks.
  */
-#ifndef TXDA_DAEMON_TEXT_PROCESS_H
-#define TXDA_DAEMON_TEXT_PROCESS_H
+#ifndef TXDA_TEXT_TEXT_PROCESS_H
+#define TXDA_TEXT_TEXT_PROCESS_H
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * Serialised JSON trees. Unlike JSON text they preserve how numbers were written (jinja.h's
  * txda_template_mark_numbers()), and they are four times as fast to read.
  */
-#ifndef TXDA_DAEMON_TEXT_TREE_H
-#define TXDA_DAEMON_TEXT_TREE_H
+#ifndef TXDA_TEXT_TEXT_TREE_H
+#define TXDA_TEXT_TEXT_TREE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * directory; after that it can start and end lanes; a lane can only use open descriptors and
  * allocate memory. 0, or -errno and @err: then the process must exit.
  */
-#ifndef TXDA_DAEMON_TEXT_CONFINE_H
-#define TXDA_DAEMON_TEXT_CONFINE_H
+#ifndef TXDA_TEXT_TEXT_CONFINE_H
+#define TXDA_TEXT_TEXT_CONFINE_H
 
 #include <stddef.h>
 

@@ -5,8 +5,8 @@
  *
  * One thread.
  */
-#ifndef TXDA_DAEMON_TEXT_WORK_H
-#define TXDA_DAEMON_TEXT_WORK_H
+#ifndef TXDA_TEXT_WORK_H
+#define TXDA_TEXT_WORK_H
 
 #include "api_params.h"
 #include "grammar_build.h"
