@@ -148,7 +148,10 @@ bool budget_fits(struct account *a, uint64_t bytes)
 		return false;
 	if (has_room(a, bytes))
 		return true;
-	/* Nothing is freed in vain. Other threads change these numbers: they are an estimate. */
+	/*
+	 * Frees nothing if that does not make enough room. An estimate: other threads change these
+	 * numbers.
+	 */
 	unused = kept_unused(&b->kept, a, &own);
 	used = atomic_load(&b->used) + bytes;
 	held = atomic_load(&a->held) + bytes;
@@ -166,7 +169,7 @@ bool budget_is_exceeded(struct budget *b)
 	/* This is asked for every token. */
 	if (atomic_load(&b->used) <= b->limit)
 		return false;
-	/* Nothing is freed in vain: a request has to be ended anyway. */
+	/* Frees nothing if a request has to be ended anyway. */
 	if (atomic_load(&b->used) > b->limit + kept_unused(&b->kept, NULL, NULL))
 		return true;
 	while (atomic_load(&b->used) > b->limit) {

@@ -146,7 +146,7 @@ static unsigned count_planned(struct scheduler *s, int least, int most)
 	return others;
 }
 
-/* The number of users with wants, and the smallest of these; user @but is ignored. */
+/* The number of users with wants, except for user @but, and the smallest of their wants. */
 static unsigned count_users(const struct scheduler *s, unsigned but, unsigned *ret_least)
 {
 	unsigned n = 0;

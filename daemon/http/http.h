@@ -92,13 +92,16 @@ struct http_answer {
 
 struct http_options {
 	struct http_limits limits;
-	unsigned max_connections; /* with those that were not closed yet (descriptors.h); those that
-				     are told so find room beyond it, an eighth of it */
-	unsigned head_seconds;	  /* from the first byte of a request to the end of its head */
-	unsigned body_seconds;	  /* from there to the end of the body */
-	unsigned idle_seconds;	  /* between requests */
-	unsigned stall_seconds;	  /* while output waits and the client accepts no byte */
-	size_t congested_bytes;	  /* pending output: more is congested, a quarter is drained */
+	/*
+	 * Includes connections that are not closed yet (descriptors.h). An eighth more may be open
+	 * while their clients are told that there are too many.
+	 */
+	unsigned max_connections;
+	unsigned head_seconds;	/* from the first byte of a request to the end of its head */
+	unsigned body_seconds;	/* from there to the end of the body */
+	unsigned idle_seconds;	/* between requests */
+	unsigned stall_seconds; /* while output waits and the client accepts no byte */
+	size_t congested_bytes; /* pending output: more is congested, a quarter is drained */
 	struct budget *budget;
 	struct descriptors *descriptors; /* passed by clients; NULL: none are accepted */
 };

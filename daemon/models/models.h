@@ -49,8 +49,8 @@
 #define MODELS_MAX (2 * CONFIG_MAX_MODELS) /* served, and retired ones with requests */
 /*
  * Threads for slow work. Models of one owner (of the directory) are planned, compiled and loaded
- * one after the other, those of different ones beside each other: whose checkpoints take an hour to
- * compile delays only its own.
+ * one after the other, those of different owners in parallel: checkpoints that take an hour to
+ * compile delay only their owner's.
  */
 #define MODELS_LOADERS	  5
 #define MODELS_MAX_GROUPS 64

@@ -373,7 +373,9 @@ static void follow(struct server *s, struct config_model **fresh, const struct m
 
 		if (m->retired || find_same(m, fresh, n))
 			continue;
-		log_info("model %s is not configured any more as it was", m->config->names[0]);
+		log_info(
+			"model %s: its settings have changed or are gone; the old ones are retired",
+			m->config->names[0]);
 		m->retired = true;
 		gone[n_gone++] = m;
 	}

@@ -116,7 +116,9 @@ int case_said_parse(const char *text, size_t bytes, struct case_said *ret, char 
 /* The same in two steps; the caller frees *ret_root. */
 int case_said_json(const char *text, size_t bytes, cJSON **ret_root, char *err, size_t errlen);
 int case_said_take(const cJSON *root, struct case_said *ret, char *err, size_t errlen);
-/* Makes sound what another process says: texts end, numbers are in range; else it is an error. */
+/*
+ * Sanitises what another process sent: texts get a NUL, and numbers out of range become an error.
+ */
 void case_said_tame(struct case_said *said);
 
 /* Reads the open file, which has at most CASE_INFO_BYTES. */

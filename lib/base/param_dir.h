@@ -66,7 +66,7 @@ struct config_facts {
  * param_dir: what is wrong with it is the compiler's to report.
  */
 void config_facts_read(const char *dir, struct config_facts *ret);
-/* Makes sound what another process says it has read: texts end, numbers are of the enum. */
+/* Sanitises what another process sent: texts get a NUL, unknown enum values become valid ones. */
 void config_facts_tame(struct config_facts *f);
 
 /*
