@@ -84,6 +84,13 @@ uint64_t cm_chip_time_ns(const struct cm_chip *c); /* the clock of TIMESTAMP: CL
 
 #define CM_MAP_READ  (1u << 0)
 #define CM_MAP_WRITE (1u << 1)
+/*
+ * With CM_MAP_READ alone: the file is not sealed and may lose pages, by truncation or an error of
+ * its disk. A stream that meets one faults, and so do all that use the mapping later; without this
+ * flag the process ends with SIGBUS. Unmapped as a whole only. While such a mapping exists the model
+ * handles SIGBUS, and passes on what is not its own.
+ */
+#define CM_MAP_LOSABLE (1u << 2)
 /* For @fd: fresh zeroed memory that nobody else can map, in huge pages where the host has them. */
 #define CM_MAP_PRIVATE INT_MIN
 
@@ -123,8 +130,19 @@ int cm_vm_unmap(struct cm_vm *vm, uint64_t va, uint64_t bytes);
  * when its faulted queues are freed.
  */
 int cm_vm_set_group(struct cm_vm *vm, unsigned slot, uint64_t id, unsigned rank, unsigned size);
-/* The host address of [va, va + bytes) if it is mapped with @flags, else NULL. Valid until
- * unmapped. */
+/*
+ * For a CM_MAP_LOSABLE mapping: moves the caller's mapping [ptr, ptr + bytes), which has the same
+ * contents, to @va between two ops, in its place. -EFAULT: it is not mapped there, or lost pages.
+ */
+int cm_vm_replace(struct cm_vm *vm, uint64_t va, void *ptr, uint64_t bytes);
+/* All of that mapping was replaced: it cannot lose pages any more. */
+void cm_vm_replaced(struct cm_vm *vm, uint64_t va, uint64_t bytes);
+/* Its contents are not what they were: from now on streams that use it fault. */
+void cm_vm_lose(struct cm_vm *vm, uint64_t va, uint64_t bytes);
+/*
+ * The host address of [va, va + bytes) if it is mapped with @flags, else NULL. Valid until
+ * unmapped. The calling thread may access losable mappings afterwards.
+ */
 void *cm_vm_resolve(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags);
 
 /*

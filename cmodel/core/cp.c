@@ -314,6 +314,9 @@ static enum cm_result run_exec(struct cm_queue *q)
 	}
 	if (result != CM_DONE)
 		return result;
+	/* Fails if the launch uses what was lost; else it has not read it. */
+	if (cm_vm_close_lost(q->vm) && !cm_exec_refresh(e))
+		return CM_FAULT;
 	result = cm_exec_next(e);
 	if (result == CM_DONE)
 		cm_ready_wrote(q->queues->ready);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "lead.h"
+#include "bus.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -357,6 +358,7 @@ int cm_lead_wait(struct cm_lead *l, _Atomic uint32_t *failed, const uint64_t *wo
 		return ret;
 	if (is_leading(l))
 		return -EDEADLK;
+	cm_bus_unblock(); /* it may run ops */
 	while (ret > 0 && !wait_is_late(&w)) {
 		/* After a sleep do not spin: other threads had time to take the lead. */
 		if (slept)

@@ -59,6 +59,7 @@ void cm_vm_free(struct cm_vm *vm)
 	if (vm->next)
 		vm->next->prev = vm->prev;
 	cm_resume(mmu->lead);
+	cm_bus_forget(vm->reserved, vm->reserved_bytes);
 	munmap(vm->reserved, vm->reserved_bytes);
 	pthread_mutex_destroy(&vm->map_lock);
 	pthread_mutex_destroy(&vm->lock);
@@ -87,6 +88,18 @@ static int check_file(int fd, uint64_t offset, uint64_t bytes)
 	return 0;
 }
 
+/* Makes the host addresses of [va, va + bytes) a reservation again; 0 or -errno. */
+static int close_host(struct cm_vm *vm, uint64_t va, uint64_t bytes)
+{
+	void *at = vm->base + va;
+
+	cm_bus_forget(at, bytes);
+	return mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+		    -1, 0) == MAP_FAILED
+		       ? -errno
+		       : 0;
+}
+
 /* Like cm_vm_map() with the map lock held. */
 static int map_locked(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, uint64_t bytes,
 		      unsigned flags)
@@ -112,12 +125,17 @@ static int map_locked(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, ui
 	if (host == MAP_FAILED) {
 		ret = -errno;
 		/* A failed MAP_FIXED may have removed the previous mapping, the reservation. */
-		mmap(vm->base + va, bytes, PROT_NONE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		close_host(vm, va, bytes);
 		return ret;
 	}
-	if (bytes >= CM_HUGE_PAGE)
+	if (flags & CM_MAP_LOSABLE)
+		ret = cm_bus_watch(host, bytes, &vm->lost);
+	else if (bytes >= CM_HUGE_PAGE)
 		madvise(host, bytes, MADV_HUGEPAGE);
+	if (ret) {
+		close_host(vm, va, bytes);
+		return ret;
+	}
 	pthread_mutex_lock(&vm->lock);
 	cm_ranges_insert(&vm->ranges, at, (struct cm_range){va, va + bytes, flags});
 	pthread_mutex_unlock(&vm->lock);
@@ -130,9 +148,15 @@ int cm_vm_map(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, uint64_t b
 	int ret;
 
 	if (bad_range(va, bytes) || offset % CM_PAGE || offset > INT64_MAX - bytes || !flags ||
-	    (flags & ~(CM_MAP_READ | CM_MAP_WRITE)))
+	    (flags & ~(CM_MAP_READ | CM_MAP_WRITE | CM_MAP_LOSABLE)) ||
+	    (flags & CM_MAP_LOSABLE &&
+	     (flags != (CM_MAP_READ | CM_MAP_LOSABLE) || fd == CM_MAP_PRIVATE)))
 		return -EINVAL;
-	ret = fd == CM_MAP_PRIVATE ? 0 : check_file(fd, offset, bytes);
+	/* The rest of a file's last page can be accessed. */
+	ret = fd == CM_MAP_PRIVATE
+		      ? 0
+		      : check_file(fd, offset,
+				   flags & CM_MAP_LOSABLE ? bytes - CM_PAGE + 1 : bytes);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&vm->map_lock);
@@ -165,14 +189,100 @@ int cm_vm_unmap(struct cm_vm *vm, uint64_t va, uint64_t bytes)
 		vm->generation++;
 		mmu->unmapped(vm, va, va + bytes);
 		cm_resume(mmu->lead);
-		if (mmap(vm->base + va, bytes, PROT_NONE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-			 0) == MAP_FAILED)
-			ret = -errno;
+		ret = close_host(vm, va, bytes);
 	}
 	pthread_mutex_unlock(&vm->map_lock);
 	return ret;
 }
+
+/* ---- mappings that may lose pages -------------------------------------------------------------- */
+
+/* The losable range that has [va, va + bytes), or NULL. The lock is held. */
+static struct cm_range *losable(struct cm_vm *vm, uint64_t va, uint64_t bytes)
+{
+	size_t i = cm_ranges_first(&vm->ranges, va);
+	struct cm_range *r;
+
+	if (bad_range(va, bytes) || i == vm->ranges.n)
+		return NULL;
+	r = &vm->ranges.at[i];
+	return r->va <= va && va + bytes <= r->end && r->flags & CM_MAP_LOSABLE ? r : NULL;
+}
+
+int cm_vm_replace(struct cm_vm *vm, uint64_t va, void *ptr, uint64_t bytes)
+{
+	struct cm_range *r;
+	int ret = -EFAULT;
+
+	pthread_mutex_lock(&vm->map_lock);
+	cm_pause(vm->mmu->lead);
+	cm_vm_close_lost(vm);
+	pthread_mutex_lock(&vm->lock);
+	r = losable(vm, va, bytes);
+	if (r && r->flags & CM_MAP_READ) {
+		ret = 0;
+		if (mremap(ptr, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, vm->base + va) ==
+		    MAP_FAILED) {
+			ret = -errno;
+			/* It may have unmapped what was there. */
+			r->flags &= ~CM_MAP_READ;
+			vm->generation++;
+			mmap(vm->base + va, bytes, PROT_NONE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		}
+	}
+	pthread_mutex_unlock(&vm->lock);
+	cm_resume(vm->mmu->lead);
+	pthread_mutex_unlock(&vm->map_lock);
+	return ret;
+}
+
+void cm_vm_replaced(struct cm_vm *vm, uint64_t va, uint64_t bytes)
+{
+	struct cm_range *r;
+
+	pthread_mutex_lock(&vm->map_lock);
+	pthread_mutex_lock(&vm->lock);
+	r = losable(vm, va, bytes);
+	if (r)
+		r->flags &= ~CM_MAP_LOSABLE;
+	pthread_mutex_unlock(&vm->lock);
+	cm_bus_forget(vm->base + va, bytes);
+	pthread_mutex_unlock(&vm->map_lock);
+}
+
+void cm_vm_lose(struct cm_vm *vm, uint64_t va, uint64_t bytes)
+{
+	struct cm_range *r;
+
+	cm_pause(vm->mmu->lead);
+	pthread_mutex_lock(&vm->lock);
+	r = losable(vm, va, bytes);
+	if (r)
+		r->flags &= ~CM_MAP_READ;
+	pthread_mutex_unlock(&vm->lock);
+	vm->generation++;
+	cm_resume(vm->mmu->lead);
+}
+
+bool cm_vm_close_lost(struct cm_vm *vm)
+{
+	if (!atomic_load_explicit(&vm->lost, memory_order_relaxed) ||
+	    !atomic_exchange(&vm->lost, false))
+		return false;
+	pthread_mutex_lock(&vm->lock);
+	for (size_t i = 0; i < vm->ranges.n; i++) {
+		struct cm_range *r = &vm->ranges.at[i];
+
+		if (r->flags & CM_MAP_LOSABLE && cm_bus_is_lost(vm->base + r->va))
+			r->flags &= ~CM_MAP_READ;
+	}
+	pthread_mutex_unlock(&vm->lock);
+	vm->generation++;
+	return true;
+}
+
+/* ---- resolving --------------------------------------------------------------------------------- */
 
 /*
  * How far from @va the table has [va, end) mapped with @flags; *ret_hole: it ends at a hole, where
@@ -239,6 +349,7 @@ void *cm_vm_resolve(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flag
 {
 	uint64_t bad;
 
+	cm_bus_unblock();
 	return find(vm, va, bytes, flags, false, &bad);
 }
 

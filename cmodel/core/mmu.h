@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 #include "../cmodel.h"
+#include "bus.h"
 #include "chip.h"
 #include "lead.h"
 #include "range.h"
@@ -68,6 +69,7 @@ struct cm_vm {
 	pthread_mutex_t map_lock, lock; /* see above */
 	struct cm_ranges ranges;	/* lock */
 	uint64_t generation;		/* leader: rises with each unmap */
+	_Atomic bool lost;		/* a losable mapping has lost a page */
 	cm_translate_fn translate;	/* NULL: the embedder maps */
 	void *translate_arg;
 	bool was_evicted; /* lock: there may be copies of programs that are not in the table */
@@ -87,6 +89,8 @@ int cm_mmu_vm_new(struct cm_mmu *mmu, struct cm_chip *c, struct cm_vm **ret);
  * that is not mapped with @flags. Leader.
  */
 void *cm_vm_find(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags, uint64_t *ret_bad);
+/* If @vm->lost: what lost pages cannot be accessed any more. True if there was any. Leader. */
+bool cm_vm_close_lost(struct cm_vm *vm);
 /* Copies out of an address space that other threads may change. 0 or -EFAULT; map_lock is held. */
 int cm_vm_read(struct cm_vm *vm, uint64_t va, void *buf, uint64_t bytes);
 

@@ -200,6 +200,8 @@ enum cm_result cm_transfer_step(struct cm_transfer *t, const _Atomic bool *flag,
 		return CM_PARK;
 	/* At once: a thread that waits for the copy may read the sensors next. */
 	cm_account_flush(t->pool);
+	if (cm_vm_close_lost(t->vm) && !find_both(t, t->done, t->done + bytes, &s.dst, &s.src, ret))
+		return CM_FAULT;
 	t->done += bytes;
 	cm_count(&a->bytes_written, bytes);
 	if (!t->fill)

@@ -210,12 +210,120 @@ static void test_options(void **state)
 			 F_SEAL_SHRINK);
 }
 
+/* ---- files that may lose pages ------------------------------------------------------------------ */
+
+#define LOSABLE	   (CM_MAP_READ | CM_MAP_LOSABLE)
+#define FILE_BYTES (4ull << 20)
+
+static int new_numbers(void)
+{
+	int fd = new_file(FILE_BYTES);
+
+	for (uint32_t i = 0; i < FILE_BYTES / 4096; i++)
+		assert_int_equal(pwrite(fd, &i, sizeof(i), i * 4096), sizeof(i));
+	return fd;
+}
+
+/* A stream that copies the whole mapping at @va to DRAM. */
+static struct fix_stream copy_all(uint64_t va)
+{
+	struct fix_stream s = fix_stream(&f.c[0]);
+	struct txda_pkt_copy p = {.src = va, .dst = FIX_VA + FIX_DATA, .bytes = FILE_BYTES};
+
+	fix_put(&s, TXDA_PKT_COPY, 0, &p, sizeof(p));
+	return s;
+}
+
+static void expect_numbers(uint64_t va)
+{
+	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
+	struct fix_stream s = copy_all(va);
+
+	memset(f.c[0].mem + FIX_DATA, 0xff, FILE_BYTES);
+	assert_int_equal(fix_run(&f, q, &s), 0);
+	for (uint32_t i = 0; i < FILE_BYTES / 4096; i++)
+		assert_memory_equal(f.c[0].mem + FIX_DATA + i * 4096, &i, sizeof(i));
+	cm_queue_free(q);
+}
+
+static void expect_page_fault(uint64_t va)
+{
+	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
+	struct fix_stream s = copy_all(va);
+	struct txda_fault fault;
+
+	fix_expect_fault(&f, q, &s, TXDA_FAULT_PAGE, &fault);
+	assert_int_equal(fault.va, va);
+	cm_queue_free(q);
+}
+
+static void test_lost_pages(void **state)
+{
+	struct cm_vm *vm = f.c[0].vm;
+	int fd = new_numbers(), other = new_numbers();
+
+	(void)state;
+	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES, LOSABLE | CM_MAP_WRITE), -EINVAL);
+	assert_int_equal(cm_vm_map(vm, VA, CM_MAP_PRIVATE, 0, FILE_BYTES, LOSABLE), -EINVAL);
+	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES + 4096, LOSABLE), -ERANGE);
+	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES, LOSABLE), 0);
+	assert_int_equal(cm_vm_map(vm, 2 * VA, other, 0, FILE_BYTES, LOSABLE), 0);
+	expect_numbers(VA);
+	assert_int_equal(ftruncate(fd, FILE_BYTES / 2 + 1), 0);
+	expect_page_fault(VA);
+	/* Also when the file has its pages again, and nobody else is affected. */
+	assert_int_equal(ftruncate(fd, FILE_BYTES), 0);
+	expect_page_fault(VA);
+	assert_null(cm_vm_resolve(vm, VA, 4096, CM_MAP_READ));
+	expect_numbers(2 * VA);
+	assert_int_equal(cm_vm_unmap(vm, VA, FILE_BYTES), 0);
+	assert_int_equal(cm_vm_map(vm, VA, other, 0, FILE_BYTES, LOSABLE), 0);
+	expect_numbers(VA);
+	/* A declared loss is one, too. */
+	cm_vm_lose(vm, VA, FILE_BYTES);
+	expect_page_fault(VA);
+	assert_int_equal(cm_vm_unmap(vm, VA, FILE_BYTES), 0);
+	assert_int_equal(cm_vm_unmap(vm, 2 * VA, FILE_BYTES), 0);
+	close(fd);
+	close(other);
+}
+
+/* Replaced while streams read it; afterwards the file may go. */
+static void test_replace(void **state)
+{
+	struct cm_vm *vm = f.c[0].vm;
+	int fd = new_numbers();
+	const uint64_t half = FILE_BYTES / 2;
+	uint8_t *copy =
+		mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)state;
+	assert_true(copy != MAP_FAILED);
+	assert_int_equal(pread(fd, copy, FILE_BYTES, 0), FILE_BYTES);
+	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES, LOSABLE), 0);
+	assert_int_equal(cm_vm_replace(vm, 2 * VA, copy, half), -EFAULT);
+	assert_int_equal(cm_vm_replace(vm, VA + half, copy, FILE_BYTES), -EFAULT);
+	assert_int_equal(cm_vm_replace(vm, VA, copy, half), 0);
+	expect_numbers(VA);
+	assert_int_equal(cm_vm_replace(vm, VA + half, copy + half, half), 0);
+	cm_vm_replaced(vm, VA, FILE_BYTES);
+	assert_int_equal(ftruncate(fd, 0), 0);
+	expect_numbers(VA);
+	/* Ordinary memory is not replaced, nor what has lost pages. */
+	assert_int_equal(cm_vm_replace(vm, VA, f.c[0].mem, half), -EFAULT);
+	cm_vm_lose(vm, VA, FILE_BYTES);
+	expect_numbers(VA);
+	assert_int_equal(cm_vm_unmap(vm, VA, FILE_BYTES), 0);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_map_checks),  cmocka_unit_test(test_resolve),
 		cmocka_unit_test(test_many_ranges), cmocka_unit_test(test_unmap_under_way),
-		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_options),	    cmocka_unit_test(test_lost_pages),
+		cmocka_unit_test(test_replace),
 	};
 
 	return cmocka_run_group_tests_name("cmodel address spaces", tests, setup, teardown);
