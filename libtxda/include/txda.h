@@ -285,6 +285,13 @@ struct txda_model_options {
 	void *progress_arg;
 	bool keep_weights;	      /* they can be exported: txda_weights_export() */
 	unsigned kv_blocks_per_group; /* 0: see kv_blocks; else this many for each of kv_groups */
+	/*
+	 * Nobody but this user can write to the case dir, so chips that are simulated in this process
+	 * may use the pages of param.bin itself, after checking its hash, and copy them in the
+	 * background. Not with keep_weights. A process that truncates the file meanwhile makes
+	 * launches fail; to notice that, the library handles SIGBUS and passes on what is not its own.
+	 */
+	bool map_weights;
 };
 
 int txda_model_load(struct txda_group *group, const struct txda_model_options *options,

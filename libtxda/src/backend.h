@@ -90,6 +90,20 @@ struct txda__backend_ops {
 			  uint64_t *ret_bytes);
 	int (*mem_export)(struct txda__mem *mem, int *ret_fd);
 	/*
+	 * Memory that is the file's own pages, which the device reads only; @bytes is the file's
+	 * size. mem_load() of the whole file checks that they can be read. NULL: not supported.
+	 */
+	int (*mem_from_file)(struct txda__vm *vm, int fd, uint64_t bytes,
+			     struct txda__mem **ret_mem);
+	/*
+	 * Replaces a chunk (a multiple of 2 MiB, or the last) of bound memory of a file by a copy
+	 * of its own, while the device may use it. -EBADMSG: the file's checksum there is not @crc.
+	 * One thread at a time.
+	 */
+	int (*mem_own)(struct txda__mem *mem, uint64_t offset, uint64_t bytes, uint32_t crc);
+	/* All chunks were replaced; or, unless @good, nobody may use the memory any more. */
+	void (*mem_owned)(struct txda__mem *mem, bool good);
+	/*
 	 * For TXDA__MEM_KEEP: the memory is filled; from now on nobody can change it through an
 	 * exported fd.
 	 */

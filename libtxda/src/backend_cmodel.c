@@ -6,6 +6,8 @@
  * growing, that the model maps at the buffer's address. So fresh memory is zeroed and freed memory
  * is released at once, any buffer can be exported (a mapping of a sealed file cannot fault), and a
  * chip's DRAM needs no layout: only the sum of the sizes is tracked here.
+ *
+ * Memory of a file is mapped as the file's own pages, and becomes private memory chunk by chunk.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,11 +19,17 @@
 #include "cmodel.h"
 
 #include "context.h"
+#include "crc32c.h"
 #include "memfd.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+#define LARGE_PAGE (2ull << 20)
 
 #define STAGING_BYTES (256u << 10) /* fits into the second level cache */
 
@@ -47,6 +55,7 @@ struct txda__mem {
 	uint64_t bytes;
 	bool counted; /* counts against the chip's DRAM */
 	bool foreign; /* imported: mem_load does not write it */
+	bool file;    /* a file's own pages: mem_load does not write it */
 	bool read_only;
 	struct txda__vm *vm;
 	uint64_t va;
@@ -349,6 +358,37 @@ out_unreserve:
 	return r;
 }
 
+/* Accounted like memory of its own, which it becomes. */
+static int cmodel_mem_from_file(struct txda__vm *vm, int fd, uint64_t bytes,
+				struct txda__mem **ret_mem)
+{
+	struct txda_context *context = vm->cmodel->base.context;
+	uint64_t room = txda__align(bytes, TXDA__PAGE);
+	struct txda__mem *mem = NULL;
+	int own, r;
+
+	r = reserve(vm->cmodel, vm->chip, room);
+	if (r < 0)
+		return r;
+	own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (own < 0)
+		r = txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
+	else
+		mem = new_mem(vm, own, room);
+	if (!mem) {
+		if (own >= 0) {
+			close(own);
+			r = txda__fail(context, -ENOMEM, "out of memory");
+		}
+		unreserve(vm->cmodel, vm->chip, room);
+		return r;
+	}
+	mem->file = true;
+	mem->counted = true;
+	*ret_mem = mem;
+	return 0;
+}
+
 /* Imported memory is accounted by its owner, except kept memory, whose owner is gone. */
 static int cmodel_mem_import(struct txda__vm *vm, int fd, unsigned flags,
 			     struct txda__mem **ret_mem, uint64_t *ret_bytes)
@@ -408,7 +448,7 @@ static int cmodel_mem_export(struct txda__mem *mem, int *ret_fd)
 {
 	int fd;
 
-	if (mem->fd < 0)
+	if (mem->fd < 0 || mem->file)
 		return txda__fail(mem->cmodel->base.context, -ENOTSUP,
 				  "export: the buffer is private");
 	fd = fcntl(mem->fd, F_DUPFD_CLOEXEC, 3);
@@ -433,7 +473,8 @@ static void cmodel_mem_free(struct txda__mem *mem)
 static int cmodel_mem_bind(struct txda__mem *mem, uint64_t va, bool read_only)
 {
 	int r = cm_vm_map(mem->vm->vm, va, mem->fd < 0 ? CM_MAP_PRIVATE : mem->fd, 0, mem->bytes,
-			  CM_MAP_READ | (read_only ? 0 : CM_MAP_WRITE));
+			  CM_MAP_READ | (read_only ? 0 : CM_MAP_WRITE) |
+				  (mem->file ? CM_MAP_LOSABLE : 0));
 
 	if (r < 0)
 		return txda__fail(mem->cmodel->base.context, r,
@@ -456,10 +497,12 @@ static int cmodel_mem_map(struct txda__mem *mem, void **ret_ptr)
 	void *ptr = NULL;
 	int r = 0;
 
-	if (!mem->read_only || mem->fd < 0)
+	if (!mem->read_only || mem->fd < 0 || mem->file)
 		ptr = cm_vm_resolve(mem->vm->vm, mem->va, mem->bytes,
 				    CM_MAP_READ | (mem->read_only ? 0 : CM_MAP_WRITE));
-	if (!ptr) {
+	if (!ptr && mem->file)
+		r = -EIO;
+	if (!ptr && !r) {
 		pthread_mutex_lock(&mem->lock);
 		if (!mem->host) {
 			int prot = PROT_READ | (mem->foreign && mem->read_only ? 0 : PROT_WRITE);
@@ -533,6 +576,80 @@ static int64_t load_private(struct txda__mem *mem, uint64_t offset, int fd, uint
 	return r < 0 ? r : (int64_t)done;
 }
 
+/* A file's own pages: fills the page tables, so that the first step finds them filled. */
+static int64_t load_mapped(struct txda__mem *mem, uint64_t offset, uint64_t bytes)
+{
+	void *ptr;
+	int r = cmodel_mem_map(mem, &ptr);
+
+	if (r >= 0 &&
+	    madvise((char *)ptr + offset, txda__align(bytes, TXDA__PAGE), MADV_POPULATE_READ))
+		/* -EINVAL: the kernel is older than 5.14, accesses will fill them. */
+		r = errno == EINVAL ? 0 : load_failed(mem, errno == EFAULT ? -EIO : -errno);
+	return r < 0 ? r : (int64_t)bytes;
+}
+
+/* Reads [offset, offset + bytes) of the file, and its checksum while it is in the cache. */
+static int read_chunk(struct txda__mem *mem, char *ptr, uint64_t offset, uint64_t bytes,
+		      uint32_t *ret_crc)
+{
+	uint64_t done = 0;
+
+	*ret_crc = 0;
+	while (done < bytes) {
+		uint64_t part = bytes - done < STAGING_BYTES ? bytes - done : STAGING_BYTES;
+		ssize_t n = pread(mem->fd, ptr + done, part, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -ENODATA;
+		*ret_crc = crc32c(*ret_crc, ptr + done, (size_t)n);
+		done += (uint64_t)n;
+	}
+	return 0;
+}
+
+static int cmodel_mem_own(struct txda__mem *mem, uint64_t offset, uint64_t bytes, uint32_t crc)
+{
+	uint64_t room = txda__align(bytes, TXDA__PAGE);
+	char *map = mmap(NULL, room + LARGE_PAGE, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
+	     *ptr;
+	uint32_t sum;
+	int r;
+
+	if (map == MAP_FAILED)
+		return -errno;
+	/* Large pages move as they are between addresses aligned to them. */
+	ptr = map + (txda__align((uintptr_t)map, LARGE_PAGE) - (uintptr_t)map);
+	if (room >= LARGE_PAGE)
+		(void)madvise(ptr, room, MADV_HUGEPAGE);
+	r = read_chunk(mem, ptr, offset, bytes, &sum);
+	if (r >= 0 && sum != crc)
+		r = -EBADMSG;
+	if (r >= 0)
+		r = cm_vm_replace(mem->vm->vm, mem->va + offset, ptr, room);
+	/* What has moved away is not this thread's any more. */
+	if (ptr > map)
+		munmap(map, (size_t)(ptr - map));
+	if (r < 0)
+		munmap(ptr, room);
+	munmap(ptr + room, (size_t)(map + LARGE_PAGE - ptr));
+	return r;
+}
+
+static void cmodel_mem_owned(struct txda__mem *mem, bool good)
+{
+	if (!good) {
+		cm_vm_lose(mem->vm->vm, mem->va, mem->bytes);
+		return;
+	}
+	cm_vm_replaced(mem->vm->vm, mem->va, mem->bytes);
+	close(mem->fd);
+	mem->fd = -1;
+}
+
 /*
  * Writes to the memfd, not to a mapping: this avoids a page fault per page and zeroing of pages
  * that are about to be filled. The staging buffer stays in the CPU cache.
@@ -546,6 +663,8 @@ static int64_t cmodel_mem_load(struct txda__mem *mem, uint64_t offset, int fd, u
 
 	if (mem->fd < 0)
 		return load_private(mem, offset, fd, fd_offset, bytes);
+	if (mem->file)
+		return load_mapped(mem, offset, bytes);
 	staging = aligned_alloc(4096, STAGING_BYTES);
 	if (!staging)
 		return load_failed(mem, -ENOMEM);
@@ -652,6 +771,9 @@ const struct txda__backend_ops txda__backend_cmodel = {
 	.mem_new = cmodel_mem_new,
 	.mem_import = cmodel_mem_import,
 	.mem_export = cmodel_mem_export,
+	.mem_from_file = cmodel_mem_from_file,
+	.mem_own = cmodel_mem_own,
+	.mem_owned = cmodel_mem_owned,
 	.mem_freeze = cmodel_mem_freeze,
 	.mem_free = cmodel_mem_free,
 	.mem_bind = cmodel_mem_bind,

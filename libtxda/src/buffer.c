@@ -78,6 +78,33 @@ int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memor
 	return r;
 }
 
+int txda__buffer_from_file(struct txda_device *device, int fd, uint64_t bytes,
+			   struct txda_buffer **ret_buffer)
+{
+	struct txda_context *context = device->context;
+	const struct txda__backend_ops *ops = context->backend->ops;
+	struct txda__space *space;
+	struct txda__mem *mem;
+	int r;
+
+	if (!ops->mem_from_file)
+		return -ENOTSUP;
+	r = txda__space_get(device, &space);
+	if (r < 0)
+		return r;
+	r = ops->mem_from_file(space->vm, fd, bytes, &mem);
+	if (r >= 0) {
+		r = place(device, space, mem, bytes, txda__align(bytes, TXDA__PAGE), true,
+			  ret_buffer);
+		if (r < 0)
+			ops->mem_free(mem);
+		else
+			txda__monitor_poke(&context->monitor);
+	}
+	txda__space_put(space);
+	return r;
+}
+
 int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
 		    unsigned flags, struct txda_buffer **ret_buffer)
 {

@@ -33,12 +33,24 @@ int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memor
  */
 int txda__buffer_import(struct txda_device *device, struct txda__space *space, int fd,
 			uint64_t bytes, unsigned flags, struct txda_buffer **ret_buffer);
+/* A read-only buffer of a file's own pages; -ENOTSUP: the backend has none. @bytes: the file's. */
+int txda__buffer_from_file(struct txda_device *device, int fd, uint64_t bytes,
+			   struct txda_buffer **ret_buffer);
+
+#define TXDA__LOAD_PIECE (4ull << 20)
+
+/* CRC-32C of a buffer's contents, read back from it. */
+struct txda__sums {
+	uint32_t all;
+	uint32_t *piece; /* of each TXDA__LOAD_PIECE; the caller frees it */
+};
+
 /*
  * Like txda_buffer_load(), with a progress callback, called by this thread with the bytes done so
- * far. @ret_crc: NULL, or receives the CRC-32C of the buffer's contents, read back chunk by chunk.
+ * far. @ret_sums: NULL, or receives the checksums.
  */
 int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
-		      uint64_t bytes, uint32_t *ret_crc, void (*progress)(void *arg, uint64_t done),
-		      void *arg);
+		      uint64_t bytes, struct txda__sums *ret_sums,
+		      void (*progress)(void *arg, uint64_t done), void *arg);
 
 #endif /* TXDA_BUFFER_H */

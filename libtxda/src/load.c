@@ -12,7 +12,7 @@
 #include "crc32c.h"
 #include "thread.h"
 
-#define PIECE	    (4ull << 20)
+#define PIECE	    TXDA__LOAD_PIECE
 #define PART	    (256u << 10) /* fits into the cache */
 #define MAX_HELPERS 7
 
@@ -41,8 +41,8 @@ static void fail(struct load *load, int error)
 			 txda_context_error(load->buffer->device->context));
 }
 
-/* Computes the checksum of the buffer's contents: the file may have changed meanwhile. */
-static int sum_piece(struct load *load, uint64_t at, uint64_t bytes)
+/* Reads the chunk back, part by part: its memory has no host mapping. */
+static int sum_parts(struct load *load, uint64_t at, uint64_t bytes, uint32_t *ret_crc)
 {
 	char *part = malloc(PART);
 	uint32_t crc = 0;
@@ -55,7 +55,22 @@ static int sum_piece(struct load *load, uint64_t at, uint64_t bytes)
 			crc = crc32c(crc, part, n);
 	}
 	free(part);
-	load->crcs[at / PIECE] = crc;
+	*ret_crc = crc;
+	return r;
+}
+
+/* Computes the checksum of the buffer's contents: the file may have changed meanwhile. */
+static int sum_piece(struct load *load, uint64_t at, uint64_t bytes)
+{
+	uint32_t *crc = &load->crcs[at / PIECE];
+	void *ptr;
+	int r;
+
+	if (load->ops->mem_read)
+		return sum_parts(load, at, bytes, crc);
+	r = txda_buffer_map(load->buffer, &ptr);
+	if (r >= 0)
+		*crc = crc32c(0, (const char *)ptr + load->offset + at, bytes);
 	return r;
 }
 
@@ -105,8 +120,8 @@ static unsigned helpers_wanted(uint64_t bytes)
 }
 
 int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
-		      uint64_t bytes, uint32_t *ret_crc, void (*progress)(void *arg, uint64_t done),
-		      void *arg)
+		      uint64_t bytes, struct txda__sums *ret_sums,
+		      void (*progress)(void *arg, uint64_t done), void *arg)
 {
 	struct txda_context *context = buffer->device->context;
 	struct load load = {.buffer = buffer,
@@ -128,7 +143,7 @@ int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint6
 		return txda__fail(context, -EINVAL, "file offset %llu is too large",
 				  (unsigned long long)fd_offset);
 
-	if (ret_crc) {
+	if (ret_sums) {
 		load.crcs = calloc(bytes / PIECE + 1, sizeof(*load.crcs));
 		if (!load.crcs)
 			return txda__fail(context, -ENOMEM, "out of memory");
@@ -142,13 +157,14 @@ int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint6
 	while (n)
 		pthread_join(helper[--n], NULL);
 	r = atomic_load(&load.error);
-	if (ret_crc && r >= 0) {
-		*ret_crc = 0;
+	if (ret_sums && r >= 0) {
+		*ret_sums = (struct txda__sums){.piece = load.crcs};
 		for (uint64_t at = 0; at < bytes; at += PIECE)
-			*ret_crc = crc32c_join(*ret_crc, load.crcs[at / PIECE],
-					       bytes - at < PIECE ? bytes - at : PIECE);
+			ret_sums->all = crc32c_join(ret_sums->all, load.crcs[at / PIECE],
+						    bytes - at < PIECE ? bytes - at : PIECE);
+	} else {
+		free(load.crcs);
 	}
-	free(load.crcs);
 	if (r == -ENODATA)
 		return txda__fail(context, r, "the file ends before %llu bytes at %llu",
 				  (unsigned long long)bytes, (unsigned long long)fd_offset);

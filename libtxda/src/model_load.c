@@ -43,6 +43,7 @@ static int load_weights(struct loading *l, unsigned r)
 		.crc32c = chip->param_crc32c,
 		.verify = l->options->verify_weights,
 		.keep = l->options->keep_weights,
+		.map = l->options->map_weights,
 		.progress = l->options->progress ? report_progress : NULL,
 		.arg = l,
 	};

@@ -99,25 +99,35 @@ static int load(struct txda_weights *w, const struct txda__weights_wish *wish)
 	unsigned flags = (w->keep ? TXDA__MEM_KEEP : TXDA__MEM_PRIVATE) | TXDA__MEM_LARGE |
 			 TXDA__MEM_UNMAPPED;
 	struct txda_context *context = w->device->context;
-	uint32_t crc = 0;
+	struct txda__sums sums = {0};
+	bool mapped = false;
 	int r;
 
 	posix_fadvise(wish->fd, 0, (off_t)w->bytes, POSIX_FADV_SEQUENTIAL);
 	r = txda__weights_memory_id(w->space, &w->memory_id);
-	if (r >= 0)
+	if (r >= 0) {
+		r = txda__weights_map(w, wish);
+		mapped = r >= 0;
+	}
+	if (r == -ENOTSUP)
 		r = txda__buffer_new(w->device, w->bytes, TXDA_MEMORY_DEVICE, true, flags,
 				     &w->buffer);
 	if (r >= 0)
 		r = txda__buffer_load(w->buffer, 0, wish->fd, 0, w->bytes,
-				      wish->verify ? &crc : NULL, wish->progress, wish->arg);
+				      wish->verify || mapped ? &sums : NULL, wish->progress,
+				      wish->arg);
 	if (r >= 0 && w->keep)
 		r = context->backend->ops->mem_freeze(w->buffer->mem);
 	if (r < 0)
 		snprintf(w->message, sizeof(w->message), "%s", txda_context_error(context));
-	else if (wish->verify)
-		r = judge_sum(crc, w->crc32c, w->message, sizeof(w->message));
+	else if (sums.piece)
+		r = judge_sum(sums.all, w->crc32c, w->message, sizeof(w->message));
 	if (r < 0)
 		w->buffer = txda_buffer_unref(w->buffer);
+	if (r >= 0 && mapped)
+		txda__weights_own(w, sums.piece);
+	else
+		free(sums.piece);
 	return r;
 }
 
@@ -170,7 +180,7 @@ static int settle(struct txda__weights_table *table, struct txda_weights *w, boo
 		pthread_mutex_lock(&table->lock);
 		w->state = r < 0 ? TXDA__WEIGHTS_FAILED : TXDA__WEIGHTS_READY;
 		w->error = r;
-		w->verified = verify;
+		w->verified = verify || w->owner;
 		pthread_cond_broadcast(&table->changed);
 		pthread_mutex_unlock(&table->lock);
 		return r;
@@ -268,6 +278,7 @@ struct txda_weights *txda_weights_unref(struct txda_weights *weights)
 		unlink_locked(table, weights);
 	pthread_mutex_unlock(&table->lock);
 	if (last) {
+		txda__weights_own_end(weights);
 		txda_buffer_unref(weights->buffer);
 		txda__space_put(weights->space);
 		free(weights);

@@ -6,7 +6,8 @@
  * so a replaced file counts as a different one. The first caller loads; concurrent callers wait for
  * the result (and get the same error). weights.c has the table and the loads, weights_keep.c the
  * export and import between processes: an imported copy is a normal entry of the table, so a model
- * that needs that file finds it there.
+ * that needs that file finds it there. weights_map.c has weights that are a file's own pages at
+ * first.
  * Ownership: the table holds no reference; the last txda_weights_unref() frees the memory.
  * Threads: any function from any thread.
  */
@@ -26,7 +27,8 @@ struct txda_weights {
 	uint64_t memory_id; /* memory generation of the chip before the first store */
 	bool keep;	    /* exportable; decided by the first caller */
 	bool imported;
-	unsigned refs; /* under the table's lock, like all below */
+	struct txda__owner *owner; /* while and after a file's pages are replaced; or NULL */
+	unsigned refs;		   /* under the table's lock, like all below */
 	enum { TXDA__WEIGHTS_LOADING, TXDA__WEIGHTS_READY, TXDA__WEIGHTS_FAILED } state;
 	bool verified;
 	int error;
@@ -50,6 +52,7 @@ struct txda__weights_wish {
 	uint32_t crc32c;
 	bool verify;				    /* the contents must have that checksum */
 	bool keep;				    /* exportable, if they are not loaded yet */
+	bool map;				    /* the file's own pages may be used */
 	void (*progress)(void *arg, uint64_t done); /* the bytes already loaded; or NULL */
 	void *arg;
 };
@@ -58,7 +61,20 @@ struct txda__weights_wish {
 int txda__weights_get(struct txda_device *device, const struct txda__weights_wish *wish,
 		      struct txda_weights **ret_weights);
 
-/* ---- between weights.c and weights_keep.c ---------------------------------------------------- */
+/* ---- between weights.c, weights_keep.c and weights_map.c ------------------------------------- */
+
+/*
+ * A buffer of the file's own pages, if only this process's user can write to the file and the
+ * backend supports it; else -ENOTSUP. Other errors are final.
+ */
+int txda__weights_map(struct txda_weights *w, const struct txda__weights_wish *wish);
+/*
+ * Starts a thread that replaces the pages by memory of the chip's own; takes over @piece, the
+ * checksums that the pages must still have (TXDA__LOAD_PIECE). Without it they stay as they are.
+ */
+void txda__weights_own(struct txda_weights *w, uint32_t *piece);
+/* Ends that thread, if there is one. */
+void txda__weights_own_end(struct txda_weights *w);
 
 /* Fills in the identity of the file of @fd. */
 int txda__weights_identify(struct txda_context *context, int fd, const char *name,

@@ -372,12 +372,137 @@ static void test_chip(void **state)
 	case_remove(path);
 }
 
+/* ---- the pages of param.bin itself -------------------------------------------------------------- */
+
+/* Whether this process maps a file below @path. */
+static bool is_mapped(const char *path)
+{
+	char line[5000];
+	FILE *f = fopen("/proc/self/maps", "re");
+	bool found = false;
+
+	assert_non_null(f);
+	while (!found && fgets(line, sizeof(line), f))
+		found = strstr(line, path);
+	fclose(f);
+	return found;
+}
+
+static int load_mapped(struct txda_context *context, const char *path, struct txda_model **ret)
+{
+	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_group *group;
+	int r;
+
+	group_options.tp = 1;
+	options.path = path;
+	options.kv_blocks = 2;
+	options.map_weights = true;
+	ok(context, txda_group_new(context, &group_options, &group));
+	r = txda_model_load(group, &options, ret);
+	txda_group_unref(group);
+	return r;
+}
+
+static void expect_same(struct txda_context *context, struct txda_model *model,
+			const float want[CASE_R][CASE_H])
+{
+	float y[CASE_R][CASE_H];
+
+	run(context, model, y);
+	assert_memory_equal(y, want, sizeof(y));
+}
+
+static void test_mapped(void **state)
+{
+	struct txda_context *context;
+	struct txda_model *model, *second;
+	struct txda_weights *w, *w2;
+	float y[CASE_R][CASE_H];
+	char *path, file[4200];
+	int fd;
+
+	(void)state;
+	drm = false;
+	case_write(1, &path);
+	snprintf(file, sizeof(file), "%s/chip0/param.bin", path);
+	context = open_chips();
+	model = load(context, path, 1, false);
+	run(context, model, y);
+	txda_model_unref(model);
+	for (unsigned i = 0; i < 20; i++) {
+		ok(context, load_mapped(context, path, &model));
+		/* Half of the times it is unloaded while its pages are being replaced. */
+		if (i % 2)
+			expect_same(context, model, y);
+		if (i < 19)
+			txda_model_unref(model);
+	}
+	ok(context, load_mapped(context, path, &second));
+	ok(context, txda_model_weights(model, 0, &w));
+	ok(context, txda_model_weights(second, 0, &w2));
+	assert_ptr_equal(w, w2);
+	assert_int_equal(txda_weights_export(w, &fd), -ENOTSUP);
+	/* In the end the memory is the chip's own, whatever becomes of the file. */
+	while (is_mapped(path))
+		usleep(1000);
+	assert_int_equal(truncate(file, 0), 0);
+	expect_same(context, model, y);
+	txda_weights_unref(w);
+	txda_weights_unref(w2);
+	txda_model_unref(second);
+	txda_model_unref(model);
+	txda_context_unref(context);
+	case_remove(path);
+}
+
+static void test_not_mapped(void **state)
+{
+	struct txda_context *context;
+	struct txda_model *model;
+	float y[CASE_R][CASE_H];
+	char *path, file[4200];
+	int fd;
+
+	(void)state;
+	case_write(1, &path);
+	snprintf(file, sizeof(file), "%s/chip0/param.bin", path);
+	for (unsigned i = 0; i < 2; i++) {
+		drm = i;
+		start_chips();
+		context = open_chips();
+		model = load(context, path, 1, false);
+		run(context, model, y);
+		txda_model_unref(model);
+		/* Others could change it, so it is copied; a chip of its own has it copied anyway. */
+		assert_int_equal(chmod(file, drm ? 0600 : 0620), 0);
+		ok(context, load_mapped(context, path, &model));
+		assert_false(is_mapped(path));
+		expect_same(context, model, y);
+		txda_model_unref(model);
+		txda_context_unref(context);
+		end_chips();
+	}
+	/* What is mapped is always checked. */
+	drm = false;
+	context = open_chips();
+	fd = open(file, O_WRONLY | O_CLOEXEC);
+	assert_int_equal(pwrite(fd, "wrong", 5, CASE_PARAM - 5), 5);
+	close(fd);
+	assert_int_equal(load_mapped(context, path, &model), -EBADMSG);
+	assert_has(txda_context_error(context), "checksum is 0x");
+	txda_context_unref(context);
+	case_remove(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pass_on), cmocka_unit_test(test_changed),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_frozen),
-		cmocka_unit_test(test_chip),
+		cmocka_unit_test(test_pass_on),	   cmocka_unit_test(test_changed),
+		cmocka_unit_test(test_refused),	   cmocka_unit_test(test_frozen),
+		cmocka_unit_test(test_chip),	   cmocka_unit_test(test_mapped),
+		cmocka_unit_test(test_not_mapped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
