@@ -316,6 +316,7 @@ static int load_model(struct draft *d, struct txda_group *group,
 	/* Its blocks have the same numbers as the model's (step.h). */
 	model_options.kv_blocks_per_group = target->kv_blocks;
 	model_options.keep_weights = options->keep_weights;
+	model_options.map_weights = options->map_weights;
 	model_options.verify_weights = true;
 	error = txda_model_load(group, &model_options, &d->model);
 	if (!error)

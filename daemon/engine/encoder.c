@@ -59,6 +59,7 @@ int encoder_new(struct txda_group *group, const struct engine_options *options,
 	model_options.progress = options->load_progress;
 	model_options.progress_arg = options->load_progress_arg;
 	model_options.keep_weights = options->keep_weights;
+	model_options.map_weights = options->map_weights;
 	model_options.verify_weights = true;
 	error = txda_model_load(group, &model_options, &e->model);
 	if (error) {

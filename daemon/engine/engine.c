@@ -46,6 +46,7 @@ static int load_model(struct engine *e, struct txda_group *group,
 	model_options.progress = options->load_progress;
 	model_options.progress_arg = options->load_progress_arg;
 	model_options.keep_weights = options->keep_weights;
+	model_options.map_weights = options->map_weights;
 	model_options.verify_weights = true;
 	error = txda_model_load(group, &model_options, &e->model);
 	if (!error)

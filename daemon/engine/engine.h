@@ -284,6 +284,7 @@ struct engine_options {
 	void *load_progress_arg;
 	struct txda_context *context; /* the group's context, for its error messages; may be NULL */
 	bool keep_weights;	      /* engine_weights() can be exported */
+	bool map_weights;	      /* nobody else can write to the case dirs (txda.h) */
 	unsigned step_seconds;	      /* the group is lost if a step takes longer; 0: 600 */
 	/*
 	 * Approximate limit on how long running sequences are delayed by a prefill chunk, estimated

@@ -248,6 +248,14 @@ static int read_text(struct loader *l)
 		       : 0;
 }
 
+/* Whether the case dir is the daemon's own, and not one that somebody made. */
+static bool is_cached(const struct loader *l, const char *case_dir)
+{
+	size_t len = strlen(l->cache_dir);
+
+	return !strncmp(case_dir, l->cache_dir, len) && case_dir[len] == '/';
+}
+
 static void load_engine(struct loader *l)
 {
 	struct load_job *job = &l->job;
@@ -266,6 +274,8 @@ static void load_engine(struct loader *l)
 	}
 	options.context = l->options.context;
 	options.keep_weights = l->options.keeper;
+	options.map_weights = is_cached(l, job->found.case_dir) &&
+			      (!*job->found.draft_path || is_cached(l, job->found.draft_case_dir));
 	options.load_progress = on_progress;
 	options.load_progress_arg = l;
 	job->error = case_reader_tower(options.case_dir, &tower, &sees, job->err, sizeof(job->err));

@@ -34,6 +34,8 @@ start --hf_dir "$MODEL" --max_tokens 32 --tp_size 2 --device 2,3 --log_file "$tm
 name=$(basename "$MODEL")
 [ "$(chips_of "$name")" = 2,3 ] || fail "--device 2,3: on chips $(chips_of "$name")"
 [ "$(length "$name")" = 32 ] || fail "--max_tokens 32: $(length "$name") tokens"
+# A model from the cache is mapped, so SIGBUS (7) is handled.
+[ $((0x$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$daemon/status") & 0x40)) != 0 ] || fail "it was not mapped"
 while IFS= read -r line; do
 	grep -qF -- "Z txdad: $line" "$tmp/tx8.log" || fail "no '$line' in the log"
 done <<END
