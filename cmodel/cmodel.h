@@ -45,6 +45,8 @@ struct cm_options {
 	unsigned chips;	    /* 1 to CM_MAX_CHIPS */
 	uint64_t mem_bytes; /* DRAM of each chip, a multiple of 2 MiB; sparse until used */
 	unsigned cores;	    /* threads of the pool, the leader included; 0: one per online CPU */
+	bool pin;	    /* each thread of the pool on a CPU of its own (core/cpus.h) */
+	bool numa_local;    /* memory on the node of who touches it first; else on all in turns */
 	unsigned spin_us;   /* how long an idle core spins before it sleeps; 0: 100 */
 	/* SIMD path: NULL or "auto", "c", "avx2", "avx512", "avx512bf16"; error if the CPU lacks it
 	 */
@@ -66,6 +68,8 @@ void cm_machine_free(struct cm_machine *m);
 unsigned cm_machine_chips(const struct cm_machine *m);
 unsigned cm_machine_cores(const struct cm_machine *m);
 const char *cm_machine_isa(const struct cm_machine *m); /* the SIMD path in use */
+/* Before fresh memory that chips will use is touched: distributes it among the machine's nodes. */
+void cm_machine_spread(const struct cm_machine *m, void *ptr, size_t bytes);
 struct cm_chip *cm_machine_chip(struct cm_machine *m, unsigned index);
 /*
  * Pauses the machine, as in a callback, until cm_machine_release(). Meanwhile calls of this thread

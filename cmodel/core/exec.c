@@ -77,8 +77,7 @@ static void set_scratch(const struct cm_pool *pool, struct cm_context *ctx)
 	l->shared = pool->shared.ptr;
 	l->shared_bytes = pool->shared.bytes;
 	l->core_bytes = pool->core[0].bytes;
-	for (unsigned i = 0; i < pool->cores; i++)
-		l->core[i] = pool->core[i].ptr;
+	l->core = pool->core_ptr;
 	ctx->scratch_generation = pool->scratch_generation;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "lead.h"
 #include "bus.h"
+#include "cpus.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -93,9 +94,7 @@ void cm_resume(struct cm_lead *l)
 
 void cm_lead_notify(struct cm_lead *l)
 {
-	uint64_t all = l->pool->cores == 64 ? ~0ull : (1ull << l->pool->cores) - 1;
-
-	if (!lead_is_free(l) || atomic_load(&l->pool->asleep) != all)
+	if (!lead_is_free(l) || atomic_load(&l->pool->sleeping) < l->pool->cores)
 		return;
 	if (!cm_ready_pending(l->ready) && !atomic_load(&l->ready->timer_ns))
 		return;
@@ -133,16 +132,16 @@ static bool worker_may_lead(struct cm_lead *l)
 static void worker_sleep(struct cm_worker *w)
 {
 	struct cm_lead *l = w->lead;
-	uint64_t bit = 1ull << w->core, timer;
 	uint32_t seen = atomic_load(&w->wake);
+	uint64_t timer;
 
-	atomic_fetch_or(&l->pool->asleep, bit);
+	cm_pool_announce_sleep(l->pool, w->core);
 	timer = atomic_load(&l->ready->timer_ns);
 	if (!atomic_load(&l->stop) && !cm_pool_has_parts(l->pool, w->core) && !worker_may_lead(l)) {
 		cm_ops_rest();
 		cm_futex_wait(&w->wake, seen, timer ? timer : UINT64_MAX);
 	}
-	atomic_fetch_and(&l->pool->asleep, ~bit);
+	cm_pool_end_sleep(l->pool, w->core);
 }
 
 static void *worker_main(void *arg)
@@ -152,6 +151,9 @@ static void *worker_main(void *arg)
 	uint64_t idle_from = 0;
 	unsigned spins = 0;
 
+	/* Before its scratch is touched. A CPU that went away meanwhile is no reason to fail. */
+	if (w->cpu >= 0)
+		(void)cm_cpus_pin((unsigned)w->cpu);
 	while (!atomic_load_explicit(&l->stop, memory_order_relaxed)) {
 		if (cm_pool_help(l->pool, w->core)) {
 			idle_from = 0;

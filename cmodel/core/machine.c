@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "machine.h"
 #include "cp.h"
+#include "cpus.h"
 #include "inject.h"
 #include "program.h"
 
@@ -36,12 +37,15 @@ static int machine_init(struct cm_machine *m, const struct cm_options *opt)
 
 	if (!ret)
 		ret = cm_pool_init(&m->pool, opt->cores,
-				   (opt->spin_us ? opt->spin_us : DEFAULT_SPIN_US) * 1000ull);
+				   (opt->spin_us ? opt->spin_us : DEFAULT_SPIN_US) * 1000ull,
+				   opt->pin);
 	if (ret)
 		return ret;
 	m->pool.interrupt = opt->interrupt;
+	m->spread = !opt->numa_local && cm_memory_nodes() > 1;
 	m->mmu = (struct cm_mmu){
 		.lead = &m->lead,
+		.spread = m->spread,
 		.unmapped = vm_unmapped,
 		.freeing = vm_freeing,
 	};
@@ -132,6 +136,12 @@ unsigned cm_machine_cores(const struct cm_machine *m)
 const char *cm_machine_isa(const struct cm_machine *m)
 {
 	return m->isa;
+}
+
+void cm_machine_spread(const struct cm_machine *m, void *ptr, size_t bytes)
+{
+	if (m->spread)
+		cm_interleave(ptr, bytes);
 }
 
 struct cm_chip *cm_machine_chip(struct cm_machine *m, unsigned index)

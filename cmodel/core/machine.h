@@ -20,6 +20,7 @@ struct cm_machine {
 	unsigned n_chips;
 	struct cm_chip *chip; /* [n_chips] */
 	const char *isa;
+	bool spread; /* memory, among the nodes of the host */
 	struct cm_pool pool;
 	struct cm_ready ready;
 	struct cm_lead lead;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Address spaces: a reserved range of host addresses, and a table of what is mapped in it. */
 #include "mmu.h"
+#include "cpus.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -128,6 +129,8 @@ static int map_locked(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, ui
 		close_host(vm, va, bytes);
 		return ret;
 	}
+	if (fd == CM_MAP_PRIVATE && vm->mmu->spread)
+		cm_interleave(host, bytes);
 	if (flags & CM_MAP_LOSABLE)
 		ret = cm_bus_watch(host, bytes, &vm->lost);
 	else if (bytes >= CM_HUGE_PAGE)

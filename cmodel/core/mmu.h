@@ -42,6 +42,7 @@ struct cm_program; /* program.h */
 /* State shared by the address spaces of a machine. */
 struct cm_mmu {
 	struct cm_lead *lead;
+	bool spread; /* private memory, among the nodes of the host */
 	/* [va, end) of the space is unmapped. Leader. */
 	void (*unmapped)(struct cm_vm *vm, uint64_t va, uint64_t end);
 	/* The space is about to be freed. Leader. */

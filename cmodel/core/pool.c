@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "pool.h"
+#include "cpus.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -7,6 +8,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,27 +18,24 @@
 #define MAX_SHARED_SCRATCH (4ull << 30)
 #define MAX_CORE_SCRATCH   (256ull << 20)
 
-static unsigned online_cpus(void)
+int cm_pool_init(struct cm_pool *p, unsigned cores, uint64_t spin_ns, bool pin)
 {
-	cpu_set_t set;
-
-	if (!sched_getaffinity(0, sizeof(set), &set) && CPU_COUNT(&set) > 0)
-		return (unsigned)CPU_COUNT(&set);
-	return 1;
-}
-
-int cm_pool_init(struct cm_pool *p, unsigned cores, uint64_t spin_ns)
-{
-	unsigned cpus = online_cpus();
+	unsigned cpu[CM_MAX_CORES], cpus = cm_cpus(cpu, CM_MAX_CORES);
 
 	p->cores = cores ? cores : cpus > CM_MAX_CORES ? CM_MAX_CORES : cpus;
 	p->yield = p->cores > cpus;
 	p->spin_ns = spin_ns;
+	p->n_complexes = (p->cores + CM_COMPLEX - 1) / CM_COMPLEX;
 	p->worker = aligned_alloc(CM_CACHE_LINE, p->cores * sizeof(*p->worker));
-	if (!p->worker)
+	p->complex = aligned_alloc(CM_CACHE_LINE, p->n_complexes * sizeof(*p->complex));
+	p->core = calloc(p->cores, sizeof(*p->core));
+	p->core_ptr = calloc(p->cores, sizeof(*p->core_ptr));
+	if (!p->worker || !p->complex || !p->core || !p->core_ptr)
 		return -ENOMEM;
 	for (unsigned i = 0; i < p->cores; i++)
-		p->worker[i] = (struct cm_worker){.core = i};
+		p->worker[i] = (struct cm_worker){
+			.core = i, .cpu = pin && p->cores <= cpus ? (int)cpu[i] : -1};
+	memset(p->complex, 0, p->n_complexes * sizeof(*p->complex));
 	return 0;
 }
 
@@ -49,8 +48,11 @@ static void scratch_free(struct cm_scratch *s)
 void cm_pool_fini(struct cm_pool *p)
 {
 	scratch_free(&p->shared);
-	for (unsigned i = 0; i < CM_MAX_CORES; i++)
+	for (unsigned i = 0; p->core && i < p->cores; i++)
 		scratch_free(&p->core[i]);
+	free(p->core);
+	free(p->core_ptr);
+	free(p->complex);
 	free(p->worker);
 }
 
@@ -71,52 +73,98 @@ void cm_futex_wake(_Atomic uint32_t *word, int n)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
 }
 
+static bool end_sleep(struct cm_pool *p, unsigned i)
+{
+	uint32_t bit = 1u << i % CM_COMPLEX;
+
+	if (!(atomic_fetch_and(&p->complex[i / CM_COMPLEX].asleep, ~bit) & bit))
+		return false;
+	atomic_fetch_sub(&p->sleeping, 1);
+	return true;
+}
+
+/* The count is raised last: whoever finds all workers counted finds their bits, too. */
+void cm_pool_announce_sleep(struct cm_pool *p, unsigned i)
+{
+	atomic_fetch_or(&p->complex[i / CM_COMPLEX].asleep, 1u << i % CM_COMPLEX);
+	atomic_fetch_add(&p->sleeping, 1);
+}
+
+void cm_pool_end_sleep(struct cm_pool *p, unsigned i)
+{
+	end_sleep(p, i);
+}
+
 void cm_pool_wake(struct cm_pool *p, unsigned i)
 {
-	uint64_t bit = 1ull << i;
-
-	if (atomic_fetch_and(&p->asleep, ~bit) & bit) {
+	if (end_sleep(p, i)) {
 		atomic_fetch_add(&p->worker[i].wake, 1);
 		cm_futex_wake(&p->worker[i].wake, 1);
 	}
 }
 
-/* Wakes up to @n sleeping workers for the phase that was just published. Leader. */
-static void wake_helpers(struct cm_pool *p, unsigned n)
+/* Wakes up to @n sleeping workers of complex @c but those of @but. */
+static void wake_some(struct cm_pool *p, unsigned c, uint32_t but, unsigned n)
 {
-	uint64_t asleep = atomic_load(&p->asleep);
+	uint32_t asleep = atomic_load(&p->complex[c].asleep) & ~but;
 
-	if (atomic_load_explicit(&p->external, memory_order_relaxed)) {
-		asleep &= ~1ull;
-	} else if (asleep & 1) {
-		/* The thread that replaced worker 0 usually comes back soon. */
-		uint64_t now = clock_ns();
-
-		if (!p->lead_since_ns)
-			p->lead_since_ns = now;
-		if (now - p->lead_since_ns < p->spin_ns)
-			asleep &= ~1ull;
-	}
 	for (; asleep && n; asleep &= asleep - 1, n--)
-		cm_pool_wake(p, (unsigned)__builtin_ctzll(asleep));
+		cm_pool_wake(p, c * CM_COMPLEX + (unsigned)__builtin_ctz(asleep));
+}
+
+/* The sleeping workers of complex 0 that are not worth waking: worker 0 while another thread is core
+ * 0, or was until a moment ago. Leader. */
+static uint32_t leave_asleep(struct cm_pool *p)
+{
+	uint64_t now;
+
+	if (atomic_load_explicit(&p->external, memory_order_relaxed))
+		return 1;
+	if (!(atomic_load(&p->complex[0].asleep) & 1))
+		return 0;
+	/* The thread that replaced worker 0 usually comes back soon. */
+	now = clock_ns();
+	if (!p->lead_since_ns)
+		p->lead_since_ns = now;
+	return now - p->lead_since_ns < p->spin_ns;
+}
+
+/* Wakes the first workers for the phase that was just published. Leader. */
+static void wake_helpers(struct cm_pool *p)
+{
+	const struct cm_job *job = &p->job;
+	uint32_t but = leave_asleep(p);
+
+	for (unsigned i = 0; i < job->complexes; i++) {
+		unsigned c = (job->first + i) % p->n_complexes,
+			 parts = (uint32_t)atomic_load_explicit(&p->complex[c].claim,
+								memory_order_relaxed);
+
+		wake_some(p, c, c ? 0 : but, parts < 2 ? parts : 2);
+	}
 }
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
-/* Claims one part for a helper on @core, or for the leader (@core is TXDA_NONE). */
-static bool claim_part(struct cm_pool *p, uint32_t core, unsigned *ret_part)
+/* Claims one part of complex @c for a helper on @core, or for the leader (@core is TXDA_NONE). */
+static bool claim_part(struct cm_pool *p, unsigned c, uint32_t core, unsigned *ret_part)
 {
-	uint64_t word = atomic_load_explicit(&p->claim, memory_order_relaxed);
+	_Atomic uint64_t *claim = &p->complex[c].claim;
+	uint64_t word = atomic_load_explicit(claim, memory_order_relaxed);
 
 	for (;;) {
 		uint32_t left = (uint32_t)word;
 
 		if (!left || word >> 32 == core)
 			return false;
-		if (atomic_compare_exchange_weak_explicit(&p->claim, &word, word - 1,
-							  memory_order_acquire,
-							  memory_order_relaxed)) {
-			*ret_part = p->job.parts - left;
+		if (atomic_compare_exchange_weak_explicit(
+			    claim, &word, word - 1, memory_order_acquire, memory_order_relaxed)) {
+			/* The last one claimed is the last of the phase. */
+			const struct cm_job *job = &p->job;
+			unsigned place = (c + p->n_complexes - job->first) % p->n_complexes,
+				 all = (job->parts - place + job->complexes - 1) / job->complexes;
+
+			*ret_part = place + (all - left) * job->complexes;
 			return true;
 		}
 	}
@@ -179,48 +227,97 @@ void cm_pool_interrupt(struct cm_pool *p)
 	}
 }
 
+static void run_claimed(struct cm_pool *p, unsigned part, unsigned core)
+{
+	if (!run_part(p, &p->job, part, core))
+		atomic_store_explicit(&p->cut, true, memory_order_relaxed);
+}
+
+/* Runs what is left of complex @c; returns the parts. */
+static uint32_t run_parts(struct cm_pool *p, unsigned c, uint32_t core)
+{
+	unsigned own = core == TXDA_NONE ? p->lead_core : core, part;
+	uint32_t n = 0;
+
+	for (; claim_part(p, c, core, &part); n++)
+		run_claimed(p, part, own);
+	return n;
+}
+
 bool cm_pool_help(struct cm_pool *p, unsigned core)
 {
-	uint32_t mine = 0;
-	unsigned part;
+	unsigned own = core / CM_COMPLEX, part;
+	struct cm_complex *c = &p->complex[own];
+	uint32_t mine;
 
-	while (claim_part(p, core, &part)) {
-		if (!run_part(p, &p->job, part, core))
-			atomic_store_explicit(&p->cut, true, memory_order_relaxed);
-		mine++;
+	if (!claim_part(p, own, core, &part))
+		return false;
+	if (atomic_load_explicit(&c->asleep, memory_order_relaxed)) {
+		uint32_t left = (uint32_t)atomic_load_explicit(&c->claim, memory_order_relaxed);
+
+		wake_some(p, own, own ? 0 : 1, left < 2 ? left : 2);
 	}
-	if (mine)
-		atomic_fetch_add_explicit(&p->done, mine, memory_order_release);
-	return mine != 0;
+	run_claimed(p, part, core);
+	mine = 1 + run_parts(p, own, core);
+	for (unsigned i = 1; i < p->n_complexes; i++)
+		mine += run_parts(p, (own + i) % p->n_complexes, core);
+	atomic_fetch_add_explicit(&c->done, mine, memory_order_release);
+	return true;
+}
+
+/* The parts that helpers have done. */
+static uint32_t parts_done(struct cm_pool *p)
+{
+	uint32_t n = 0;
+
+	for (unsigned c = 0; c < p->n_complexes; c++)
+		n += atomic_load_explicit(&p->complex[c].done, memory_order_acquire);
+	return n;
+}
+
+static void publish(struct cm_pool *p)
+{
+	const struct cm_job *job = &p->job;
+
+	for (unsigned c = 0; c < p->n_complexes; c++)
+		atomic_store_explicit(&p->complex[c].done, 0, memory_order_relaxed);
+	/* Ordered before the check for sleepers; a worker marks itself asleep, then checks this. */
+	for (unsigned i = 0; i < job->complexes; i++)
+		atomic_store(&p->complex[(job->first + i) % p->n_complexes].claim,
+			     (uint64_t)p->lead_core << 32 |
+				     (job->parts - i + job->complexes - 1) / job->complexes);
 }
 
 bool cm_pool_run(struct cm_pool *p, cm_part_fn run, const void *arg, unsigned phase, unsigned parts,
 		 const struct cm_cancel *cancel)
 {
-	struct cm_job job = {run, arg, phase, parts, cancel};
+	unsigned complexes = (parts + CM_COMPLEX - 1) / CM_COMPLEX;
+	struct cm_job job = {
+		.run = run,
+		.arg = arg,
+		.phase = phase,
+		.parts = parts,
+		.first = p->lead_core / CM_COMPLEX,
+		.complexes = complexes < p->n_complexes ? complexes : p->n_complexes,
+		.cancel = cancel,
+	};
 	uint32_t mine = 0, spins = 0;
-	unsigned part;
 
 	if (parts <= 1 || p->cores == 1) {
 		bool done = true;
 
-		for (part = 0; part < parts && done; part++)
+		for (unsigned part = 0; part < parts && done; part++)
 			done = run_part(p, &job, part, p->lead_core);
 		return done;
 	}
 	p->job = job;
 	atomic_store_explicit(&p->cut, false, memory_order_relaxed);
-	atomic_store_explicit(&p->done, 0, memory_order_relaxed);
-	/* Ordered before the check for sleepers; a worker marks itself asleep, then checks this. */
-	atomic_store(&p->claim, (uint64_t)p->lead_core << 32 | parts);
-	if (atomic_load(&p->asleep))
-		wake_helpers(p, parts - 1);
-	while (claim_part(p, TXDA_NONE, &part)) {
-		if (!run_part(p, &job, part, p->lead_core))
-			atomic_store_explicit(&p->cut, true, memory_order_relaxed);
-		mine++;
-	}
-	while (atomic_load_explicit(&p->done, memory_order_acquire) + mine != parts) {
+	publish(p);
+	if (atomic_load(&p->sleeping))
+		wake_helpers(p);
+	for (unsigned i = 0; i < job.complexes; i++)
+		mine += run_parts(p, (job.first + i) % p->n_complexes, TXDA_NONE);
+	while (parts_done(p) + mine != parts) {
 		if (p->yield || ++spins > SPINS_BEFORE_YIELD)
 			sched_yield();
 		else
@@ -263,6 +360,7 @@ int cm_pool_scratch(struct cm_pool *p, size_t shared_bytes, size_t core_bytes)
 	p->scratch_generation += ret > 0;
 	for (unsigned i = 0; i < p->cores && ret >= 0; i++) {
 		ret = scratch_grow(&p->core[i], core_bytes);
+		p->core_ptr[i] = p->core[i].ptr;
 		p->scratch_generation += ret > 0;
 	}
 	return ret < 0 ? ret : 0;

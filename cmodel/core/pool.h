@@ -11,6 +11,13 @@
  * runs now, which is right. Helpers report the number of parts that they did in one addition, once
  * they find none left.
  *
+ * Complexes. CM_COMPLEX cores in a row share a word, so that claims of many cores do not wait for
+ * one cache line. A phase is divided among as many complexes as it has parts for, beginning with the
+ * leader's: of G the one at place i has the parts i, i + G, i + 2 G, because an op's first parts may
+ * be the largest. A core whose complex has none left takes parts of the others, and the leader takes
+ * all that nobody does. Each complex counts its parts that are done; the leader adds up. To wake the
+ * cores of a complex, the leader wakes two, and each that has claimed a part wakes two more.
+ *
  * Cores. Worker i is core i. A thread that leads from cm_wait() is core 0 in place of worker 0,
  * which is excluded from its phases by the core number in the word and sleeps meanwhile. The loop
  * that the workers run is in lead.c; this layer only wakes them.
@@ -52,13 +59,23 @@ struct cm_job {
 	cm_part_fn run;
 	const void *arg;
 	unsigned phase, parts;
+	unsigned first, complexes; /* that have parts: the leader's, and those that follow it */
 	const struct cm_cancel *cancel;
+};
+
+#define CM_COMPLEX 8 /* cores; as many as share a last-level cache on many CPUs */
+
+struct cm_complex {
+	_Alignas(CM_CACHE_LINE) _Atomic uint64_t claim;	 /* leader's core << 32 | parts unclaimed */
+	_Alignas(CM_CACHE_LINE) _Atomic uint32_t done;	 /* parts done by its helpers */
+	_Alignas(CM_CACHE_LINE) _Atomic uint32_t asleep; /* sleeping workers, a bit each */
 };
 
 struct cm_worker {
 	struct cm_lead *lead;
 	pthread_t thread;
 	unsigned core;
+	int cpu; /* it runs on that one alone; -1: anywhere */
 	bool started;
 	_Alignas(CM_CACHE_LINE) _Atomic uint32_t wake; /* futex */
 };
@@ -76,11 +93,12 @@ struct cm_pool {
 	int interrupt;		  /* signal that ends parts of cancelled work; 0: none */
 	struct cm_worker *worker; /* [cores] */
 
-	_Alignas(CM_CACHE_LINE) _Atomic uint64_t claim; /* leader's core << 32 | parts unclaimed */
-	_Alignas(CM_CACHE_LINE) _Atomic uint32_t done;	/* parts done by helpers */
-	_Atomic bool cut;				/* a part of the phase was cancelled */
+	struct cm_complex *complex; /* [n_complexes] */
+	unsigned n_complexes;
+	_Atomic bool cut; /* a part of the phase was cancelled */
+
 	_Alignas(CM_CACHE_LINE) struct cm_job job;
-	_Alignas(CM_CACHE_LINE) _Atomic uint64_t asleep; /* sleeping workers, a bit each */
+	_Alignas(CM_CACHE_LINE) _Atomic uint32_t sleeping; /* workers */
 
 	/* Of the current leader; all but @external for the leader alone. */
 	_Atomic bool external; /* it is a thread in cm_wait(), not a worker */
@@ -91,13 +109,17 @@ struct cm_pool {
 	bool account_copy;
 	uint64_t account_since_ns;
 
-	struct cm_scratch shared; /* leader */
-	struct cm_scratch core[CM_MAX_CORES];
+	struct cm_scratch shared;    /* leader */
+	struct cm_scratch *core;     /* [cores] */
+	void **core_ptr;	     /* [cores]: their memory */
 	uint64_t scratch_generation; /* rises when scratch has moved */
 };
 
-/* @cores 0: one per CPU that this process may use. 0 or -ENOMEM; cm_pool_fini() in any case. */
-int cm_pool_init(struct cm_pool *p, unsigned cores, uint64_t spin_ns);
+/*
+ * @cores 0: one per CPU that this process may use. @pin: each on a CPU of its own, as far as there
+ * are enough. 0 or -ENOMEM; cm_pool_fini() in any case.
+ */
+int cm_pool_init(struct cm_pool *p, unsigned cores, uint64_t spin_ns, bool pin);
 void cm_pool_fini(struct cm_pool *p);
 
 /* Runs parts [0, parts) of @phase; returns when all are done. False: not all of their work was
@@ -113,10 +135,13 @@ bool cm_pool_help(struct cm_pool *p, unsigned core);
 /* Whether cm_pool_help() might find a part. */
 static inline bool cm_pool_has_parts(struct cm_pool *p, unsigned core)
 {
-	uint64_t word = atomic_load(&p->claim);
+	uint64_t word = atomic_load(&p->complex[core / CM_COMPLEX].claim);
 
 	return (uint32_t)word && word >> 32 != core;
 }
+/* Worker @i is about to sleep, or was woken. It checks for work in between. */
+void cm_pool_announce_sleep(struct cm_pool *p, unsigned i);
+void cm_pool_end_sleep(struct cm_pool *p, unsigned i);
 /* Wakes worker @i if it sleeps. Any thread. */
 void cm_pool_wake(struct cm_pool *p, unsigned i);
 

@@ -25,7 +25,7 @@
 #include "txda_isa.h"
 
 #define CM_MAX_PHASES 4
-#define CM_MAX_CORES  64
+#define CM_MAX_CORES  1024
 
 struct cm_tensor {
 	void *ptr;	 /* 64-byte aligned host address of the first element */
@@ -57,7 +57,7 @@ struct cm_launch {
 	} state;      /* plan()'s notes for run() */
 	void *shared; /* 64-byte aligned */
 	size_t shared_bytes;
-	void *core[CM_MAX_CORES]; /* 64-byte aligned */
+	void *const *core; /* [cores]: 64-byte aligned */
 	size_t core_bytes;
 	struct txda_fault *fault; /* where check() says what is wrong: code, tensor, va, detail */
 };

@@ -108,6 +108,8 @@ static int cmodel_open(struct txda_context *context, const char *text,
 	options.chips = spec.chips;
 	options.mem_bytes = cmodel->mem_bytes;
 	options.cores = spec.cores;
+	options.pin = spec.pin;
+	options.numa_local = spec.numa_local;
 	options.spin_us = spec.spin_us;
 	options.isa = spec.isa;
 	r = cm_machine_new(&options, &cmodel->machine);
@@ -625,6 +627,7 @@ static int cmodel_mem_own(struct txda__mem *mem, uint64_t offset, uint64_t bytes
 	ptr = map + (txda__align((uintptr_t)map, LARGE_PAGE) - (uintptr_t)map);
 	if (room >= LARGE_PAGE)
 		(void)madvise(ptr, room, MADV_HUGEPAGE);
+	cm_machine_spread(mem->cmodel->machine, ptr, room);
 	r = read_chunk(mem, ptr, offset, bytes, &sum);
 	if (r >= 0 && sum != crc)
 		r = -EBADMSG;

@@ -26,7 +26,7 @@ int txda__parse_us(const char *word, unsigned *ret_us)
 	return 0;
 }
 
-#define MAX_CORES 64
+#define MAX_CORES 1024
 
 static int parse_key(const char *key, const char *value, struct txda__cmodel_spec *spec, char *err,
 		     size_t errlen)
@@ -49,10 +49,19 @@ static int parse_key(const char *key, const char *value, struct txda__cmodel_spe
 	} else if (!strcmp(key, "cores")) {
 		if (!number_parse(value, MAX_CORES, &number))
 			return set_error(-EINVAL, err, errlen,
-					 "cores=%s: must be a number up to 64 (0: one per CPU)",
-					 value);
+					 "cores=%s: must be a number up to %d (0: one per CPU)",
+					 value, MAX_CORES);
 		spec->cores = (unsigned)number;
 		spec->cores_given = true;
+	} else if (!strcmp(key, "pin")) {
+		if (!number_parse(value, 1, &number))
+			return set_error(-EINVAL, err, errlen, "pin=%s: must be 0 or 1", value);
+		spec->pin = number;
+	} else if (!strcmp(key, "numa")) {
+		if (strcmp(value, "interleave") && strcmp(value, "local"))
+			return set_error(-EINVAL, err, errlen,
+					 "numa=%s: must be interleave or local", value);
+		spec->numa_local = !strcmp(value, "local");
 	} else if (!strcmp(key, "spin")) {
 		if (txda__parse_us(value, &spec->spin_us))
 			return set_error(-EINVAL, err, errlen,
@@ -71,9 +80,10 @@ static int parse_key(const char *key, const char *value, struct txda__cmodel_spe
 					 value, TXDA__MAX_FAULT_SPECS);
 		strcpy(spec->faults[spec->n_faults++], value);
 	} else {
-		return set_error(
-			-EINVAL, err, errlen,
-			"unknown key \"%s\"; known are chips, mem, cores, isa, spin, faults", key);
+		return set_error(-EINVAL, err, errlen,
+				 "unknown key \"%s\"; known are chips, mem, cores, pin, numa, isa, "
+				 "spin, faults",
+				 key);
 	}
 	return 0;
 }

@@ -22,6 +22,7 @@ struct txda__cmodel_spec {
 	uint64_t mem_bytes; /* of each chip; 0: not given */
 	unsigned cores;	    /* 0: one per CPU */
 	bool cores_given;
+	bool pin, numa_local;
 	unsigned spin_us; /* 0: not given */
 	char isa[16];
 	unsigned n_faults;

@@ -166,6 +166,7 @@ struct run {
 	struct cm_launch l;
 	struct txda_op op;
 	struct txda_fault fault;
+	void *core[64];
 };
 
 OPS_HELPER int run_op(struct run *r, unsigned opcode, unsigned cores)
@@ -182,6 +183,7 @@ OPS_HELPER int run_op(struct run *r, unsigned opcode, unsigned cores)
 		r->l.group_size = 1;
 		r->l.peer[0] = &r->l;
 	}
+	assert_true(cores <= sizeof(r->core) / sizeof(r->core[0]));
 	err = impl->check(&r->l);
 	if (err)
 		return err;
@@ -189,7 +191,8 @@ OPS_HELPER int run_op(struct run *r, unsigned opcode, unsigned cores)
 	r->l.shared = mem(need.shared_bytes);
 	r->l.shared_bytes = need.shared_bytes;
 	for (unsigned i = 0; i < cores; i++)
-		r->l.core[i] = mem(need.core_bytes);
+		r->core[i] = mem(need.core_bytes);
+	r->l.core = r->core;
 	r->l.core_bytes = need.core_bytes;
 	impl->plan(&r->l);
 	assert_true(r->l.phases <= CM_MAX_PHASES);
@@ -198,7 +201,7 @@ OPS_HELPER int run_op(struct run *r, unsigned opcode, unsigned cores)
 			impl->run(&r->l, ph, p, p % cores);
 	free(r->l.shared);
 	for (unsigned i = 0; i < cores; i++)
-		free(r->l.core[i]);
+		free(r->core[i]);
 	return 0;
 }
 

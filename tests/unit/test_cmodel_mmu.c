@@ -189,7 +189,7 @@ static void test_options(void **state)
 		{.chips = CM_MAX_CHIPS + 1, .mem_bytes = 2 << 20},
 		{.chips = 1, .mem_bytes = 0},
 		{.chips = 1, .mem_bytes = 1 << 20},
-		{.chips = 1, .mem_bytes = 2 << 20, .cores = 65},
+		{.chips = 1, .mem_bytes = 2 << 20, .cores = 1025},
 		{.chips = 1, .mem_bytes = 2 << 20, .isa = "mmx"},
 		{.chips = 1, .mem_bytes = 2 << 20, .faults = "flood"},
 	};

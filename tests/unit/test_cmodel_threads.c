@@ -6,6 +6,7 @@
 #include "cm_fixture.h"
 #include "clock.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -69,17 +70,20 @@ static struct fix_stream stream_of(unsigned chip, unsigned thread, uint64_t n)
 /* Random phases and parts on pools of several sizes; the waiter leads. */
 static void test_parts(void **state)
 {
-	static const unsigned cores[] = {1, 2, 3, 8};
+	static const unsigned cores[] = {1, 2, 3, 8, 9, 20, 100};
+	unsigned launches = fake_linear_launches(), all = 0;
 
 	(void)state;
-	for (unsigned i = 0; i < 4; i++) {
-		struct cm_queue *q;
+	for (unsigned i = 0; i < sizeof(cores) / sizeof(cores[0]); i++) {
+		/* Of more cores than CPUs each phase takes longer. */
+		unsigned rounds = cores[i] > 9 ? 2 * SCALE : 40 * SCALE;
 		unsigned before = fake_linear_errors();
+		struct cm_queue *q;
 
 		start(1, cores[i]);
 		q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 		fake_linear_random(88172645463325252ull + i);
-		for (unsigned n = 1; n <= 40 * SCALE; n++) {
+		for (unsigned n = 1; n <= rounds; n++) {
 			struct fix_stream s = stream_of(0, 0, n);
 
 			put_launch(&s, 0, n);
@@ -92,8 +96,9 @@ static void test_parts(void **state)
 		}
 		assert_int_equal(fake_linear_errors(), before);
 		fix_free(&f);
+		all += rounds;
 	}
-	assert_true(fake_linear_launches() >= 4 * 40 * SCALE * OPS);
+	assert_int_equal(fake_linear_launches() - launches, all * OPS);
 }
 
 struct worker {
@@ -138,13 +143,14 @@ static void *work(void *arg)
 /* Threads with queues of their own on two chips, some that wait and some that only submit. */
 static void test_many_threads(void **state)
 {
+	static const unsigned cores[] = {1, 2, 3, 12};
 	struct worker w[6];
 	unsigned before = fake_linear_errors();
 
 	(void)state;
-	for (unsigned cores = 1; cores <= 3; cores++) {
-		start(2, cores);
-		fake_linear_random(362436069 + cores);
+	for (unsigned k = 0; k < sizeof(cores) / sizeof(cores[0]); k++) {
+		start(2, cores[k]);
+		fake_linear_random(362436069 + k);
 		for (unsigned i = 0; i < 6; i++) {
 			w[i] = (struct worker){.index = i,
 					       .chip = i % 2,
@@ -363,6 +369,61 @@ static void test_ping_pong(void **state)
 	}
 }
 
+/* CPUs of the threads named txda-core that may run on one alone, as bits; *ret_more: others. */
+static uint64_t pinned_to(unsigned *ret_more)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *d;
+	uint64_t cpus = 0;
+
+	*ret_more = 0;
+	assert_non_null(tasks);
+	while ((d = readdir(tasks))) {
+		char path[300], name[32] = "", line[256];
+		unsigned cpu, to;
+		FILE *status;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", d->d_name);
+		status = fopen(path, "re");
+		while (status && fgets(line, sizeof(line), status)) {
+			sscanf(line, "Name: %31s", name);
+			if (strcmp(name, "txda-core"))
+				continue;
+			if (sscanf(line, "Cpus_allowed_list: %u%*[-,]%u", &cpu, &to) == 2)
+				++*ret_more;
+			else if (sscanf(line, "Cpus_allowed_list: %u", &cpu) == 1)
+				cpus |= 1ull << cpu % 64;
+		}
+		if (status)
+			fclose(status);
+	}
+	closedir(tasks);
+	return cpus;
+}
+
+static void test_pinned(void **state)
+{
+	struct cm_options opt = {.chips = 1, .mem_bytes = 2 << 20, .pin = true};
+	struct cm_machine *m;
+	unsigned more, tries = 0, cores;
+
+	(void)state;
+	assert_int_equal(cm_machine_new(&opt, &m), 0);
+	cores = cm_machine_cores(m);
+	/* Each pins itself when it starts. */
+	while (((unsigned)__builtin_popcountll(pinned_to(&more)) < cores || more) &&
+	       ++tries < 10000)
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+	assert_true(cores > 64 || tries < 10000);
+	cm_machine_free(m);
+	/* There are not enough CPUs. */
+	opt.cores = cores + 1;
+	assert_int_equal(cm_machine_new(&opt, &m), 0);
+	nanosleep(&(struct timespec){0, 20000000}, NULL);
+	assert_true(cores == 1 || !pinned_to(&more));
+	cm_machine_free(m);
+}
+
 static int by_size(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
@@ -421,7 +482,8 @@ int main(void)
 		cmocka_unit_test(test_parts),	    cmocka_unit_test(test_many_threads),
 		cmocka_unit_test(test_disturbed),   cmocka_unit_test(test_free_under_way),
 		cmocka_unit_test(test_interrupted), cmocka_unit_test(test_leaves_work_behind),
-		cmocka_unit_test(test_ping_pong),   cmocka_unit_test(test_cost),
+		cmocka_unit_test(test_ping_pong),   cmocka_unit_test(test_pinned),
+		cmocka_unit_test(test_cost),
 	};
 
 	return cmocka_run_group_tests_name("cmodel threads", tests, NULL, NULL);

@@ -47,7 +47,10 @@ static void test_cmodel(void **state)
 		{"mem=1M", "mem=1M"},
 		{"mem=2097153", "multiple of 2M"},
 		{"mem=2T", "up to 1T"},
-		{"cores=65", "cores=65"},
+		{"cores=1025", "up to 1024"},
+		{"pin=2", "pin=2"},
+		{"pin=yes", "0 or 1"},
+		{"numa=off", "interleave or local"},
 		{"spin=fast", "spin=fast"},
 		{"isa=", "isa="},
 		{"isa=averyveryverylongname", "isa="},
@@ -157,8 +160,8 @@ static void test_threads(void **state)
 	assert_int_equal(cores, 3);
 	assert_int_equal(txda__parse_threads("5,2", &cores, err, sizeof(err)), 0);
 	assert_int_equal(cores, 5);
-	assert_int_equal(txda__parse_threads("256", &cores, err, sizeof(err)), 0);
-	assert_int_equal(cores, 64);
+	assert_int_equal(txda__parse_threads("2000", &cores, err, sizeof(err)), 0);
+	assert_int_equal(cores, 1024);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		assert_int_equal(txda__parse_threads(bad[i], &cores, err, sizeof(err)), -EINVAL);
 		assert_has(err, bad[i]);

@@ -25,6 +25,7 @@
 
 struct bench {
 	struct cm_launch l;
+	void *core[CORES];
 	struct txda_op op;
 	struct txda_fault fault;
 	struct cm_tensor tensor[MAX_TENSORS];
@@ -38,6 +39,7 @@ static void bench_init(struct bench *b, unsigned opcode)
 	b->l.op = &b->op;
 	b->l.fault = &b->fault;
 	b->l.cores = CORES;
+	b->l.core = b->core;
 	b->l.group_size = 1;
 	b->l.peer[0] = &b->l;
 }
@@ -75,7 +77,7 @@ static void bench_free(struct bench *b)
 		free(b->tensor[i].ptr);
 	free(b->l.shared);
 	for (unsigned i = 0; i < CORES; i++)
-		free(b->l.core[i]);
+		free(b->core[i]);
 }
 
 static void provide(struct bench *b)
@@ -88,9 +90,9 @@ static void provide(struct bench *b)
 	b->l.shared = aligned_alloc(64, (need.shared_bytes + 64) & ~63ull);
 	assert_non_null(b->l.shared);
 	for (unsigned i = 0; i < CORES; i++) {
-		b->l.core[i] = aligned_alloc(64, (need.core_bytes + 64) & ~63ull);
-		assert_non_null(b->l.core[i]);
-		memset(b->l.core[i], 0, need.core_bytes);
+		b->core[i] = aligned_alloc(64, (need.core_bytes + 64) & ~63ull);
+		assert_non_null(b->core[i]);
+		memset(b->core[i], 0, need.core_bytes);
 	}
 }
 

@@ -18,7 +18,7 @@
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 #define DEFAULT_MEM (1ull << 30)
-#define MAX_CORES   64 /* of the device model */
+#define MAX_CORES   1024 /* of the device model */
 
 static const char usage[] =
 	"Usage: txda-cmodel --socket-dir DIR [OPTIONS]     serve chips to QEMU's vfio-user-pci\n"
@@ -118,7 +118,7 @@ static int read_sizes(int c, struct vu_machine_options *m)
 		return -1;
 	default:
 		if (!read_number(optarg, false, 1, MAX_CORES, &value))
-			return usage_error("--cores", optarg, "must be a number from 1 to 64");
+			return usage_error("--cores", optarg, "must be a number from 1 to 1024");
 		m->cores = (unsigned)value;
 		return -1;
 	}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#include "cpus.h"
+
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MAX_CPUS  4096
+#define MAX_NODES 1024
+
+struct place {
+	unsigned sibling; /* of another thread of that core which comes first */
+	unsigned socket, cache, cpu;
+};
+
+/* The first number of a file below the CPU's directory; @none: there is none. */
+static unsigned read_number(unsigned cpu, const char *name, unsigned none)
+{
+	char path[128];
+	unsigned n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/%s", cpu, name);
+	f = fopen(path, "re");
+	if (!f)
+		return none;
+	if (fscanf(f, "%u", &n) != 1)
+		n = none;
+	fclose(f);
+	return n;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->sibling != y->sibling)
+		return x->sibling < y->sibling ? -1 : 1;
+	if (x->socket != y->socket)
+		return x->socket < y->socket ? -1 : 1;
+	if (x->cache != y->cache)
+		return x->cache < y->cache ? -1 : 1;
+	return x->cpu < y->cpu ? -1 : 1;
+}
+
+unsigned cm_cpus(unsigned *ret_cpu, unsigned max)
+{
+	cpu_set_t *set = CPU_ALLOC(MAX_CPUS);
+	struct place *place = calloc(MAX_CPUS, sizeof(*place));
+	size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);
+	unsigned n = 0;
+
+	if (set && place && !sched_getaffinity(0, bytes, set)) {
+		for (unsigned cpu = 0; cpu < MAX_CPUS; cpu++) {
+			if (!CPU_ISSET_S(cpu, bytes, set))
+				continue;
+			place[n++] = (struct place){
+				.sibling = read_number(cpu, "topology/thread_siblings_list", cpu) !=
+					   cpu,
+				.socket = read_number(cpu, "topology/physical_package_id", 0),
+				.cache = read_number(cpu, "cache/index3/id", 0),
+				.cpu = cpu,
+			};
+		}
+		qsort(place, n, sizeof(*place), compare);
+	}
+	for (unsigned i = 0; i < n && i < max; i++)
+		ret_cpu[i] = place[i].cpu;
+	if (set)
+		CPU_FREE(set);
+	free(place);
+	return n ? n : 1;
+}
+
+int cm_cpus_pin(unsigned cpu)
+{
+	cpu_set_t *set = CPU_ALLOC(MAX_CPUS);
+	size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);
+	int ret;
+
+	if (!set)
+		return -ENOMEM;
+	CPU_ZERO_S(bytes, set);
+	CPU_SET_S(cpu, bytes, set);
+	ret = sched_setaffinity(0, bytes, set) ? -errno : 0;
+	CPU_FREE(set);
+	return ret;
+}
+
+/* The bits of a list such as "0-1,4"; returns how many. */
+static unsigned read_nodes(unsigned long *bits, size_t max)
+{
+	FILE *f = fopen("/sys/devices/system/node/has_memory", "re");
+	unsigned from, to, n = 0;
+	int next = ',';
+
+	while (f && next == ',' && fscanf(f, "%u", &from) == 1) {
+		to = from;
+		next = fgetc(f);
+		if (next == '-' && fscanf(f, "%u", &to) == 1)
+			next = fgetc(f);
+		for (; from <= to && from < max; from++, n++)
+			bits[from / (8 * sizeof(*bits))] |= 1ul << from % (8 * sizeof(*bits));
+	}
+	if (f)
+		fclose(f);
+	return n;
+}
+
+unsigned cm_memory_nodes(void)
+{
+	unsigned long bits[MAX_NODES / (8 * sizeof(long))] = {0};
+	unsigned n = read_nodes(bits, MAX_NODES);
+
+	return n ? n : 1;
+}
+
+void cm_interleave(void *ptr, size_t bytes)
+{
+	unsigned long bits[MAX_NODES / (8 * sizeof(long))] = {0};
+
+	/* A hint: without it pages come from the node of the thread that touches them first. */
+	if (read_nodes(bits, MAX_NODES))
+		syscall(SYS_mbind, ptr, bytes, MPOL_INTERLEAVE, bits, MAX_NODES + 1, 0);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The CPUs that this process may use, in the order in which cores are placed on them: first one
+ * thread of each physical core, then the others; those that share a last-level cache or a socket
+ * follow each other. And its memory nodes.
+ *
+ * Threads: any.
+ */
+#ifndef CM_CPUS_H
+#define CM_CPUS_H
+
+#include <stddef.h>
+
+/* Fills in up to @max; returns how many there are, at least 1. */
+unsigned cm_cpus(unsigned *ret_cpu, unsigned max);
+/* The calling thread runs on @cpu alone. 0 or -errno. */
+int cm_cpus_pin(unsigned cpu);
+/* Nodes with memory; 1 where the system does not say. */
+unsigned cm_memory_nodes(void);
+/* Pages of [ptr, ptr + bytes) that are not there yet come from all nodes in turns. */
+void cm_interleave(void *ptr, size_t bytes);
+
+#endif /* CM_CPUS_H */
