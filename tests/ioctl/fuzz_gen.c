@@ -226,6 +226,12 @@ static void keep_whole(unsigned long request, const void *before, void *arg)
 			user->va |= never;
 		if (user->size > was->size)
 			user->size |= never;
+	} else if (request == DRM_IOCTL_SYNCOBJ_QUERY) {
+		const struct drm_syncobj_timeline_array *was = before;
+		struct drm_syncobj_timeline_array *query = arg;
+
+		if (query->points != was->points || query->count_handles > was->count_handles)
+			query->points |= never;
 	} else if (request == DRM_IOCTL_VERSION) {
 		struct drm_version *version = arg;
 
