@@ -240,6 +240,11 @@ struct txda_fw_log_entry {
 /* C2C ports                                                                                     */
 /* ------------------------------------------------------------------------------------------- */
 
+/*
+ * Ports are wired: a link goes down and up, but the chip at its other end is the same
+ * for as long as this one is powered. So page table entries and routes with a port stay right.
+ */
+
 #define TXDA_REG_PORT(p)       (0x0600 + 0x20 * (p))
 #define TXDA_PORT_STATE	       0x00
 #define TXDA_PORT_DOWN	       0
