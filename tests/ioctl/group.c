@@ -177,6 +177,48 @@ static void meet_alone(void)
 	must_meet(1, 3);
 }
 
+static uint64_t resets_of(const struct member *member)
+{
+	struct drm_txda_reset_info info = {0};
+
+	must(query(member->fd, DRM_TXDA_QUERY_RESET, &info, sizeof(info)));
+	return info.chip_resets;
+}
+
+/* One leaves a collective of 64 GiB: no chip is reset for that, and nobody gets half a sum. */
+static void leave_long(void)
+{
+	for (unsigned int chips = 1; chips <= 2; chips++) {
+		struct member *last = &m[chips - 1];
+		uint64_t before[2];
+		uint32_t done[2];
+
+		setup(2);
+		must(join(chips, 0, 3));
+		for (unsigned int i = 0; i < chips; i++) {
+			struct stream s = must_long_fill(m[i].fd, m[i].vm);
+			const struct txda_pkt_fill fill = *(const struct txda_pkt_fill *)s.mem.cpu;
+			struct drm_txda_sync sync;
+
+			s.bytes = 0;
+			put_collective(&s, TXDA_PKT_ALL_REDUCE, fill.dst, fill.dst, fill.bytes / 4,
+				       TXDA_F32, 3);
+			done[i] = must_syncobj(m[i].fd);
+			sync = signals(done[i]);
+			before[i] = resets_of(&m[i]);
+			must(submit(m[i].fd, m[i].queue, s.mem.va, s.bytes, &sync, 1));
+		}
+		/* It may have begun. */
+		usleep(200000);
+		must(queue_destroy(last->fd, last->queue));
+		must_fail(fence_status(last->fd, done[chips - 1]), ECANCELED);
+		if (chips == 2)
+			must_fail(fence_status(m[0].fd, done[0]), EIO);
+		for (unsigned int i = 0; i < chips; i++)
+			check_equal(resets_of(&m[i]), before[i]);
+	}
+}
+
 /* ---- What is refused ------------------------------------------------------------------------ */
 
 static void bad(void)
@@ -494,6 +536,7 @@ int main(int argc, char **argv)
 		{"bad", bad},
 		{"busy", busy},
 		{"leave", leave},
+		{"leave-long", leave_long},
 		{"member-destroyed", member_destroyed},
 		{"member-destroyed-at-once", member_destroyed_at_once},
 		{"member-killed", member_killed},
