@@ -215,6 +215,60 @@ static void test_printing(void **state)
 	expect_all(cases);
 }
 
+/* % and str.format() beyond the usual: values are Python's. */
+static void test_formats(void **state)
+{
+	static const struct expectation cases[] = {
+		{"{{ '%c%c|%3c|' % (65, '\\u00e9', 'x') }}{{ '{:c}|{:5c}|'.format(8364, 65) }}",
+		 "A\u00e9|  x|\u20ac|A    |"},
+		{"{{ '%*d|%-*d|%.*f' % (5, 3, 4, 2, 1, 2.55) }}{{ '%*d|' % (-4, 7) }}",
+		 "    3|2   |2.57   |"},
+		{"{{ '{:b} {:08b} {:#b} {:#x} {:#X} {:#o} {:#06x}'.format(10, 10, 5, 255, 255, 8, "
+		 "255) }}",
+		 "1010 00001010 0b101 0xff 0XFF 0o10 0x00ff"},
+		{"{{ '{:_} {:_x} {:,} {:n}'.format(1234567, 1234567, -1234567.5, 7) }}",
+		 "1_234_567 12_d687 -1,234,567.5 7"},
+		{"{{ '{:>{w}}|{:{f}^{w}}|{:.{p}f}'.format('x', 'y', 2.5, w=5, f='*', p=3) }}",
+		 "    x|**y**|2.500"},
+		{"{{ '{:>{}}|'.format('x', 4) }}{{ '{:#x}'.format(-255) }}{{ '%#x' % 16 }}",
+		 "   x|-0xff0x10"},
+		{"{{ '%d %i %s' % (2 ** 70, -(2 ** 65), 2 ** 64) }} {{ '{:,} {:d}'.format(2 ** 70, "
+		 "2 ** 64) }}",
+		 "1180591620717411303424 -36893488147419103232 18446744073709551616 "
+		 "1,180,591,620,717,411,303,424 18446744073709551616"},
+		{"{{ '%.4d|%-6.3x|' % (7, 10) }}{{ '{:06}|{:<06}|{:^06}|'.format('12', 5, -1) }}",
+		 "0007|00a   |120000|500000|00-100|"},
+		{"{{ '{:,}'.format(10 ** 1500)|length }} {{ ('%d' % 10 ** 2)|length }}", "2001 3"},
+		{"{{ 'a\\tbc\\td\\n\\te'.expandtabs(4) }}|{{ '\\t'.expandtabs() }}|",
+		 "a   bc  d\n    e|        |"},
+		{"{{ 'Ab Cd'.istitle() }}{{ 'AB'.istitle() }}{{ '1'.istitle() }}{{ "
+		 "'a1_\\u00e9'.isidentifier() }}{{ '1a'.isidentifier() }}{{ ''.isidentifier() }}",
+		 "TrueFalseFalseTrueFalseFalse"},
+		{"{{ 'Stra\\u00dfe \\u03a3'.casefold() }}", "strasse \u03c3"},
+		{"{{ {'a b': 'c/d', 'e': 1}|urlencode }} {{ [('x', '\\u00e4')]|urlencode }}",
+		 "a+b=c%2Fd&e=1 x=%C3%A4"},
+		{"{{ 1|filesizeformat }} {{ 999.9|filesizeformat }} {{ 1234567|filesizeformat }} "
+		 "{{ '2048'|filesizeformat(true) }} {{ 1e30|filesizeformat }}",
+		 "1 Byte 999 Bytes 1.2 MB 2.0 KiB 1000000.0 YB"},
+		{NULL, NULL},
+	};
+
+	(void)state;
+	expect_all(cases);
+	expect_error("{{ '%c' % 'ab' }}", TXDA_TEMPLATE_RUNTIME, 1, "one character");
+	expect_error("{{ '{:c}'.format(-1) }}", TXDA_TEMPLATE_RUNTIME, 1, "no character");
+	expect_error("{{ '{:.2d}'.format(1) }}", TXDA_TEMPLATE_RUNTIME, 1, "precision");
+	expect_error("{{ '{:,x}'.format(1) }}", TXDA_TEMPLATE_RUNTIME, 1, "',' not allowed");
+	expect_error("{{ '%*d' % 3 }}", TXDA_TEMPLATE_RUNTIME, 1, "not enough arguments");
+	expect_error("{{ '%*d' % (10 ** 12, 3) }}", TXDA_TEMPLATE_RUNTIME, 1, "larger than");
+	expect_error("{{ '{:{a:{b}}}'.format(1, a=1, b=2) }}", TXDA_TEMPLATE_RUNTIME, 1,
+		     "nested too deeply");
+	expect_error("{{ '{:{'.format(1) }}", TXDA_TEMPLATE_RUNTIME, 1, "expected '}'");
+	expect_error("{{ 'ab'|filesizeformat }}", TXDA_TEMPLATE_RUNTIME, 1, "not a number");
+	expect_error("{{ [(1, 2, 3)]|urlencode }}", TXDA_TEMPLATE_RUNTIME, 1, "not a pair");
+	expect_error("{{ 017 }}", TXDA_TEMPLATE_SYNTAX, 1, "leading zero");
+}
+
 static void test_statements(void **state)
 {
 	static const struct expectation cases[] = {
@@ -454,7 +508,7 @@ static void test_runtime_errors(void **state)
 	expect_error("{{ s|upper(1) }}", TXDA_TEMPLATE_RUNTIME, 1, "no arguments");
 	expect_error("{{ s.replace('a') }}", TXDA_TEMPLATE_RUNTIME, 1, "needs argument 'new'");
 	expect_error("{{ {[1]: 2} }}", TXDA_TEMPLATE_RUNTIME, 1, "unhashable");
-	expect_error("{{ '%c' % 1 }}", TXDA_TEMPLATE_RUNTIME, 1, "unsupported character 'c'");
+	expect_error("{{ '%y' % 1 }}", TXDA_TEMPLATE_RUNTIME, 1, "unsupported character 'y'");
 	expect_error("{{ '{:s}'.format(1) }}", TXDA_TEMPLATE_RUNTIME, 1, "code 's' for 'int'");
 	expect_error("{{ l|map('nix')|list }}", TXDA_TEMPLATE_RUNTIME, 1, "no filter named 'nix'");
 	expect_error("{{ s.split(sep=1) }}", TXDA_TEMPLATE_RUNTIME, 1,
@@ -732,13 +786,14 @@ static void test_conformance(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whitespace),     cmocka_unit_test(test_expressions),
-		cmocka_unit_test(test_printing),       cmocka_unit_test(test_statements),
-		cmocka_unit_test(test_filters),	       cmocka_unit_test(test_methods),
-		cmocka_unit_test(test_tests),	       cmocka_unit_test(test_syntax_errors),
-		cmocka_unit_test(test_runtime_errors), cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_parse_limits),   cmocka_unit_test(test_arguments),
-		cmocka_unit_test(test_threads),	       cmocka_unit_test(test_conformance),
+		cmocka_unit_test(test_whitespace),    cmocka_unit_test(test_expressions),
+		cmocka_unit_test(test_printing),      cmocka_unit_test(test_formats),
+		cmocka_unit_test(test_statements),    cmocka_unit_test(test_filters),
+		cmocka_unit_test(test_methods),	      cmocka_unit_test(test_tests),
+		cmocka_unit_test(test_syntax_errors), cmocka_unit_test(test_runtime_errors),
+		cmocka_unit_test(test_limits),	      cmocka_unit_test(test_parse_limits),
+		cmocka_unit_test(test_arguments),     cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_conformance),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

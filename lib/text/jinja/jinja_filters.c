@@ -128,6 +128,33 @@ static struct jinja_value filter_length(struct jinja_call *c)
 	return jinja_int(jinja_length(c->r, c->self));
 }
 
+static struct jinja_value filter_filesizeformat(struct jinja_call *c)
+{
+	static const char *const names[2] = {"kMGTPEZY", "KMGTPEZY"};
+	const bool binary = jinja_flag(c, 0);
+	const double base = binary ? 1024 : 1000;
+	size_t mark = c->r->out.len, i;
+	struct jinja_value v = c->self;
+	double bytes, unit = base * base;
+
+	if (v.kind == JINJA_STRING && !jinja_parse_float(v.string, &bytes))
+		jinja_fail(c->r, "filesizeformat: not a number");
+	if (v.kind != JINJA_STRING && !jinja_as_double(v, &bytes))
+		jinja_fail(c->r, "filesizeformat: a number is required, not '%s'",
+			   jinja_type_name(v));
+	if (bytes == 1) {
+		jinja_write_text(c->r, "1 Byte");
+	} else if (bytes < base) {
+		jinja_writef(c->r, "%.0f Bytes", trunc(bytes));
+	} else {
+		for (i = 0; i < 7 && bytes >= unit; i++)
+			unit *= base;
+		jinja_writef(c->r, "%.1f %c%sB", base * bytes / unit, names[binary][i],
+			     binary ? "i" : "");
+	}
+	return jinja_captured(c->r, mark);
+}
+
 static struct jinja_value filter_first(struct jinja_call *c)
 {
 	struct jinja_seq *items = c->self.seq;
@@ -532,6 +559,7 @@ const struct jinja_builtin jinja_sequence_filters[] = {
 	{"int", filter_int, "default:v? base:i?", 0},
 	{"float", filter_float, "default:v?", 0},
 	{"abs", filter_abs, "", 0},
+	{"filesizeformat", filter_filesizeformat, "binary:b?", 0},
 	{"round", filter_round, "precision:i? method:s?", 0},
 	{"first", filter_first, "", 0},
 	{"last", filter_last, "", 0},

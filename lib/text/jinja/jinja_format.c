@@ -13,7 +13,7 @@
 enum {
 	MAX_WIDTH = 100 * 1000 * 1000,
 	MAX_PRECISION = 300,
-	NUMBER_SIZE = 1024, /* the longest double with that precision, with commas */
+	NUMBER_SIZE = 1024, /* the longest double with that precision */
 };
 
 struct field {
@@ -21,9 +21,12 @@ struct field {
 	char align; /* < > ^ = or 0: by type */
 	char sign;  /* + or space, for what is not negative; 0: nothing */
 	char type;  /* 0: by value */
-	bool comma; /* between groups of three digits */
+	char comma; /* between groups of three digits, or of four others; 0: nothing */
+	bool mark;  /* 0x and the like before the digits */
+	bool zeros; /* without an alignment, numbers are filled behind their sign */
 	int64_t width;
 	int64_t precision; /* -1: none */
+	int64_t digits;	   /* of a whole number, at least */
 };
 
 struct cursor {
@@ -67,8 +70,11 @@ static void emit(struct jinja_render *r, const struct field *field, struct jinja
 {
 	char align = field->align ? field->align : default_align;
 	int64_t missing = field->width - (int64_t)jinja_str_chars(&text), left, i;
-	size_t sign = align == '=' && text.length && strchr("+-", text.data[0]);
+	size_t sign = align == '=' && text.length && strchr("+- ", text.data[0]);
 
+	if (align == '=' && field->mark && text.length > sign + 1 && text.data[sign] == '0' &&
+	    strchr("xXob", text.data[sign + 1]))
+		sign += 2;
 	if (missing < 0)
 		missing = 0;
 	left = align == '=' || align == '>' ? missing : align == '^' ? missing / 2 : 0;
@@ -85,24 +91,45 @@ static bool is_float_type(char type)
 	return type && strchr("eEfFgG%", type);
 }
 
+/* Without sign and prefix. */
+static void write_whole(struct jinja_render *r, char type, uint64_t n)
+{
+	char bits[64], *at = bits + sizeof(bits);
+
+	if (type == 'b') {
+		do
+			*--at = (char)('0' + (n & 1));
+		while (n >>= 1);
+		jinja_write(r, at, (size_t)(bits + sizeof(bits) - at));
+		return;
+	}
+	jinja_writef(r,
+		     type == 'x'   ? "%" PRIx64
+		     : type == 'X' ? "%" PRIX64
+		     : type == 'o' ? "%" PRIo64
+				   : "%" PRIu64,
+		     n);
+}
+
 /* The digits of a number without its sign. */
 static void write_digits(struct jinja_render *r, const struct field *field, struct jinja_value v)
 {
 	int precision = field->precision < 0 ? 6 : (int)field->precision;
-	char type = field->type, pattern[] = "%.*g", text[NUMBER_SIZE];
+	char type = field->type == 'n' ? v.kind == JINJA_FLOAT ? 'g' : 'd' : field->type;
+	char pattern[] = "%.*g", text[NUMBER_SIZE];
 	int64_t i = 0;
 	double f = 0;
 
+	if (v.kind == JINJA_BIGINT && (!type || strchr("diu", type))) {
+		const struct jinja_str *digits = jinja_to_str(r, v);
+		size_t sign = digits->data[0] == '-';
+
+		jinja_write(r, digits->data + sign, digits->length - sign);
+		return;
+	}
 	jinja_as_double(v, &f);
 	if (jinja_as_int(v, &i) && !is_float_type(type)) {
-		uint64_t magnitude = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
-
-		jinja_writef(r,
-			     type == 'x'   ? "%" PRIx64
-			     : type == 'X' ? "%" PRIX64
-			     : type == 'o' ? "%" PRIo64
-					   : "%" PRIu64,
-			     magnitude);
+		write_whole(r, type, i < 0 ? 0 - (uint64_t)i : (uint64_t)i);
 		return;
 	}
 	if (field->precision > MAX_PRECISION)
@@ -121,26 +148,36 @@ static void write_digits(struct jinja_render *r, const struct field *field, stru
 
 static void format_number(struct jinja_render *r, const struct field *field, struct jinja_value v)
 {
-	size_t mark = r->out.len, used = 0, whole, i;
-	char text[NUMBER_SIZE * 2];
+	const bool other = field->type && strchr("xXob", field->type);
+	const char *of_whole = other ? "0123456789abcdefABCDEF" : "0123456789";
+	const size_t group = other ? 4 : 3;
+	size_t mark = r->out.len, whole = 0, i;
 	struct jinja_str *digits;
+	int64_t least;
 	double f = 0;
 
 	write_digits(r, field, v);
 	digits = jinja_captured(r, mark).string;
+	mark = r->out.len;
 	jinja_as_double(v, &f);
 	if (signbit(f) && !isnan(f))
-		text[used++] = '-';
+		jinja_write(r, "-", 1);
 	else if (field->sign)
-		text[used++] = field->sign;
-	for (whole = 0; whole < digits->length && strchr("0123456789", digits->data[whole]);)
-		whole++;
-	for (i = 0; i < digits->length && used + 2 < sizeof(text); i++) {
-		if (field->comma && i && i < whole && (whole - i) % 3 == 0)
-			text[used++] = ',';
-		text[used++] = digits->data[i];
+		jinja_write(r, &field->sign, 1);
+	if (field->mark && other) {
+		jinja_write(r, "0", 1);
+		jinja_write(r, &field->type, 1);
 	}
-	emit(r, field, (struct jinja_str){text, used, JINJA_UNCOUNTED}, '>');
+	while (whole < digits->length && strchr(of_whole, digits->data[whole]))
+		whole++;
+	for (least = field->digits; least > (int64_t)digits->length; least--)
+		jinja_write(r, "0", 1);
+	for (i = 0; i < digits->length; i++) {
+		if (field->comma && i && i < whole && (whole - i) % group == 0)
+			jinja_write(r, &field->comma, 1);
+		jinja_write(r, digits->data + i, 1);
+	}
+	emit(r, field, *jinja_captured(r, mark).string, field->zeros ? '=' : '>');
 }
 
 static void format_str(struct jinja_render *r, const struct field *field, struct jinja_str *s,
@@ -163,17 +200,44 @@ static struct jinja_str *repr_of(struct jinja_render *r, struct jinja_value v)
 	return jinja_captured(r, mark).string;
 }
 
+/* %c and {:c}: a character by its number, or for % itself. */
+static void format_char(struct jinja_render *r, const struct field *field, struct jinja_value v,
+			char align)
+{
+	struct jinja_str *s;
+	size_t mark = r->out.len;
+	int64_t i;
+
+	if (v.kind == JINJA_STRING) {
+		s = v.string;
+		if (jinja_str_chars(s) != 1)
+			jinja_fail(r, "%%c: not a number or one character");
+	} else {
+		if (!jinja_as_int(v, &i) || i < 0 || i > 0x10ffff || (i >= 0xd800 && i < 0xe000))
+			jinja_fail(r, "format: no character has this number");
+		jinja_write_char(r, (uint32_t)i);
+		s = jinja_captured(r, mark).string;
+	}
+	emit(r, field, *s, align);
+}
+
 static void percent_value(struct jinja_render *r, struct field *field, struct jinja_value v)
 {
 	char type = field->type;
 	double f;
 	int64_t i;
 
+	if (strchr("diuxXo", type))
+		field->digits = field->precision;
 	if (type == 's' || type == 'r') {
 		field->align = field->align == '<' ? '<' : '>';
 		field->fill = ' ';
 		format_str(r, field, type == 'r' ? repr_of(r, v) : jinja_to_str(r, v), '>');
-	} else if (strchr("diuxXo", type) && jinja_as_int(v, &i)) {
+	} else if (type == 'c') {
+		field->fill = ' ';
+		format_char(r, field, v, '>');
+	} else if ((strchr("diuxXo", type) && jinja_as_int(v, &i)) ||
+		   (strchr("diu", type) && v.kind == JINJA_BIGINT)) {
 		format_number(r, field, v);
 	} else if (strchr("diu", type) && v.kind == JINJA_FLOAT && fabs(v.real) < 9e18) {
 		format_number(r, field, jinja_int((int64_t)v.real));
@@ -203,20 +267,43 @@ static struct jinja_value next_argument(struct jinja_render *r, struct arguments
 	return tuple ? a->all.seq->items[a->next - 1] : a->all;
 }
 
-static void percent_flags(struct cursor *c, struct field *field)
+/* A number, or * for one of the arguments. */
+static int64_t percent_number(struct cursor *c, struct arguments *a)
+{
+	char star;
+	int64_t n;
+
+	if (!skip(c, "*", &star))
+		return scan_number(c);
+	if (!jinja_as_int(next_argument(c->r, a), &n))
+		jinja_fail(c->r, "format: * wants an integer");
+	if (n > MAX_WIDTH || n < -MAX_WIDTH)
+		jinja_fail(c->r, "format: a width or precision is larger than %d", MAX_WIDTH);
+	return n;
+}
+
+static void percent_flags(struct cursor *c, struct arguments *a, struct field *field)
 {
 	bool left = false, zero = false;
 	char flag;
 
-	while (skip(c, "-0+ ", &flag)) {
+	while (skip(c, "-0+ #", &flag)) {
 		left |= flag == '-';
+		field->mark |= flag == '#';
 		zero |= flag == '0';
 		if (flag == '+' || (flag == ' ' && !field->sign))
 			field->sign = flag;
 	}
-	field->width = scan_number(c);
-	if (skip(c, ".", &flag))
-		field->precision = scan_number(c);
+	field->width = percent_number(c, a);
+	if (field->width < 0) {
+		field->width = -field->width;
+		left = true;
+	}
+	if (skip(c, ".", &flag)) {
+		field->precision = percent_number(c, a);
+		if (field->precision < 0)
+			field->precision = 0;
+	}
 	field->align = left ? '<' : zero ? '=' : '>';
 	field->fill = zero && !left ? '0' : ' ';
 }
@@ -263,7 +350,7 @@ struct jinja_value jinja_percent_format(struct jinja_render *r, struct jinja_val
 		named = peek(&c) == '(';
 		if (named)
 			v = percent_name(&c, &a);
-		percent_flags(&c, &field);
+		percent_flags(&c, &a, &field);
 		field.type = peek(&c);
 		if (!field.type)
 			jinja_fail(r, "incomplete format");
@@ -304,27 +391,28 @@ struct jinja_value jinja_filter_format(struct jinja_call *c)
 	return jinja_percent_format(c->r, format, jinja_seq_value(tuple));
 }
 
-/* [[fill]align][sign][0][width][,][.precision][type] */
+/* [[fill]align][sign][#][0][width][, or _][.precision][type] */
 static void parse_spec(struct cursor *c, struct field *field)
 {
 	const struct jinja_str rest = {c->at, (size_t)(c->end - c->at), 0};
 	uint32_t fill = ' ';
 	size_t n = rest.length ? jinja_decode(&rest, 0, &fill) : 0;
+	bool filled = n < rest.length && rest.data[n] && strchr("<>^=", rest.data[n]);
 	char flag;
 
-	if (n < rest.length && rest.data[n] && strchr("<>^=", rest.data[n])) {
+	if (filled) {
 		field->fill = fill;
 		c->at += n;
 	}
 	skip(c, "<>^=", &field->align);
 	if (skip(c, "+- ", &flag) && flag != '-')
 		field->sign = flag;
-	if (skip(c, "0", &flag) && !field->align) {
+	field->mark = skip(c, "#", &flag);
+	field->zeros = skip(c, "0", &flag);
+	if (field->zeros && !filled)
 		field->fill = '0';
-		field->align = '=';
-	}
 	field->width = scan_number(c);
-	field->comma = skip(c, ",", &flag);
+	skip(c, ",_", &field->comma);
 	if (skip(c, ".", &flag))
 		field->precision = scan_number(c);
 	if (c->at < c->end)
@@ -340,11 +428,21 @@ static void format_value(struct jinja_render *r, const struct field *field, stru
 
 	if (type &&
 	    (type == 's' ? v.kind != JINJA_STRING
-			 : !strchr(v.kind == JINJA_FLOAT ? "eEfFgG%" : "dxXoeEfFgG%", type) ||
-				   !jinja_as_double(v, &f)))
+			 : !strchr(v.kind == JINJA_FLOAT ? "eEfFgGn%" : "bcdnxXoeEfFgG%", type) ||
+				   (!jinja_as_double(v, &f) && v.kind != JINJA_BIGINT)))
 		jinja_fail(r, "format: unknown code '%c' for '%s'", type, jinja_type_name(v));
-	if (type == 's' || !jinja_as_double(v, &f) || v.kind == JINJA_BIGINT ||
-	    (v.kind == JINJA_BOOL && !type && !field->width))
+	if ((field->precision >= 0 && type && strchr("bcdxXo", type)) ||
+	    (field->precision >= 0 && !type && jinja_as_double(v, &f) && v.kind != JINJA_FLOAT &&
+	     !(v.kind == JINJA_BOOL && !field->width)))
+		jinja_fail(r, "format: precision not allowed for a whole number");
+	if (field->comma && type && strchr(field->comma == ',' ? "bcnsxXo" : "cns", type))
+		jinja_fail(r, "format: '%c' not allowed with '%c'", field->comma, type);
+	if (type == 'c')
+		format_char(r, field, v, '<');
+	else if (v.kind == JINJA_BIGINT && type && strchr("xXob", type))
+		jinja_fail(r, "format: '%c' of an integer beyond 64 bits is not supported", type);
+	else if (type == 's' || (!jinja_as_double(v, &f) && v.kind != JINJA_BIGINT) ||
+		 (v.kind == JINJA_BOOL && !type && !field->width))
 		format_str(r, field, jinja_to_str(r, v), '<');
 	else
 		format_number(r, field, v);
@@ -392,18 +490,56 @@ static struct jinja_value field_argument(struct jinja_call *c, const struct jinj
 	return v;
 }
 
+/* The end of a field, which may have fields within. */
+static const char *field_end(const struct cursor *c)
+{
+	unsigned int depth = 0;
+
+	for (const char *at = c->at; at < c->end; at++) {
+		depth += *at == '{';
+		if (*at == '}' && !depth--)
+			return at;
+	}
+	jinja_fail(c->r, "format: expected '}' before end of string");
+}
+
+/* Replaces fields in a format specifier by their values. */
+static void expand_spec(struct jinja_call *call, struct cursor *spec, size_t *next)
+{
+	size_t mark = call->r->out.len;
+	const struct jinja_str *s;
+
+	while (spec->at < spec->end) {
+		const char *open = memchr(spec->at, '{', (size_t)(spec->end - spec->at)), *close;
+		struct jinja_str name;
+
+		jinja_write(spec->r, spec->at, (size_t)((open ? open : spec->end) - spec->at));
+		if (!open)
+			break;
+		close = memchr(open, '}', (size_t)(spec->end - open));
+		if (!close)
+			jinja_fail(spec->r, "format: expected '}' before end of string");
+		name = (struct jinja_str){open + 1, (size_t)(close - open) - 1, JINJA_UNCOUNTED};
+		if (memchr(name.data, ':', name.length) || memchr(name.data, '{', name.length))
+			jinja_fail(spec->r, "format: fields are nested too deeply");
+		jinja_write_str(spec->r, field_argument(call, &name, next));
+		spec->at = close + 1;
+	}
+	s = jinja_captured(spec->r, mark).string;
+	spec->at = s->data;
+	spec->end = s->data + s->length;
+}
+
 /* After the `{` of a field. */
 static void format_field(struct jinja_call *call, struct cursor *c, size_t *next)
 {
-	const char *close = memchr(c->at, '}', (size_t)(c->end - c->at)), *stop;
+	const char *close = field_end(c), *stop;
 	struct field field = {.fill = ' ', .precision = -1};
 	struct cursor spec = {c->r, NULL, close};
 	struct jinja_value v;
 	struct jinja_str name;
 	char conversion = '\0';
 
-	if (!close)
-		jinja_fail(c->r, "format: expected '}' before end of string");
 	for (stop = c->at; stop < close && *stop != ':' && *stop != '!'; stop++)
 		;
 	name = (struct jinja_str){c->at, (size_t)(stop - c->at), JINJA_UNCOUNTED};
@@ -417,6 +553,8 @@ static void format_field(struct jinja_call *call, struct cursor *c, size_t *next
 	if (spec.at < close && *spec.at++ != ':')
 		jinja_fail(c->r, "format: expected ':' after conversion specifier");
 	v = field_argument(call, &name, next);
+	if (memchr(spec.at, '{', (size_t)(spec.end - spec.at)))
+		expand_spec(call, &spec, next);
 	parse_spec(&spec, &field);
 	if (conversion)
 		v = jinja_str_value(conversion == 's' ? jinja_to_str(c->r, v) : repr_of(c->r, v));

@@ -368,6 +368,9 @@ static void lex_number(struct jinja_lexer *lx, struct jinja_token *token)
 			at = scan_digits(lx, at, 10, &d);
 		}
 	}
+	if (!real && base == 10 && s[lx->at] == '0' && strspn(d.text, "0") != strlen(d.text) &&
+	    (lx->at == 0 || s[lx->at - 1] != '.'))
+		lex_fail(lx, "a number with a leading zero");
 	emit(lx, token, real ? TOKEN_FLOAT : TOKEN_INTEGER, at - lx->at);
 	lx->at = at;
 	if (real) {

@@ -546,6 +546,63 @@ static struct jinja_value all_chars(struct jinja_call *c)
 	return jinja_bool(all && some);
 }
 
+/* Upper case after what has no case, lower case after what has. */
+static struct jinja_value is_title(struct jinja_call *c)
+{
+	const struct jinja_str *s = c->self.string;
+	bool after_cased = false, some = false;
+	size_t at = 0;
+	uint32_t code;
+
+	jinja_charge_bytes(c->r, s->length * 4);
+	while (at < s->length) {
+		at += jinja_decode(s, at, &code);
+		if (jinja_is_cased(code) && after_cased != is_lower(code))
+			return jinja_bool(false);
+		after_cased = jinja_is_cased(code);
+		some |= after_cased;
+	}
+	return jinja_bool(some);
+}
+
+static struct jinja_value is_identifier(struct jinja_call *c)
+{
+	const struct jinja_str *s = c->self.string;
+	size_t at = 0, n;
+	uint32_t code;
+
+	jinja_charge_bytes(c->r, s->length * 4);
+	for (; at < s->length; at += n) {
+		n = jinja_decode(s, at, &code);
+		if (code != '_' && !is_alpha(code) && (!at || !is_decimal(code)))
+			return jinja_bool(false);
+	}
+	return jinja_bool(at > 0);
+}
+
+static struct jinja_value expand_tabs(struct jinja_call *c)
+{
+	const struct jinja_str *s = c->self.string;
+	const int64_t size = jinja_int_arg(c, 0, 8);
+	size_t mark = c->r->out.len, at, n;
+	int64_t column = 0;
+	uint32_t code;
+
+	jinja_charge_bytes(c->r, s->length * 2);
+	for (at = 0; at < s->length; at += n) {
+		n = jinja_decode(s, at, &code);
+		if (code == '\t') {
+			if (size > 0)
+				write_fill(c->r, ' ', size - column % size);
+			column = 0;
+			continue;
+		}
+		jinja_write(c->r, s->data + at, n);
+		column = code == '\n' || code == '\r' ? 0 : column + 1;
+	}
+	return jinja_captured(c->r, mark);
+}
+
 struct jinja_value jinja_escape(struct jinja_render *r, struct jinja_value v)
 {
 	static const char chars[] = "&<>'\"";
@@ -589,21 +646,46 @@ static struct jinja_value filter_escape(struct jinja_call *c)
 	return jinja_escape(c->r, c->self);
 }
 
-static struct jinja_value filter_urlencode(struct jinja_call *c)
+/* A space in a query is a plus, and a slash is no path's. */
+static void write_quoted(struct jinja_call *c, struct jinja_value v, bool query)
 {
-	size_t mark = c->r->out.len, i;
-	const struct jinja_str *s;
+	const struct jinja_str *s = jinja_to_str(c->r, v);
+	size_t i;
 
-	if (c->self.kind == JINJA_DICT || c->self.kind == JINJA_SEQ)
-		jinja_fail(c->r, "urlencode: only strings are supported");
-	s = jinja_to_str(c->r, c->self);
 	for (i = 0; i < s->length; i++) {
 		unsigned char byte = (unsigned char)s->data[i];
 
-		if (byte < 0x80 && byte && (is_alnum(byte) || strchr("/_.-~", byte)))
+		if (query && byte == ' ')
+			jinja_write(c->r, "+", 1);
+		else if (byte < 0x80 && byte &&
+			 (is_alnum(byte) || strchr(query ? "_.-~" : "/_.-~", byte)))
 			jinja_write(c->r, s->data + i, 1);
 		else
 			jinja_writef(c->r, "%%%02X", byte);
+	}
+}
+
+static struct jinja_value filter_urlencode(struct jinja_call *c)
+{
+	size_t mark = c->r->out.len, i;
+	struct jinja_seq *pairs;
+
+	if (c->self.kind != JINJA_DICT && c->self.kind != JINJA_SEQ) {
+		write_quoted(c, c->self, false);
+		return jinja_captured(c->r, mark);
+	}
+	pairs = c->self.kind == JINJA_DICT ? jinja_dict_items(c->r, c->self.dict, JINJA_ITEMS)
+					   : c->self.seq;
+	for (i = 0; i < pairs->n; i++) {
+		struct jinja_seq *pair = jinja_iterate(c->r, pairs->items[i]);
+
+		if (pair->n != 2)
+			jinja_fail(c->r, "urlencode: %zu values, not a pair", pair->n);
+		if (i)
+			jinja_write(c->r, "&", 1);
+		write_quoted(c, pair->items[0], true);
+		jinja_write(c->r, "=", 1);
+		write_quoted(c, pair->items[1], true);
 	}
 	return jinja_captured(c->r, mark);
 }
@@ -739,7 +821,7 @@ const struct jinja_builtin jinja_string_methods[] = {
 	{"join", method_join, "#iterable:v", 0},
 	{"format", jinja_method_format, "*", 0},
 	{"lower", change_case, "#", JINJA_CASE_LOWER},
-	{"casefold", change_case, "#", JINJA_CASE_LOWER},
+	{"casefold", change_case, "#", JINJA_CASE_FOLD},
 	{"upper", change_case, "#", JINJA_CASE_UPPER},
 	{"title", change_case, "#", JINJA_CASE_TITLE},
 	{"capitalize", change_case, "#", JINJA_CASE_CAPITALIZE},
@@ -756,6 +838,9 @@ const struct jinja_builtin jinja_string_methods[] = {
 	{"isspace", all_chars, "", SPACE},
 	{"isascii", all_chars, "", ASCII},
 	{"isprintable", all_chars, "", PRINTABLE},
+	{"istitle", is_title, "", 0},
+	{"isidentifier", is_identifier, "", 0},
+	{"expandtabs", expand_tabs, "#tabsize:i?", 0},
 	{"isupper", all_chars, "", UPPER},
 	{"islower", all_chars, "", LOWER},
 	{NULL, NULL, NULL, 0},

@@ -57,6 +57,22 @@ static uint32_t to_title(uint32_t c)
 	return (uint32_t)utf8proc_totitle((utf8proc_int32_t)c);
 }
 
+static unsigned int fold(uint32_t c, uint32_t out[3])
+{
+	utf8proc_int32_t folded[4];
+	int boundary;
+	utf8proc_ssize_t n =
+		utf8proc_decompose_char((int32_t)c, folded, 4, UTF8PROC_CASEFOLD, &boundary);
+
+	if (n < 1 || n > 3) {
+		out[0] = to_lower(c);
+		return 1;
+	}
+	for (utf8proc_ssize_t i = 0; i < n; i++)
+		out[i] = (uint32_t)folded[i];
+	return (unsigned int)n;
+}
+
 bool jinja_changes(uint32_t c, enum jinja_case mode)
 {
 	return (mode == JINJA_CASE_UPPER ? to_upper(c) : to_lower(c)) != c;
@@ -154,6 +170,8 @@ unsigned int jinja_change_char(const struct jinja_str *s, size_t at, enum jinja_
 	uint32_t c;
 
 	jinja_decode(s, at, &c);
+	if (mode == JINJA_CASE_FOLD)
+		return fold(c, out);
 	switch (mode) {
 	case JINJA_CASE_UPPER: upper = true; break;
 	case JINJA_CASE_SWAP: upper = !jinja_changes(c, JINJA_CASE_LOWER); break;

@@ -276,6 +276,7 @@ enum jinja_case {
 	JINJA_CASE_LOWER,
 	JINJA_CASE_UPPER,
 	JINJA_CASE_SWAP,
+	JINJA_CASE_FOLD,
 	JINJA_CASE_TITLE,      /* the first of each run of cased characters */
 	JINJA_CASE_CAPITALIZE, /* only the first character */
 	JINJA_CASE_WORDS,      /* the filter `title`: words begin after blanks and brackets */
