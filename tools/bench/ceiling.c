@@ -18,8 +18,10 @@
 #include <immintrin.h>
 #endif
 
-#define BUFFER_BYTES (256ull << 20) /* each thread's; far beyond any cache it could own */
-#define MAX_THREADS  64
+#define MAX_BUFFER   (256ull << 20) /* each thread's; far beyond any cache it could own */
+#define MIN_BUFFER   (64ull << 20)  /* where threads are many */
+#define ALL_BUFFERS  (8ull << 30)
+#define MAX_THREADS  1024
 #define PASSES	     5
 #define PASS_SECONDS 0.02 /* of instructions */
 
@@ -35,6 +37,7 @@ struct worker {
 };
 
 static uint8_t *buffers[MAX_THREADS];
+static size_t buffer_bytes; /* of each */
 
 #if defined(__x86_64__)
 __attribute__((target("avx512f"))) static void read_avx512(struct worker *w)
@@ -42,7 +45,7 @@ __attribute__((target("avx512f"))) static void read_avx512(struct worker *w)
 	__m512i s[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
 			_mm512_setzero_si512()};
 
-	for (size_t i = 0; i < BUFFER_BYTES; i += 256) {
+	for (size_t i = 0; i < buffer_bytes; i += 256) {
 		_mm_prefetch((const char *)w->buffer + i + 2048, _MM_HINT_T0);
 		_mm_prefetch((const char *)w->buffer + i + 2048 + 64, _MM_HINT_T0);
 		_mm_prefetch((const char *)w->buffer + i + 2048 + 128, _MM_HINT_T0);
@@ -52,7 +55,7 @@ __attribute__((target("avx512f"))) static void read_avx512(struct worker *w)
 	}
 	for (int j = 0; j < 4; j++)
 		w->sink += (uint64_t)_mm512_reduce_add_epi64(s[j]);
-	w->done += BUFFER_BYTES;
+	w->done += buffer_bytes;
 }
 
 #define DOT_STEPS 10000 /* between two looks at the clock */
@@ -139,7 +142,7 @@ __attribute__((target("avx2"))) static void read_avx2(struct worker *w)
 			_mm256_setzero_si256()};
 	uint64_t out[4];
 
-	for (size_t i = 0; i < BUFFER_BYTES; i += 128)
+	for (size_t i = 0; i < buffer_bytes; i += 128)
 		for (int j = 0; j < 4; j++)
 			s[j] = _mm256_xor_si256(
 				s[j], _mm256_load_si256((const __m256i *)(w->buffer + i + j * 32)));
@@ -147,7 +150,7 @@ __attribute__((target("avx2"))) static void read_avx2(struct worker *w)
 		_mm256_storeu_si256((__m256i *)out, s[j]);
 		w->sink += out[0] ^ out[1] ^ out[2] ^ out[3];
 	}
-	w->done += BUFFER_BYTES;
+	w->done += buffer_bytes;
 }
 
 #endif
@@ -157,11 +160,11 @@ static void read_plain(struct worker *w)
 	const uint64_t *p = (const uint64_t *)w->buffer;
 	uint64_t s[4] = {0};
 
-	for (size_t i = 0; i < BUFFER_BYTES / 8; i += 4)
+	for (size_t i = 0; i < buffer_bytes / 8; i += 4)
 		for (int j = 0; j < 4; j++)
 			s[j] ^= p[i + j];
 	w->sink += s[0] ^ s[1] ^ s[2] ^ s[3];
-	w->done += BUFFER_BYTES;
+	w->done += buffer_bytes;
 }
 
 #define FRESH_BYTES (64ull << 20)
@@ -228,21 +231,37 @@ static double best_rate(unsigned threads, void (*work)(struct worker *w))
 	return best;
 }
 
+/* Each thread fills its own, so that the pages are near the CPU that it runs on. */
+static void fill(struct worker *w)
+{
+	if (!w->buffer[0])
+		memset((uint8_t *)w->buffer, 1, buffer_bytes);
+}
+
 static int make_buffers(unsigned threads)
 {
+	bool fresh = false;
+
+	if (!buffer_bytes) {
+		buffer_bytes = ALL_BUFFERS / threads & ~(MIN_BUFFER - 1);
+		buffer_bytes = buffer_bytes > MAX_BUFFER ? MAX_BUFFER : buffer_bytes;
+		buffer_bytes = buffer_bytes < MIN_BUFFER ? MIN_BUFFER : buffer_bytes;
+	}
 	for (unsigned i = 0; i < threads; i++) {
 		void *p;
 
 		if (buffers[i])
 			continue;
-		p = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		p = mmap(NULL, buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			 -1, 0);
 		if (p == MAP_FAILED)
 			return -errno;
-		madvise(p, BUFFER_BYTES, MADV_HUGEPAGE);
-		memset(p, 1, BUFFER_BYTES);
+		madvise(p, buffer_bytes, MADV_HUGEPAGE);
 		buffers[i] = p;
+		fresh = true;
 	}
+	if (fresh)
+		best_rate(threads, fill);
 	return 0;
 }
 
@@ -250,7 +269,7 @@ void ceiling_free(void)
 {
 	for (unsigned i = 0; i < MAX_THREADS; i++) {
 		if (buffers[i])
-			munmap(buffers[i], BUFFER_BYTES);
+			munmap(buffers[i], buffer_bytes);
 		buffers[i] = NULL;
 	}
 }
