@@ -243,8 +243,8 @@ static void a_stream_beside_64_answers(void **state)
 	for (unsigned c = 0; c < sim_n_costs; c++) {
 		struct sim_options options = {
 			.cost = sim_costs[c],
-			.seconds = 30,
-			.warm_s = 5,
+			.seconds = 10,
+			.warm_s = 3,
 			.n_groups = 1,
 			.groups = {{"stream", .from_s = 1, .in_flight = 1, .prompt = {16, 16},
 				    .output = {4000, 4000}},
