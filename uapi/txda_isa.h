@@ -37,8 +37,9 @@
  *      INTERPOLATE, SPAN_ATTENTION and MERGE_ROWS, activations GELU to SILU, positions with several
  *      coordinates in ROPE_TABLE; types W4M, W5M and W6S
  *   4: DELTA_CONV and DELTA_RULE have a table of states in place of the block table
+ *   5: odd sizes of heads in SPAN_ATTENTION
  */
-#define TXDA_ISA_MINOR 4
+#define TXDA_ISA_MINOR 5
 
 #define TXDA_VA_BITS   48
 #define TXDA_MAX_GROUP 8 /* chips in one group (tensor-parallel degree) */
@@ -755,7 +756,7 @@ struct txda_op_layernorm {
 
 struct txda_op_span_attention {
 	__u32 n_heads;
-	__u32 head_dim; /* even, at most 512 */
+	__u32 head_dim; /* at most 512 */
 	float scale;
 };
 

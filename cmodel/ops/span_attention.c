@@ -79,14 +79,19 @@ static struct room room_at(void *base, uint64_t keys, uint32_t dim)
 	return r;
 }
 
+/* Elements of a head in pairs: an odd number has a zero more, which changes no sum. */
+static uint32_t paired(const struct txda_op_span_attention *p)
+{
+	return p->head_dim + p->head_dim % 2;
+}
+
 static int span_check(const struct cm_launch *l)
 {
 	const struct txda_op_span_attention *p = &l->op->span_attention;
 	const struct cm_tensor *qkv = l->in[0], *spans = l->in[1], *table = l->in[2];
 	uint64_t width = (uint64_t)p->n_heads * p->head_dim, end = 0;
 
-	if (!p->n_heads || p->n_heads > 65536 || !p->head_dim || p->head_dim % 2 ||
-	    p->head_dim > MAX_HEAD_DIM)
+	if (!p->n_heads || p->n_heads > 65536 || !p->head_dim || p->head_dim > MAX_HEAD_DIM)
 		return cm_bad(l, TXDA_FAULT_PROGRAM, NULL, 0, p->head_dim);
 	if (cm_want(l, qkv, DT(TXDA_F32), CM_ANY, 3 * width) ||
 	    cm_want(l, spans, DT(TXDA_I32), CM_ANY, 2) ||
@@ -112,7 +117,7 @@ static void span_need(const struct cm_launch *l, struct cm_op_need *need)
 	need->shared_bytes = (l->in[1]->dim[0] + 1) * sizeof(struct span);
 	/* What check() will refuse wants nothing. */
 	need->core_bytes =
-		p->head_dim <= MAX_HEAD_DIM ? room_bytes(l->in[0]->dim[0], p->head_dim) + 64 : 0;
+		p->head_dim <= MAX_HEAD_DIM ? room_bytes(l->in[0]->dim[0], paired(p)) + 64 : 0;
 }
 
 /* Parts when each has at most @rows rows; notes where those of a span begin. */
@@ -177,20 +182,24 @@ static void rotated(const struct cm_launch *l, uint64_t row, uint32_t head, unsi
 		    float *to)
 {
 	const struct cm_tensor *table = l->in[2];
+	const uint32_t dim = l->op->span_attention.head_dim;
 	const float *x = row_of(l, row, head, which);
 	unsigned pairs = table ? (unsigned)table->dim[1] / 2 : 0;
 	const float *angles = table ? (const float *)table->ptr + row * table->dim[1] : NULL;
 
 	if (table)
 		cm_simd->rotate(to, x, angles, angles + pairs, pairs);
-	memcpy(to + 2 * pairs, x + 2 * pairs, (l->op->span_attention.head_dim - 2 * pairs) * 4);
+	memcpy(to + 2 * pairs, x + 2 * pairs, (dim - 2 * pairs) * 4);
+	if (dim % 2)
+		to[dim] = 0;
 }
 
 /* @n keys and values of a group from row @row on: keys as pairs [D'/2][16], values [8][D']. */
 static void pack_group(const struct cm_launch *l, uint64_t row, uint32_t n, uint32_t head,
 		       uint32_t *keys, uint16_t *values, float *tmp)
 {
-	uint32_t dim = l->op->span_attention.head_dim, padded = TXDA_KV_DIM(dim);
+	uint32_t own = l->op->span_attention.head_dim, dim = paired(&l->op->span_attention),
+		 padded = TXDA_KV_DIM(dim);
 	uint32_t key[GROUP][MAX_HEAD_DIM / 2];
 	const uint32_t *keys_of[GROUP];
 	uint16_t value[MAX_HEAD_DIM];
@@ -201,7 +210,8 @@ static void pack_group(const struct cm_launch *l, uint64_t row, uint32_t n, uint
 		rotated(l, row + i, head, 1, tmp);
 		cm_simd->to_bf16((uint16_t *)key[i], tmp, dim);
 		keys_of[i] = key[i];
-		cm_simd->to_bf16(value, row_of(l, row + i, head, 2), dim);
+		value[dim - 1] = 0;
+		cm_simd->to_bf16(value, row_of(l, row + i, head, 2), own);
 		cm_simd->put_every_other(values + i / 2 * padded * 2 + i % 2, value, dim);
 	}
 	cm_simd->interleave(keys, GROUP, keys_of, n, dim / 2);
@@ -210,7 +220,7 @@ static void pack_group(const struct cm_launch *l, uint64_t row, uint32_t n, uint
 static void pack_keys(const struct cm_launch *l, const struct span *s, uint32_t head,
 		      const struct room *r)
 {
-	uint32_t dim = l->op->span_attention.head_dim, padded = TXDA_KV_DIM(dim);
+	uint32_t dim = paired(&l->op->span_attention), padded = TXDA_KV_DIM(dim);
 
 	for (uint32_t b = 0; b < cm_div_up(s->n, BLOCK); b++)
 		r->blocks[b] = (int32_t)b;
@@ -242,7 +252,7 @@ static void attend_rows(const struct cm_launch *l, const struct span *s, uint32_
 	unsigned padded = TXDA_KV_DIM(p->head_dim);
 	struct cm_attend a = {
 		.rows = rows,
-		.dim = p->head_dim,
+		.dim = paired(p),
 		.block_size = BLOCK,
 		.block_stride = txda_kv_layer_bytes(1, p->head_dim, BLOCK),
 		.cache = r->cache,
@@ -281,11 +291,11 @@ static void precise_row(const struct cm_launch *l, const struct span *s, uint32_
 {
 	const struct txda_op_span_attention *p = &l->op->span_attention;
 	double acc[MAX_HEAD_DIM] = {0}, max = -INFINITY, sum = 0;
-	uint32_t dim = p->head_dim;
+	uint32_t dim = p->head_dim, stride = paired(p);
 
 	rotated(l, s->first + row, head, 0, r->q);
 	for (uint32_t i = 0; i < s->n; i++) {
-		const float *k = (const float *)r->cache + (uint64_t)i * dim,
+		const float *k = (const float *)r->cache + (uint64_t)i * stride,
 			    *v = row_of(l, s->first + i, head, 2);
 		double score = 0, e;
 
@@ -315,7 +325,7 @@ static void span_run(const struct cm_launch *l, unsigned phase, unsigned part, u
 	const struct txda_op_span_attention *p = &l->op->span_attention;
 	const struct span *span = l->shared, *s;
 	uint64_t low = 0, high = l->state.u[U_SPANS], local;
-	struct room r = room_at(l->core[core], l->in[0]->dim[0], p->head_dim);
+	struct room r = room_at(l->core[core], l->in[0]->dim[0], paired(p));
 	uint32_t head, row, end;
 
 	(void)phase;
@@ -336,7 +346,7 @@ static void span_run(const struct cm_launch *l, unsigned phase, unsigned part, u
 	if (l->precise) {
 		for (uint32_t i = 0; i < s->n; i++)
 			rotated(l, s->first + i, head, 1,
-				(float *)r.cache + (uint64_t)i * p->head_dim);
+				(float *)r.cache + (uint64_t)i * paired(p));
 		for (; row < end; row++)
 			precise_row(l, s, head, row, &r);
 		return;

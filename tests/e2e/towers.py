@@ -499,11 +499,11 @@ GLM = dict(OWN, patch=7, merge=3, frames=2, hidden=36, heads=3, inner=40, depth=
 GLM_MOE = dict(CLIP_MEAN, patch=4, merge=2, frames=1, hidden=20, heads=5, inner=46, depth=3, act="silu", eps=1e-6, rms=True,
                gated=True, out=46, older=True, patch_bias=True, qkv_bias=False, proj_bias=False, mlp_bias=False, table="bicubic",
                side=2, downsample=True, merge_inner=31, count_frames=True, least=200, most=1000)
-LLAVA = dict(CLIP_MEAN, tile=26, patch=6, hidden=30, heads=3, inner=41, depth=3, act="gelu", eps=1e-4, out=48, feature=3,
+LLAVA = dict(CLIP_MEAN, tile=26, patch=6, hidden=30, heads=2, inner=41, depth=3, act="gelu", eps=1e-4, out=48, feature=3,
              merge_act="quick_gelu", merge_bias=False, pinpoints=[(26, 52), (78, 26)])
 LLAVA_EARLY = dict(OWN, tile=15, patch=5, hidden=24, heads=12, inner=31, depth=3, act="quick_gelu", eps=1e-5, out=44, feature=1,
                    merge_act="gelu", merge_bias=True, pinpoints=[(15, 15), (30, 45), (15, 60)], resample=2)
-MINICPM = dict(HALF, patch=3, hidden=18, heads=3, inner=25, depth=3, act="gelu", eps=1e-4, out=42, side=7, twice=True, shrink=0,
+MINICPM = dict(HALF, patch=3, hidden=18, heads=2, inner=25, depth=3, act="gelu", eps=1e-4, out=42, side=7, twice=True, shrink=0,
                slices=6, resolution=26)
 MINICPM_FINE = dict(OWN, patch=4, hidden=20, heads=2, inner=17, depth=2, act="gelu_pytorch_tanh", eps=1e-6, out=42, side=5,
                     twice=False, slices=3, resolution=20)
@@ -642,7 +642,7 @@ CASES = {
                    "vision_config": {"depth": 3, "hidden_size": 20, "num_heads": 5, "intermediate_size": 31, "out_hidden_size": 46,
                                      "patch_size": 4, "image_size": 8, "temporal_patch_size": 1, "rms_norm_eps": 1e-6}},
         "processor": processor(None, GLM_MOE, size=limits(GLM_MOE), **squares(GLM_MOE))},
-    # Tiles that patches do not fill, before a Mistral whose window is smaller than a tile.
+    # Tiles that patches do not fill, heads of 15, before a Mistral whose window is smaller than a tile.
     "llava-next-mistral": {
         "kind": Tiles, "tower": LLAVA, "newer": True, "tp": [2],
         "text": dict(hidden=48, inner=39, layers=2, heads=8, kv=2, d=6, vocab=VOCAB, window=lambda layer: 11, eps=1e-5),
@@ -650,7 +650,7 @@ CASES = {
                    "projector_hidden_act": "quick_gelu", "multimodal_projector_bias": False, "vision_feature_layer": -1,
                    "image_grid_pinpoints": LLAVA["pinpoints"],
                    "text_config": {"model_type": "mistral", **sizes(48, 39, 2, 8, 2), "sliding_window": 11, "rms_norm_eps": 1e-5},
-                   "vision_config": {"model_type": "clip_vision_model", "hidden_size": 30, "num_attention_heads": 3,
+                   "vision_config": {"model_type": "clip_vision_model", "hidden_size": 30, "num_attention_heads": 2,
                                      "intermediate_size": 41, "num_hidden_layers": 3, "image_size": 26, "patch_size": 6,
                                      "hidden_act": "gelu", "layer_norm_eps": 1e-4}},
         "processor": processor("LlavaNextImageProcessor", LLAVA, size={"shortest_edge": 26}, crop_size={"height": 26, "width": 26},
@@ -665,12 +665,12 @@ CASES = {
                    "vision_config": {"hidden_size": 24, "num_attention_heads": 12, "intermediate_size": 31,
                                      "num_hidden_layers": 3, "image_size": 15, "patch_size": 5}},
         "processor": processor("LlavaNextImageProcessorFast", LLAVA_EARLY, size={"height": 15, "width": 15})},
-    # Windows merge behind the first layer.
+    # Windows merge behind the first layer; heads of nine.
     "minicpm-first-layer": {
         "kind": Slices, "tower": MINICPM, "newer": True, "tp": [2], "text": MINICPM_TEXT,
         "config": {"model_type": "minicpmv4_6", "image_token_id": IMAGE, "insert_layer_id": 0, "tie_word_embeddings": False,
                    "text_config": {"model_type": "qwen3_5_text", **HYBRID_KEYS},
-                   "vision_config": {"hidden_size": 18, "num_attention_heads": 3, "intermediate_size": 25, "num_hidden_layers": 3,
+                   "vision_config": {"hidden_size": 18, "num_attention_heads": 2, "intermediate_size": 25, "num_hidden_layers": 3,
                                      "image_size": 23, "patch_size": 3, "hidden_act": "gelu", "layer_norm_eps": 1e-4}},
         "processor": processor("MiniCPMV4_6ImageProcessor", MINICPM, max_slice_nums=6, scale_resolution=26, patch_size=3)},
     "minicpm-4x": {

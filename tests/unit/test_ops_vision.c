@@ -205,6 +205,8 @@ static const struct span_case span_cases[] = {
 	{2, 20, 10, 40, {{0, 16}, {16, 24}}, 2}, {3, 16, 0, 33, {{0, 17}, {17, 0}, {17, 16}}, 3},
 	{1, 80, 40, 700, {{5, 690}}, 1},	 {4, 12, 4, 90, {{0, 1}, {2, 63}, {65, 25}}, 3},
 	{1, 72, 36, 300, {{0, 300}}, 1},	 {2, 48, 24, 135, {{0, 130}}, 1},
+	{3, 15, 0, 81, {{0, 50}, {50, 31}}, 2},	 {2, 1, 0, 40, {{0, 40}}, 1},
+	{1, 33, 16, 90, {{3, 87}}, 1},		 {2, 511, 0, 20, {{0, 20}}, 1},
 };
 
 static void span_reference(const struct span_case *c, const float *qkv, const float *table,
@@ -297,9 +299,10 @@ static void test_span_attention(void **state)
 /* A span has its bits wherever it lies and however many cores there are. */
 static void check_span_bits(unsigned dim)
 {
+	const unsigned turned = dim / 2 * 2;
 	const struct span_case c = {2, dim, dim / 2, 900, {{0, 100}, {101, 700}}, 2},
 			       alone = {2, dim, dim / 2, 700, {{0, 700}}, 1};
-	struct cm_tensor *qkv = f32(c.n, 6 * dim), *spans = i32(2, 2), *table = f32(c.n, dim),
+	struct cm_tensor *qkv = f32(c.n, 6 * dim), *spans = i32(2, 2), *table = f32(c.n, turned),
 			 *y = f32(c.n, 2 * dim), *one = f32(700, 2 * dim), *own = i32(1, 2);
 	struct cm_tensor part_qkv = *qkv, part_table = *table;
 	struct run r;
@@ -307,7 +310,7 @@ static void check_span_bits(unsigned dim)
 	memcpy(spans->ptr, c.spans, sizeof(c.spans[0]) * 2);
 	memcpy(own->ptr, alone.spans, sizeof(alone.spans[0]));
 	part_qkv.ptr = (float *)qkv->ptr + (size_t)101 * 6 * dim;
-	part_table.ptr = (float *)table->ptr + (size_t)101 * dim;
+	part_table.ptr = (float *)table->ptr + (size_t)101 * turned;
 	part_qkv.dim[0] = part_table.dim[0] = 700;
 	r = span_run_of(&c, qkv, spans, table, y);
 	assert_int_equal(run_op(&r, TXDA_OP_SPAN_ATTENTION, 1), 0);
@@ -325,6 +328,7 @@ static void test_span_bits(void **state)
 	(void)state;
 	check_span_bits(24);
 	check_span_bits(80);
+	check_span_bits(13);
 }
 
 static void test_span_hostile(void **state)

@@ -500,9 +500,8 @@ static bool check_span_attention(const struct op_check *c)
 	const struct txda_tensor *qkv = c->in[0], *spans = c->in[1], *table = c->in[2];
 	uint32_t width = p->n_heads * p->head_dim;
 
-	return p->n_heads && p->n_heads <= 65536 && p->head_dim && p->head_dim % 2 == 0 &&
-	       p->head_dim <= 512 && isfinite(p->scale) &&
-	       is_rows(qkv, 2, qkv->dim[0], fixed(3 * width)) &&
+	return p->n_heads && p->n_heads <= 65536 && p->head_dim && p->head_dim <= 512 &&
+	       isfinite(p->scale) && is_rows(qkv, 2, qkv->dim[0], fixed(3 * width)) &&
 	       is_rows(spans, 2, spans->dim[0], fixed(2)) &&
 	       (!table || (is_rows(table, 2, qkv->dim[0], table->dim[1]) &&
 			   table->dim[1].mul % 2 == 0 && table->dim[1].mul <= p->head_dim)) &&

@@ -300,7 +300,7 @@ static int parse_sizes(const cJSON *json, const struct vision_family *f, struct 
 		       struct tool_error *error)
 {
 	const bool rotates = !f->tiles && !f->slices;
-	const uint32_t multiple = rotates ? 4 : 2;
+	const uint32_t multiple = rotates ? 4 : 1;
 	const double ratio = 4;
 	double mlp_ratio = 0;
 	int r;
