@@ -12,6 +12,7 @@
 #include "compat/sched.h"
 #include "compat/slab.h"
 #include "device.h"
+#include "evict.h"
 #include "fence.h"
 #include "file.h"
 #include "gem.h"
@@ -41,6 +42,9 @@ struct txda_bind {
 
 	/** @bo_offset: MAP: where in the buffer. */
 	u64 bo_offset;
+
+	/** @pinned: MAP: the buffer, which is pinned. */
+	struct txda_bo *pinned;
 
 	/** @vm_bo: MAP: the buffer, with a reference. */
 	struct drm_gpuvm_bo *vm_bo;
@@ -154,6 +158,9 @@ static int txda_bind_prepare_map(struct txda_bind *bind, struct txda_bo *bo, boo
 		return -EINVAL;
 	if (bo->read_only && !read_only)
 		return -EACCES;
+	if (!txda_bo_pin(bo))
+		return -EBUSY;
+	bind->pinned = bo;
 	err = txda_bo_pte_flags(vm->tdev, bo, read_only, &bind->pte);
 	if (err)
 		return err;
@@ -189,6 +196,8 @@ static void txda_bind_cleanup(struct txda_bind *bind)
 		kfree(bind->spare[i]);
 	txda_vm_free_vmas(bind->vm, &bind->unmapped, bind->reserve.stuck);
 	txda_pt_reserve_free(&bind->reserve);
+	if (bind->pinned)
+		txda_bo_unpin(bind->pinned);
 	if (bind->vm_bo)
 		txda_vm_bo_put(bind->vm, bind->vm_bo);
 }
@@ -276,6 +285,7 @@ int txda_bind_step_map(struct drm_gpuva_op *op, void *priv)
 	if (vma) {
 		drm_gpuva_map(&bind->vm->base, &vma->base, &op->map);
 		vma->base.vm_bo = drm_gpuvm_bo_get(bind->vm_bo);
+		txda_bo_pin_more(bo);
 	}
 	if (bo->peer)
 		drm_dev_exit(idx);
@@ -301,10 +311,14 @@ int txda_bind_step_remap(struct drm_gpuva_op *op, void *priv)
 	drm_gpuva_op_remap_to_unmap_range(remap, &va, &bytes);
 	err = txda_pt_unmap(&bind->vm->pt, &bind->reserve, va, bytes);
 	drm_gpuva_remap(prev ? &prev->base : NULL, next ? &next->base : NULL, remap);
-	if (prev)
+	if (prev) {
 		prev->base.vm_bo = drm_gpuvm_bo_get(old->vm_bo);
-	if (next)
+		txda_bo_pin_more(to_txda_bo(old->gem.obj));
+	}
+	if (next) {
 		next->base.vm_bo = drm_gpuvm_bo_get(old->vm_bo);
+		txda_bo_pin_more(to_txda_bo(old->gem.obj));
+	}
 	txda_bind_retire(bind, old);
 	return err;
 }

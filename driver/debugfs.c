@@ -26,6 +26,8 @@ static int txda_debugfs_chip(struct seq_file *m, void *data)
 		   tdev->dram_bytes, tdev->dram_mappable, atomic64_read(&tdev->vram.used),
 		   tdev->dram_reserved);
 	seq_printf(m, "host: %lld bytes used\n", atomic64_read(&tdev->host_used));
+	seq_printf(m, "idle buffers: %lld bytes moved to the host, %lld dropped since bind\n",
+		   atomic64_read(&tdev->evict.moved), atomic64_read(&tdev->evict.dropped));
 	seq_printf(m, "resets: %lld of the chip, %lld of queues\n",
 		   atomic64_read(&tdev->reset.chip_resets), atomic64_read(&tdev->queues.resets));
 	seq_printf(m, "down: %d, wedged: %d\n", READ_ONCE(tdev->reset.down),

@@ -16,6 +16,7 @@
 #include <drm/drm_device.h>
 
 #include "drm/txda_drm.h"
+#include "evict.h"
 #include "fwlog.h"
 #include "gem.h"
 #include "hwq.h"
@@ -111,6 +112,9 @@ struct txda_device {
 
 	/** @gem: Its buffers. */
 	struct txda_gem gem;
+
+	/** @evict: Those of them that are idle. */
+	struct txda_evict evict;
 
 	/** @hwqs: Its hardware queues. */
 	struct txda_hwqs hwqs;

@@ -14,6 +14,7 @@
 #include "compat/compat.h"
 #include "device.h"
 #include "events.h"
+#include "evict.h"
 #include "fence.h"
 #include "file.h"
 #include "gem.h"
@@ -123,6 +124,7 @@ static const struct drm_ioctl_desc txda_ioctls[] = {
 	TXDA_IOCTL(QUEUE_DESTROY, queue_destroy),
 	TXDA_IOCTL(QUEUE_GET_STATE, queue_get_state),
 	TXDA_IOCTL(QUEUE_SUBMIT, queue_submit),
+	TXDA_IOCTL(BO_ADVISE, bo_advise),
 };
 
 static_assert(ARRAY_SIZE(txda_ioctls) == DRM_TXDA_NUM_IOCTLS);

@@ -16,6 +16,7 @@
 #include "compat/gpuvm.h"
 #include "compat/slab.h"
 #include "device.h"
+#include "evict.h"
 #include "file.h"
 #include "host.h"
 #include "reset.h"
@@ -30,6 +31,7 @@ int txda_gem_init(struct txda_device *tdev)
 
 	INIT_LIST_HEAD(&tdev->gem.bos);
 	INIT_LIST_HEAD(&tdev->gem.aside);
+	init_rwsem(&tdev->gem.fault_lock);
 	tdev->gem.region = txda_dmem_region(&tdev->drm, "vram", tdev->dram_bytes);
 	if (IS_ERR(tdev->gem.region))
 		return PTR_ERR(tdev->gem.region);
@@ -65,6 +67,7 @@ static void txda_bo_free(struct drm_gem_object *obj)
 	struct txda_bo *bo = to_txda_bo(obj);
 	struct txda_gem *gem = &to_txda(obj->dev)->gem;
 
+	txda_evict_leave(bo);
 	/* Under the lock, so that removal of the chip waits for it. */
 	mutex_lock(&gem->lock);
 	list_del(&bo->link);
@@ -74,11 +77,12 @@ static void txda_bo_free(struct drm_gem_object *obj)
 	switch (bo->kind) {
 	case TXDA_BO_DEVICE:
 		txda_vram_free(bo->vram);
+		txda_evict_forget(bo);
 		dmem_cgroup_uncharge(bo->cgroup, obj->size);
 		break;
 	case TXDA_BO_HOST:
 		txda_host_free(bo);
-		kvfree(bo->runs);
+		txda_evict_forget(bo);
 		break;
 	case TXDA_BO_USERPTR:
 		txda_userptr_unpin(bo);
@@ -138,6 +142,7 @@ struct txda_bo *txda_bo_new(struct txda_device *tdev, enum txda_bo_kind kind, u6
 		return NULL;
 	bo->kind = kind;
 	INIT_LIST_HEAD(&bo->link);
+	INIT_LIST_HEAD(&bo->idle_link);
 	bo->base.resv = resv;
 	bo->base.funcs = &txda_bo_funcs;
 	drm_gem_private_object_init(&tdev->drm, &bo->base, size);
@@ -265,6 +270,7 @@ void txda_gem_free_quarantined(struct txda_device *tdev)
 	mutex_unlock(&tdev->gem.lock);
 
 	list_for_each_entry_safe(vma, next, &vmas, node) {
+		txda_bo_unpin(to_txda_bo(vma->base.gem.obj));
 		drm_gem_object_put(vma->base.gem.obj);
 		kfree(vma);
 	}
@@ -291,13 +297,18 @@ void txda_gem_stats(struct drm_file *file, struct drm_memory_stats *ret_vram,
 		/* Belongs to another chip, and is counted there. */
 		if (bo->kind == TXDA_BO_PEER)
 			continue;
-		if (bo->kind == TXDA_BO_DEVICE)
+		/* It has no memory. */
+		if (READ_ONCE(bo->dropped))
+			continue;
+		if (bo->kind == TXDA_BO_DEVICE && READ_ONCE(bo->vram))
 			stats = ret_vram;
 		if (drm_gem_object_is_shared_for_memory_stats(obj))
 			stats->shared += obj->size;
 		else
 			stats->private += obj->size;
 		stats->resident += obj->size;
+		if (READ_ONCE(bo->advice) == DRM_TXDA_DONTNEED)
+			stats->purgeable += obj->size;
 		if (!dma_resv_test_signaled(obj->resv, DMA_RESV_USAGE_BOOKKEEP))
 			stats->active += obj->size;
 	}
@@ -315,7 +326,7 @@ void txda_gem_show(struct txda_device *tdev, struct seq_file *m)
 	mutex_lock(&tdev->gem.lock);
 	list_for_each_entry(bo, &tdev->gem.bos, link)
 		seq_printf(m, "%-8s %12zu bytes %6u runs  flags %#x  %s  %s\n", kinds[bo->kind],
-			   bo->base.size, bo->runs->count, bo->flags,
+			   bo->base.size, bo->runs ? bo->runs->count : 0, bo->flags,
 			   bo->vm_resv ? "private" : "shareable", bo->label ? bo->label : "");
 	mutex_unlock(&tdev->gem.lock);
 }
@@ -324,7 +335,8 @@ void txda_gem_show(struct txda_device *tdev, struct seq_file *m)
 
 static int txda_bo_place_device(struct txda_device *tdev, struct txda_bo *bo)
 {
-	unsigned int flags = TXDA_VRAM_CLEAR;
+	unsigned int flags = bo->moved ? 0 : TXDA_VRAM_CLEAR;
+	struct dmem_cgroup_pool_state *cgroup = NULL;
 	struct txda_vram_block *block;
 	int err;
 
@@ -332,36 +344,46 @@ static int txda_bo_place_device(struct txda_device *tdev, struct txda_bo *bo)
 		flags |= TXDA_VRAM_MAPPABLE;
 	if (bo->base.size > tdev->dram_bytes)
 		return -ENOSPC;
-	/* It has no room for this client; freeing the buffer undoes the charge. */
-	err = dmem_cgroup_try_charge(tdev->gem.region, bo->base.size, &bo->cgroup, NULL);
+	/* -EAGAIN: it has no room for this client. */
+	err = dmem_cgroup_try_charge(tdev->gem.region, bo->base.size, &cgroup, NULL);
 	if (err)
 		return err == -EAGAIN ? -ENOSPC : err;
 	err = txda_vram_alloc(tdev, bo->base.size, flags, &block);
 	if (err)
-		return err;
-	err = txda_vram_clear(block);
+		goto err_uncharge;
+	err = bo->moved ? txda_evict_read_back(bo, block) : txda_vram_clear(block);
+	if (err)
+		goto err_block;
+
+	mutex_lock(&tdev->gem.lock);
+	WRITE_ONCE(bo->vram, block);
+	bo->runs = block->runs;
+	bo->cgroup = cgroup;
+	mutex_unlock(&tdev->gem.lock);
+	return 0;
+
+err_block:
 	if (err == -ETIMEDOUT) {
 		txda_vram_quarantine(block);
-		return -EIO;
-	}
-	if (err) {
+		err = -EIO;
+	} else {
 		txda_vram_free(block);
-		return err;
 	}
-	bo->vram = block;
-	bo->runs = block->runs;
-	return 0;
+err_uncharge:
+	dmem_cgroup_uncharge(cgroup, bo->base.size);
+	return err;
+}
+
+int txda_bo_place(struct txda_device *tdev, struct txda_bo *bo)
+{
+	return bo->kind == TXDA_BO_DEVICE ? txda_bo_place_device(tdev, bo) : txda_bo_map_pages(bo);
 }
 
 /* Creates the buffer without a handle. In txda_device_enter(). */
-static int txda_bo_place(struct txda_device *tdev, struct txda_bo *bo)
+static int txda_bo_place_new(struct txda_device *tdev, struct txda_bo *bo)
 {
-	int err;
+	int err = txda_bo_place(tdev, bo);
 
-	if (bo->kind == TXDA_BO_DEVICE)
-		err = txda_bo_place_device(tdev, bo);
-	else
-		err = txda_bo_map_pages(bo);
 	return err ? err : txda_bo_publish(bo);
 }
 
@@ -396,7 +418,7 @@ static int txda_bo_create_in(struct drm_file *file, const struct drm_txda_bo_cre
 	if (!err)
 		err = txda_device_enter(tdev, &idx);
 	if (!err) {
-		err = txda_bo_place(tdev, bo);
+		err = txda_bo_place_new(tdev, bo);
 		txda_device_exit(tdev, idx);
 	}
 	if (!err)
@@ -471,7 +493,7 @@ int txda_ioctl_bo_from_userptr(struct drm_device *drm, void *data, struct drm_fi
 	if (!err)
 		err = txda_device_enter(tdev, &idx);
 	if (!err) {
-		err = txda_bo_place(tdev, bo);
+		err = txda_bo_place_new(tdev, bo);
 		txda_device_exit(tdev, idx);
 	}
 	if (!err)
@@ -529,8 +551,10 @@ int txda_ioctl_bo_query_info(struct drm_device *drm, void *data, struct drm_file
 	if (!obj)
 		return -ENOENT;
 	bo = txda_bo_local(to_txda_bo(obj));
-	args->place = bo->kind == TXDA_BO_DEVICE || bo->kind == TXDA_BO_PEER ? DRM_TXDA_PLACE_DEVICE
-									     : DRM_TXDA_PLACE_HOST;
+	args->place =
+		(bo->kind == TXDA_BO_DEVICE && READ_ONCE(bo->vram)) || bo->kind == TXDA_BO_PEER
+			? DRM_TXDA_PLACE_DEVICE
+			: DRM_TXDA_PLACE_HOST;
 	args->flags = to_txda_bo(obj)->flags;
 	args->vm_id = txda_bo_vm_id(file, bo);
 	args->size = obj->size;

@@ -3,8 +3,9 @@
  * Buffers: GEM objects in device memory, host memory (host.h), user memory (userptr.h), or from
  * another exporter (prime.c).
  *
- * Placement is decided at creation and never changes: nothing is evicted, so a bound address stays
- * valid and submission needs no work per buffer. New buffers are zeroed.
+ * Placement is decided at creation. Only a buffer that its client has declared idle loses its
+ * memory (evict.h), and nothing uses such a buffer: so a bound address stays valid and submission
+ * needs no work per buffer. New buffers are zeroed.
  *
  * Private buffers (vm_id at creation) share the reservation object of their address space and
  * cannot be exported. A buffer imported from another TX8 is used in place: through C2C when it lies
@@ -24,6 +25,7 @@
 
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/rwsem.h>
 #include <drm/drm_gem.h>
 
 #include "drm/txda_drm.h"
@@ -33,6 +35,8 @@ struct dma_buf_attachment;
 struct dmem_cgroup_pool_state;
 struct dmem_cgroup_region;
 struct drm_memory_stats;
+struct file;
+struct mem_cgroup;
 struct mm_struct;
 struct seq_file;
 struct sg_table;
@@ -79,6 +83,27 @@ struct txda_bo {
 	/** @vm_id: Of that address space in its file, 0: none. */
 	u32 vm_id;
 
+	/** @pins: How often it is in use, or that it is idle: see evict.h. */
+	atomic_t pins;
+
+	/** @exported: It has had a dma-buf, and can never be idle. */
+	bool exported;
+
+	/** @advice: enum drm_txda_advice. Written by who has made it TXDA_BO_CHANGING. */
+	u32 advice;
+
+	/** @idle_link: In txda_evict.idle, while its memory can be taken; under txda_evict.lock. */
+	struct list_head idle_link;
+
+	/** @dropped: Its contents were dropped. Under txda_evict.lock, or as @advice. */
+	bool dropped;
+
+	/** @moved: DEVICE: host memory with its contents, while it has no DRAM, or NULL. */
+	struct file *moved;
+
+	/** @memcg: The control group that pays for @moved, with a reference, or NULL. */
+	struct mem_cgroup *memcg;
+
 	/** @vram: DEVICE: its DRAM. */
 	struct txda_vram_block *vram;
 
@@ -88,7 +113,7 @@ struct txda_bo {
 	/** @user: The user it is charged to, or NULL. */
 	struct txda_user *user;
 
-	/** @pages: HOST and USERPTR: its pages of 4 KiB. */
+	/** @pages: HOST and USERPTR: its pages of 4 KiB. HOST: NULL while they are taken. */
 	struct page **pages;
 
 	/** @mm: USERPTR: the process whose memory limit is charged. */
@@ -100,7 +125,10 @@ struct txda_bo {
 	/** @attach: DMABUF: the attachment. */
 	struct dma_buf_attachment *attach;
 
-	/** @runs: HOST, USERPTR, DMABUF: bus addresses. DEVICE: those of @vram. PEER: of @peer. */
+	/**
+	 * @runs: HOST, USERPTR, DMABUF: bus addresses. DEVICE: those of @vram. PEER: of @peer. NULL
+	 * while its memory is taken. Changes under txda_gem.lock.
+	 */
 	struct txda_runs *runs;
 
 	/** @peer_buf: PEER: the exporter's dma-buf, with a reference. */
@@ -141,6 +169,11 @@ struct txda_gem {
 	 */
 	struct mutex lock;
 
+	/**
+	 * @fault_lock: Held for reading around page faults of buffers. Inside of reset.bars_lock.
+	 */
+	struct rw_semaphore fault_lock;
+
 	/** @region: Its DRAM as control groups know it, or NULL. */
 	struct dmem_cgroup_region *region;
 
@@ -177,6 +210,11 @@ int txda_gem_init(struct txda_device *tdev);
  */
 struct txda_bo *txda_bo_new(struct txda_device *tdev, enum txda_bo_kind kind, u64 size,
 			    struct dma_resv *resv);
+/*
+ * Gives it what the chip needs to access it: DEVICE: memory with the contents that it should have;
+ * others: a DMA mapping of their pages. In txda_device_enter(). -ENOSPC, -ENODEV, -EIO, -ENOMEM.
+ */
+int txda_bo_place(struct txda_device *tdev, struct txda_bo *bo);
 /* Adds it to the chip's list of buffers. -ENODEV: the chip is gone. */
 int txda_bo_publish(struct txda_bo *bo);
 

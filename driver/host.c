@@ -22,12 +22,17 @@
 /* Pages in host buffers of all chips. */
 static atomic_long_t txda_host_pages;
 
-static int txda_host_charge(unsigned long pages)
+int txda_host_charge(unsigned long pages)
 {
 	if (atomic_long_add_return(pages, &txda_host_pages) <= totalram_pages() / 2)
 		return 0;
 	atomic_long_sub(pages, &txda_host_pages);
 	return -ENOSPC;
+}
+
+void txda_host_uncharge(unsigned long pages)
+{
+	atomic_long_sub(pages, &txda_host_pages);
 }
 
 /* Allocates the largest block available without reclaim; reduces @order to its size. */
@@ -123,7 +128,7 @@ err_pages:
 	kvfree(bo->pages);
 	bo->pages = NULL;
 err_uncharge:
-	atomic_long_sub(n, &txda_host_pages);
+	txda_host_uncharge(n);
 	return err;
 }
 
@@ -139,7 +144,9 @@ void txda_host_free(struct txda_bo *bo)
 	txda_host_put_pages(bo->pages, n);
 	kvfree(bo->pages);
 	bo->pages = NULL;
-	atomic_long_sub(n, &txda_host_pages);
+	kvfree(bo->runs);
+	bo->runs = NULL;
+	txda_host_uncharge(n);
 	atomic64_sub(bo->base.size, &to_txda(bo->base.dev)->host_used);
 }
 

@@ -12,6 +12,10 @@
 struct device;
 struct txda_bo;
 
+/* Counts host memory against the limit of the machine. -ENOSPC: there is too much. */
+int txda_host_charge(unsigned long pages);
+void txda_host_uncharge(unsigned long pages);
+
 /* Gives @bo zeroed pages. -ENOSPC: over the limit of the machine; -ENOMEM; -EINTR. */
 int txda_host_alloc(struct txda_bo *bo);
 /* Does nothing for a buffer without pages. */

@@ -19,6 +19,14 @@ void txda_locks_show_device(struct txda_device *tdev)
 	mutex_unlock(&reset->cut_lock);
 	up_write(&reset->bars_lock);
 
+	mutex_lock(&tdev->evict.lock);
+	mutex_lock(&tdev->gem.lock);
+	mutex_unlock(&tdev->gem.lock);
+	mutex_lock(&tdev->vram.lock);
+	might_alloc(GFP_KERNEL);
+	mutex_unlock(&tdev->vram.lock);
+	mutex_unlock(&tdev->evict.lock);
+
 	mutex_lock(&tdev->scrub.lock);
 	mutex_lock(&tdev->vram.lock);
 	might_alloc(GFP_KERNEL);

@@ -5,6 +5,7 @@
  *
  *	mmap_lock (of the memory management)
  *	  reset.bars_lock, for reading, by page faults
+ *	    gem.fault_lock, also without bars_lock
  *	drm_dev_enter() (SRCU; removal waits for all inside)
  *	  reset.lock			readers allocate memory; writers do not wait for fences
  *	    queue.submit_lock, vm.bind_lock
@@ -14,6 +15,8 @@
  *	      reset.cut_lock	+
  *	    scrub.lock			around an allocation or clearing of freed memory
  *	      vram.lock, copy.lock
+ *	    evict.lock			also without reset.lock; allocates memory
+ *	      gem.lock, vram.lock, copy.lock
  *	    vram.lock			allocates memory
  *	      copy.lock		+
  *	        mmu.lock	+
@@ -35,6 +38,9 @@
  *	    queues.fault_lock	+	also inside reset.cut_lock
  *	      queue.hw_lock
  *	    txda_peers_lock	+	nothing inside
+ *
+ * The shrinker only tries evict.lock and gem.lock, since it may run under any lock under which
+ * memory is allocated.
  *
  * perf holds raw locks: pmu.lock, and inside of it pair_lock.
  *

@@ -38,7 +38,10 @@ static vm_fault_t txda_gem_fault_pages(struct vm_fault *vmf, struct txda_device 
 	unsigned long from, to, a;
 	vm_fault_t ret;
 
-	if (page >= pages)
+	lockdep_assert_held_read(&tdev->gem.fault_lock);
+
+	/* Also when it is idle: its memory may be gone. */
+	if (page >= pages || atomic_read(&bo->pins) < 0)
 		return VM_FAULT_SIGBUS;
 	ret = vmf_insert_pfn(vma, addr, txda_gem_pfn(tdev, bo, (u64)page << PAGE_SHIFT));
 	if (ret != VM_FAULT_NOPAGE)
@@ -94,15 +97,21 @@ static vm_fault_t txda_gem_fault(struct vm_fault *vmf)
 	int idx, err;
 
 	/* Host memory stays valid without the chip. */
-	if (bo->kind == TXDA_BO_HOST)
-		return txda_gem_fault_pages(vmf, tdev, bo);
+	if (bo->kind == TXDA_BO_HOST) {
+		down_read(&tdev->gem.fault_lock);
+		ret = txda_gem_fault_pages(vmf, tdev, bo);
+		up_read(&tdev->gem.fault_lock);
+		return ret;
+	}
 
 	err = txda_bars_enter(tdev, &idx);
 	if (err == -EAGAIN)
 		return txda_gem_fault_wait(vmf, tdev);
 	if (err)
 		return VM_FAULT_SIGBUS;
+	down_read(&tdev->gem.fault_lock);
 	ret = txda_gem_fault_pages(vmf, tdev, bo);
+	up_read(&tdev->gem.fault_lock);
 	txda_bars_exit(tdev, idx);
 
 	return ret;

@@ -115,6 +115,8 @@ static int txda_pci_init_blocks(struct txda_device *tdev)
 	if (!err)
 		err = txda_gem_init(tdev);
 	if (!err)
+		err = txda_evict_init(tdev);
+	if (!err)
 		err = txda_vms_init(tdev);
 	if (!err)
 		err = txda_users_init(tdev);

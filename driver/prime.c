@@ -14,6 +14,7 @@
 #include <drm/drm_prime.h>
 
 #include "device.h"
+#include "evict.h"
 #include "gem.h"
 #include "host.h"
 #include "runs.h"
@@ -59,6 +60,10 @@ struct dma_buf *txda_gem_export(struct drm_gem_object *obj, int flags)
 	/* An imported buffer is exported as the dma-buf it was imported from. */
 	if (bo->vm_resv || bo->kind == TXDA_BO_USERPTR || bo->kind == TXDA_BO_PEER)
 		return ERR_PTR(-EPERM);
+	/* Importers keep the memory, so from now on it is in use. */
+	if (!txda_bo_pin(bo))
+		return ERR_PTR(-EBUSY);
+	WRITE_ONCE(bo->exported, true);
 	/*
 	 * Page offsets of its mappings are relative to the object's offset, which must not change
 	 * while they exist.

@@ -81,6 +81,23 @@ TRACE_EVENT(txda_bind,
 		      __entry->op == 'm' ? "map" : "unmap", __entry->va, __entry->bytes)
 );
 
+/* An idle buffer loses its memory. @place: 'd' device, 'h' host. @dropped: its contents, too. */
+TRACE_EVENT(txda_evict,
+	    TP_PROTO(struct device *dev, char place, bool dropped, u64 bytes),
+	    TP_ARGS(dev, place, dropped, bytes),
+	    TP_STRUCT__entry(__string(dev, dev_name(dev))
+			     __field(char, place)
+			     __field(bool, dropped)
+			     __field(u64, bytes)),
+	    TP_fast_assign(__assign_str(dev);
+			   __entry->place = place;
+			   __entry->dropped = dropped;
+			   __entry->bytes = bytes;),
+	    TP_printk("%s %s memory %s bytes=%#llx", __get_str(dev),
+		      __entry->place == 'd' ? "device" : "host",
+		      __entry->dropped ? "dropped" : "moved", __entry->bytes)
+);
+
 /* A fault record of the chip, before the driver interprets it. */
 TRACE_EVENT(txda_fault,
 	    TP_PROTO(struct device *dev, u32 code, u32 hwq, u32 vmid, u64 va),

@@ -13,6 +13,7 @@
 #include "compat/sched.h"
 #include "compat/slab.h"
 #include "device.h"
+#include "evict.h"
 #include "fence.h"
 #include "file.h"
 #include "gem.h"
@@ -112,6 +113,8 @@ void txda_vm_free_vmas(struct txda_vm *vm, struct list_head *vmas, bool stuck)
 		list_del(&vma->node);
 		if (stuck)
 			drm_gem_object_get(vma->base.gem.obj);
+		else
+			txda_bo_unpin(to_txda_bo(vma->base.gem.obj));
 		txda_vm_bo_put(vm, vma->base.vm_bo);
 		if (stuck)
 			txda_gem_quarantine(vm->tdev, vma);

@@ -6,9 +6,10 @@
  * address space, with all resources allocated at the call (bind.h). One lock (@op_lock) serialises
  * changes of the tree.
  *
- * Nothing is ever evicted, so mappings (struct drm_gpuva) are not linked to their buffers. Each
- * holds a reference to its drm_gpuvm_bo, which keeps the buffer and is an entry in the list of
- * shareable buffers whose reservation objects receive the jobs' fences.
+ * Nothing that is mapped is ever evicted, so mappings (struct drm_gpuva) are not linked to their
+ * buffers. Each holds a pin of its buffer (evict.h) and a reference to its drm_gpuvm_bo, which
+ * keeps the buffer and is an entry in the list of shareable buffers whose reservation objects
+ * receive the jobs' fences.
  *
  * Lifetime: reference counted; the file's id holds one reference, each queue one, each job and
  * asynchronous bind one. Removing the id frees mappings, page tables and VMID; the rest is freed

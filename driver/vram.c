@@ -13,6 +13,7 @@
 #include "compat/slab.h"
 #include "copy.h"
 #include "device.h"
+#include "evict.h"
 #include "runs.h"
 #include "scrub.h"
 
@@ -190,10 +191,12 @@ int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
 	err = txda_vram_try_alloc(tdev, bytes, flags, ret_block);
 	if (err != -ENOSPC || flags & TXDA_VRAM_SCRUB)
 		return err;
-	/* Memory that is being scrubbed is free memory. */
-	txda_scrub_hold(tdev);
-	err = txda_vram_try_alloc(tdev, bytes, flags, ret_block);
-	txda_scrub_release(tdev);
+	do {
+		/* Memory that is being scrubbed is free memory. */
+		txda_scrub_hold(tdev);
+		err = txda_vram_try_alloc(tdev, bytes, flags, ret_block);
+		txda_scrub_release(tdev);
+	} while (err == -ENOSPC && txda_evict_one(tdev, bytes, flags & TXDA_VRAM_MAPPABLE));
 	return err;
 }
 
@@ -264,6 +267,17 @@ u64 txda_vram_offset(const struct txda_vram_block *block)
 void txda_vram_piece(const struct txda_vram_block *block, u64 at, u64 *ret_offset, u64 *ret_bytes)
 {
 	txda_runs_find(block->runs, at, ret_offset, ret_bytes);
+}
+
+u64 txda_vram_free_bytes(struct txda_device *tdev)
+{
+	u64 bytes;
+
+	mutex_lock(&tdev->vram.lock);
+	bytes = tdev->vram.mm.avail;
+	mutex_unlock(&tdev->vram.lock);
+
+	return bytes;
 }
 
 void txda_vram_set_clear(struct txda_device *tdev)

@@ -144,6 +144,9 @@ u64 txda_vram_offset(const struct txda_vram_block *block);
  */
 void txda_vram_piece(const struct txda_vram_block *block, u64 at, u64 *ret_offset, u64 *ret_bytes);
 
+/* Bytes that nobody has; not all of them need be usable for any one allocation. */
+u64 txda_vram_free_bytes(struct txda_device *tdev);
+
 /*
  * Contents of free memory: zeros, when the driver has reset the function in probe; unknown after a
  * loss of power or a reset by somebody else, until the next probe.

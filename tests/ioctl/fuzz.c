@@ -158,7 +158,7 @@ static void print_tally(void)
 		"DEV_QUERY",	 "VM_CREATE",	    "VM_DESTROY",      "VM_GET_STATE",
 		"VM_BIND",	 "VM_SET_GROUP",    "BO_CREATE",       "BO_MMAP_OFFSET",
 		"BO_QUERY_INFO", "BO_SET_LABEL",    "BO_FROM_USERPTR", "QUEUE_CREATE",
-		"QUEUE_DESTROY", "QUEUE_GET_STATE", "QUEUE_SUBMIT",
+		"QUEUE_DESTROY", "QUEUE_GET_STATE", "QUEUE_SUBMIT",    "BO_ADVISE",
 	};
 
 	for (unsigned int i = 0; i < DRM_TXDA_NUM_IOCTLS; i++)

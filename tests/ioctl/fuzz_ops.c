@@ -297,6 +297,19 @@ static void op_bo_label(struct world *w, struct file *f, struct rng *r)
 	issue(r, f->fd, DRM_IOCTL_TXDA_BO_SET_LABEL, &arg);
 }
 
+/* An idle buffer can do little, so most become useful again. */
+static void op_bo_advise(struct world *w, struct file *f, struct rng *r)
+{
+	struct drm_txda_bo_advise arg = {
+		.handle = pool_any(&f->bos, r),
+		.advice = one_in(r, 2) ? DRM_TXDA_WILLNEED : below(r, 4),
+		.pad = one_in(r, 40),
+	};
+
+	(void)w;
+	issue(r, f->fd, DRM_IOCTL_TXDA_BO_ADVISE, &arg);
+}
+
 static void op_userptr(struct world *w, struct file *f, struct rng *r)
 {
 	map_t map = w->map[below(r, MAPS_MAX)];
@@ -683,7 +696,7 @@ static const struct {
 	{op_bo_info, 1},       {op_bo_label, 1},    {op_userptr, 3},	{op_mmap, 6},
 	{op_prime, 5},	       {op_scribble, 12},   {op_munmap, 2},	{op_queue_create, 4},
 	{op_queue_destroy, 2}, {op_queue_state, 2}, {op_submit, 14},	{op_syncobj, 8},
-	{op_syncobj_wait, 3},  {op_syncobj_fd, 5},  {op_fork, 2},
+	{op_syncobj_wait, 3},  {op_syncobj_fd, 5},  {op_fork, 2},	{op_bo_advise, 5},
 };
 
 void step(struct world *w, struct rng *r)

@@ -425,10 +425,49 @@ static void falls_off(void)
 	must(submit_wait(again.fd, again.queue, 0, 0));
 }
 
+static int advise(int fd, uint32_t handle, uint32_t advice)
+{
+	struct drm_txda_bo_advise arg = {.handle = handle, .advice = advice};
+
+	return call(fd, DRM_IOCTL_TXDA_BO_ADVISE, &arg);
+}
+
+/* Contents in host memory go with their owner; the kernel may still take memory before that. */
+static void idle(void)
+{
+	struct drm_txda_bo_query_info info = {0};
+	int fd = must_open(0), again;
+	struct chip chip = must_chip(fd);
+	uint32_t host, other, filling;
+	uint64_t bytes = 1ull << 32;
+
+	must(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &info.handle));
+	must(bo_create(fd, 4 * MIB, HOST, 0, 0, &host));
+	must(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &other));
+	must(advise(fd, info.handle, DRM_TXDA_COLD));
+	must(advise(fd, host, DRM_TXDA_DONTNEED));
+	while (bytes >= PAGE)
+		if (bo_create(fd, bytes, DEVICE, DRM_TXDA_BO_NO_MMAP, 0, &filling))
+			bytes /= 2;
+	must(call(fd, DRM_IOCTL_TXDA_BO_QUERY_INFO, &info));
+	check_equal(info.place, HOST);
+	must(advise(fd, other, DRM_TXDA_COLD));
+
+	unbind(&chip);
+	must_fail(advise(fd, info.handle, DRM_TXDA_WILLNEED), ENODEV);
+	must_write("/proc/sys/vm/drop_caches", "2");
+	close(fd);
+	bind(&chip);
+	again = must_open(0);
+	must(bo_create(again, 4 * MIB, DEVICE, 0, 0, &other));
+	check(is_filled(must_map(again, other, 4 * MIB), 4 * MIB, 0));
+	check_equal(must_memory(again).host_used, 0);
+}
+
 static const struct test tests[] = {
 	{"mappings", mappings},	      {"peers", peers},		{"importer", importer},
 	{"user_memory", user_memory}, {"binds", binds},		{"function_reset", function_reset},
-	{"cut_off", cut_off},	      {"falls_off", falls_off},
+	{"cut_off", cut_off},	      {"falls_off", falls_off}, {"idle", idle},
 };
 
 int main(int argc, char **argv)

@@ -85,7 +85,7 @@ static void query_values(void)
 	check_equal(device.caps & ~(uint64_t)DRM_TXDA_CAP_PRECISE,
 		    DRM_TXDA_CAP_CMODEL | DRM_TXDA_CAP_C2C | DRM_TXDA_CAP_ECC |
 			    DRM_TXDA_CAP_POWER_LIMIT);
-	check_equal(device.features, DRM_TXDA_FEATURE_QUEUE_SHARE);
+	check_equal(device.features, DRM_TXDA_FEATURE_QUEUE_SHARE | DRM_TXDA_FEATURE_BO_ADVISE);
 	must(query(fd, DRM_TXDA_QUERY_FIRMWARE, &firmware, sizeof(firmware)));
 	check_equal(firmware.state, DRM_TXDA_FIRMWARE_READY);
 	must(query(fd, DRM_TXDA_QUERY_TOPOLOGY, &topology, sizeof(topology)));

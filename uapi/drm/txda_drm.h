@@ -48,6 +48,7 @@
  * Version history
  *  1.0  first
  *  1.1  DRM_TXDA_QUEUE_SHARE, compute_shared and copy_shared of drm_txda_queues_info
+ *  1.2  BO_ADVISE
  */
 #ifndef TXDA_DRM_H
 #define TXDA_DRM_H
@@ -63,7 +64,7 @@ extern "C" {
 #endif
 
 #define DRM_TXDA_MAJOR 1
-#define DRM_TXDA_MINOR 1
+#define DRM_TXDA_MINOR 2
 
 /* Ids of the ioctls; they only ever grow at the end. */
 enum drm_txda_ioctl_id {
@@ -82,6 +83,7 @@ enum drm_txda_ioctl_id {
 	DRM_TXDA_QUEUE_DESTROY = 12,
 	DRM_TXDA_QUEUE_GET_STATE = 13,
 	DRM_TXDA_QUEUE_SUBMIT = 14,
+	DRM_TXDA_BO_ADVISE = 15,
 	DRM_TXDA_NUM_IOCTLS
 };
 
@@ -104,6 +106,7 @@ enum drm_txda_ioctl_id {
 #define DRM_IOCTL_TXDA_QUEUE_DESTROY   DRM_TXDA_NR(WR, QUEUE_DESTROY, queue_destroy)
 #define DRM_IOCTL_TXDA_QUEUE_GET_STATE DRM_TXDA_NR(WR, QUEUE_GET_STATE, queue_get_state)
 #define DRM_IOCTL_TXDA_QUEUE_SUBMIT    DRM_TXDA_NR(WR, QUEUE_SUBMIT, queue_submit)
+#define DRM_IOCTL_TXDA_BO_ADVISE       DRM_TXDA_NR(WR, BO_ADVISE, bo_advise)
 
 /* Limits that every kernel with this major version holds to. */
 #define DRM_TXDA_MAX_BIND_OPS	  4096 /* a VM_BIND */
@@ -249,6 +252,7 @@ struct drm_txda_dev_query {
 
 /* What a driver can do beyond version 1.0. */
 #define DRM_TXDA_FEATURE_QUEUE_SHARE (1u << 0) /* DRM_TXDA_QUEUE_SHARE */
+#define DRM_TXDA_FEATURE_BO_ADVISE   (1u << 1) /* BO_ADVISE */
 
 /* Abilities of a chip. */
 #define DRM_TXDA_CAP_CMODEL	 (1u << 0) /* a model of a chip, no silicon */
@@ -536,7 +540,7 @@ struct drm_txda_vm_get_state {
  * the order of asynchronous binds and refused elsewhere: only @syncs count. A buffer from another
  * TX8 (PRIME) is mapped through C2C when a port leads there, -EXDEV when none does. -EINVAL: also
  * for a buffer that is private to another address space; -EACCES: the buffer is read-only and the
- * mapping is not.
+ * mapping is not; -EBUSY: the buffer is idle, see BO_ADVISE.
  */
 struct drm_txda_bind_op {
 	/** @flags: DRM_TXDA_BIND_*. */
@@ -747,6 +751,52 @@ struct drm_txda_bo_from_userptr {
 
 	/** @handle: Out: GEM handle; cannot be exported. */
 	__u32 handle;
+
+	/** @pad: 0. */
+	__u32 pad;
+};
+
+/** enum drm_txda_advice - What the kernel may do with a buffer. */
+enum drm_txda_advice {
+	/** @DRM_TXDA_WILLNEED: Nothing: it is in use. As created. */
+	DRM_TXDA_WILLNEED = 0,
+
+	/**
+	 * @DRM_TXDA_COLD: Idle: when the chip's memory is short, its contents may move to host
+	 * memory, from where the kernel may swap them out.
+	 */
+	DRM_TXDA_COLD = 1,
+
+	/**
+	 * @DRM_TXDA_DONTNEED: Idle, and its contents may be dropped: those in device memory when
+	 * that is short, those in host memory when the machine's memory is.
+	 */
+	DRM_TXDA_DONTNEED = 2,
+};
+
+/**
+ * struct drm_txda_bo_advise - Argument of BO_ADVISE: whether a buffer is in use or idle.
+ *
+ * Advice other than WILLNEED makes it idle. No address space may map it then (-EBUSY; an
+ * asynchronous UNMAP counts as mapped until the driver has cleaned up after it, a little later than
+ * its fence), MAP of it is -EBUSY, exporting it fails, and an access through the CPU's mappings
+ * is a SIGBUS. The mappings stay. WILLNEED takes all of that back, after it has moved the contents
+ * to where they were; contents that were dropped are zeros then.
+ *
+ * -EPERM: user memory, an imported buffer, or one that was exported. -EBUSY: also when another
+ * thread advises on the same buffer. WILLNEED alone: -ENOSPC, -ENOMEM: no room to bring it back,
+ * and it stays idle; -EIO: the chip failed, and so it does. Contents in host memory are charged to
+ * the control group of the process that made the buffer idle.
+ */
+struct drm_txda_bo_advise {
+	/** @handle: GEM handle. */
+	__u32 handle;
+
+	/** @advice: enum drm_txda_advice. */
+	__u32 advice;
+
+	/** @retained: Out: 1: its contents are what they were; 0: they were dropped. */
+	__u32 retained;
 
 	/** @pad: 0. */
 	__u32 pad;

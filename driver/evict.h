@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Idle buffers (BO_ADVISE), whose memory can be taken away.
+ *
+ * A buffer is used while it is pinned: by each mapping in an address space, by a mapping that the
+ * chip may still access after it was removed (gem.h, quarantine), and for good by its first export.
+ * A client can declare a buffer idle that nothing pins; from then on nothing can pin it, and CPU
+ * accesses to it fail. So neither the chip, nor another driver, nor a process uses an idle buffer,
+ * and taking its memory away needs to wait for nothing: no fence, no reset, no flush.
+ *
+ *	pins > 0	used
+ *	pins = 0	not used, and may be
+ *	TXDA_BO_IDLE	idle; in a list of struct txda_evict if its memory can be taken
+ *	TXDA_BO_CHANGING	a client's thread changes its advice
+ *
+ * Device memory is taken when an allocation would fail for lack of it: contents that nobody needs
+ * are dropped, others move to shmem, which the kernel swaps out by itself. Host memory is taken by
+ * a shrinker, if nobody needs its contents. Least recently declared first. An idle buffer whose
+ * memory was taken has no @runs; it gets new memory when it is no longer idle.
+ *
+ * Threads: any; may sleep. Memory is allocated under the lock.
+ */
+#ifndef TXDA_EVICT_H
+#define TXDA_EVICT_H
+
+#include <linux/atomic.h>
+#include <linux/limits.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/types.h>
+
+struct drm_device;
+struct drm_file;
+struct shrinker;
+struct txda_bo;
+struct txda_device;
+struct txda_vram_block;
+
+/* Values of txda_bo.pins. */
+#define TXDA_BO_IDLE	 INT_MIN
+#define TXDA_BO_CHANGING (INT_MIN + 1)
+
+enum txda_idle {
+	TXDA_IDLE_DEVICE, /* device memory whose contents nobody needs */
+	TXDA_IDLE_COLD,	  /* device memory that moves to host memory */
+	TXDA_IDLE_HOST,	  /* host memory whose contents nobody needs */
+	TXDA_IDLE_COUNT
+};
+
+/**
+ * struct txda_evict - The idle buffers of a chip.
+ */
+struct txda_evict {
+	/** @lock: Protects @idle; held while the memory of an idle buffer is taken or returned. */
+	struct mutex lock;
+
+	/** @idle: struct txda_bo whose memory can be taken, the longest idle first. */
+	struct list_head idle[TXDA_IDLE_COUNT];
+
+	/** @pages: Pages of the buffers in @idle[TXDA_IDLE_HOST]. Written under @lock. */
+	unsigned long pages;
+
+	/** @bytes: Device memory of the buffers in the other lists. Under @lock. */
+	u64 bytes;
+
+	/** @shrinker: For @pages. */
+	struct shrinker *shrinker;
+
+	/** @moved: Bytes that are in shmem instead of device memory. */
+	atomic64_t moved;
+
+	/** @dropped: Bytes of contents that were dropped, since the chip was bound. */
+	atomic64_t dropped;
+};
+
+int txda_evict_init(struct txda_device *tdev);
+
+/* False: the buffer is idle. A buffer that is pinned can be pinned again by txda_bo_pin_more(). */
+bool txda_bo_pin(struct txda_bo *bo);
+void txda_bo_pin_more(struct txda_bo *bo);
+void txda_bo_unpin(struct txda_bo *bo);
+
+/*
+ * For an allocation of @bytes: takes the memory of one idle buffer that has some in device memory;
+ * @mappable: within the aperture. False: that does not help, there is none, or it cannot be moved.
+ * In txda_device_enter(), outside of all locks inside of txda_evict.lock.
+ */
+bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable);
+
+/* Copies what was moved to host memory to @block. The same errors as txda_vram_clear(). */
+int txda_evict_read_back(struct txda_bo *bo, struct txda_vram_block *block);
+/* The buffer has its memory again, or is being freed: ends what eviction keeps for it. */
+void txda_evict_forget(struct txda_bo *bo);
+/* The buffer is being freed: nobody takes its memory any more. */
+void txda_evict_leave(struct txda_bo *bo);
+
+int txda_ioctl_bo_advise(struct drm_device *drm, void *data, struct drm_file *file);
+
+#endif /* TXDA_EVICT_H */
