@@ -215,6 +215,22 @@ int txda_buffer_export(struct txda_buffer *buffer, int *ret_fd);
 int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
 		       struct txda_buffer **ret_buffer);
 
+enum txda_advice {
+	TXDA_ADVICE_WILLNEED = 0, /* in use, as created */
+	TXDA_ADVICE_COLD = 1,	  /* idle: contents may move to host memory */
+	TXDA_ADVICE_DONTNEED = 2, /* idle: contents may be dropped */
+};
+
+/*
+ * Whether the buffer is in use. When memory is short, the kernel takes that of idle buffers. While
+ * a buffer is idle, streams that use it fault, txda_buffer_map() and copies fail with -EBUSY, and
+ * its host mapping must not be accessed. TXDA_ADVICE_WILLNEED makes it usable again, at the same
+ * addresses; -ENOMEM: there is no room, and it stays idle. *@ret_kept (may be NULL): its contents
+ * are what they were, else zeros. -EBUSY: work that uses it is not finished. -ENOTSUP: imported or
+ * exported. Device models have no memory of their own, so there it only returns that all is kept.
+ */
+int txda_buffer_advise(struct txda_buffer *buffer, enum txda_advice advice, bool *ret_kept);
+
 /* ---- queues and fences ----------------------------------------------------------------------- */
 
 enum txda_queue_class {

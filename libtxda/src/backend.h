@@ -113,6 +113,12 @@ struct txda__backend_ops {
 	int (*mem_bind)(struct txda__mem *mem, uint64_t va, bool read_only);
 	/* waits until no running work can access it */
 	void (*mem_unbind)(struct txda__mem *mem);
+	/*
+	 * Unbinds it and lets the kernel take its memory; TXDA_ADVICE_WILLNEED: binds it again, where
+	 * it was. Returns 1 if it is unbound now; an error changes nothing. NULL: advice has no
+	 * effect. *@ret_kept is set in any case.
+	 */
+	int (*mem_advise)(struct txda__mem *mem, enum txda_advice advice, bool *ret_kept);
 	/* The host mapping of bound memory, the same each time. -ENOTSUP: there is none. */
 	int (*mem_map)(struct txda__mem *mem, void **ret_ptr);
 	/*

@@ -572,6 +572,7 @@ const struct txda__backend_ops txda__backend_drm = {
 	.mem_free = txda__drm_mem_free,
 	.mem_bind = txda__drm_mem_bind,
 	.mem_unbind = txda__drm_mem_unbind,
+	.mem_advise = txda__drm_mem_advise,
 	.mem_map = txda__drm_mem_map,
 	.mem_write = txda__drm_mem_write,
 	.mem_read = txda__drm_mem_read,

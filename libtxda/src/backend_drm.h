@@ -118,6 +118,7 @@ struct txda__mem {
 	bool host; /* in host memory: cached, and accessible even without the chip */
 	bool mappable;
 	bool read_only;	      /* read-only for the host; memory of another owner */
+	bool bound;	      /* at va */
 	bool bound_read_only; /* read-only for the device */
 	bool frozen;	      /* exported read-only */
 	int fd;		      /* dma-buf that it was imported from, or -1 */
@@ -176,6 +177,7 @@ int txda__drm_mem_freeze(struct txda__mem *mem);
 void txda__drm_mem_free(struct txda__mem *mem);
 int txda__drm_mem_bind(struct txda__mem *mem, uint64_t va, bool read_only);
 void txda__drm_mem_unbind(struct txda__mem *mem);
+int txda__drm_mem_advise(struct txda__mem *mem, enum txda_advice advice, bool *ret_kept);
 int txda__drm_mem_map(struct txda__mem *mem, void **ret_ptr);
 /* Synchronous: maps the bytes from @offset of a handle at @va. */
 int txda__drm_vm_map(struct txda__vm *vm, uint32_t handle, uint64_t offset, uint64_t va,

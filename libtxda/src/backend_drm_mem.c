@@ -370,12 +370,53 @@ int txda__drm_mem_bind(struct txda__mem *mem, uint64_t va, bool read_only)
 				    : strerror(-r));
 	mem->va = va;
 	mem->bound_read_only = read_only;
+	mem->bound = true;
 	return 0;
 }
 
 void txda__drm_mem_unbind(struct txda__mem *mem)
 {
 	txda__drm_vm_unmap(mem->vm, mem->va, mem->bytes);
+	mem->bound = false;
+}
+
+static int advise_failed(struct txda__mem *mem, int error)
+{
+	struct txda_context *context = drm_context(mem->vm->chip);
+
+	if (error == -ENOSPC || error == -ENOMEM)
+		return no_room(mem->vm->chip, error, mem->bytes, mem->host);
+	if (error == -EPERM)
+		return txda__fail(context, -ENOTSUP, "advice: the buffer is shared");
+	return txda__fail(context, error, "advice: %s", txda__drm_reason(error));
+}
+
+int txda__drm_mem_advise(struct txda__mem *mem, enum txda_advice advice, bool *ret_kept)
+{
+	struct drm_txda_bo_advise args = {
+		.handle = mem->bo->handle,
+		.advice = advice == TXDA_ADVICE_WILLNEED ? DRM_TXDA_WILLNEED
+			  : advice == TXDA_ADVICE_COLD	 ? DRM_TXDA_COLD
+							 : DRM_TXDA_DONTNEED,
+	};
+	bool was_bound = mem->bound;
+	int r, bound;
+
+	*ret_kept = true;
+	if (was_bound)
+		txda__drm_mem_unbind(mem);
+	r = txda__drm_ioctl(mem->vm->chip, DRM_IOCTL_TXDA_BO_ADVISE, &args);
+	if (r >= 0) {
+		*ret_kept = args.retained;
+		if (advice != TXDA_ADVICE_WILLNEED)
+			return 1;
+	}
+	/* Kernels before version 1.2 take no memory away. */
+	r = r < 0 && r != -ENOTTY ? advise_failed(mem, r) : 0;
+	if (r < 0 && !was_bound)
+		return r;
+	bound = txda__drm_mem_bind(mem, mem->va, mem->bound_read_only);
+	return r < 0 ? r : bound;
 }
 
 /* An imported buffer may be mappable only through its own fd, not through our node. */

@@ -184,7 +184,8 @@ struct txda_buffer *txda_buffer_unref(struct txda_buffer *buffer)
 	if (!buffer || !txda__unref(&buffer->refs))
 		return NULL;
 	device = buffer->device;
-	ops_of(buffer)->mem_unbind(buffer->mem);
+	if (!buffer->idle)
+		ops_of(buffer)->mem_unbind(buffer->mem);
 	ops_of(buffer)->mem_free(buffer->mem);
 	txda__space_release(buffer->space, buffer->va, buffer->room + TXDA__PAGE);
 	txda__space_put(buffer->space);
@@ -204,15 +205,26 @@ uint64_t txda_buffer_va(struct txda_buffer *buffer)
 	return buffer->va;
 }
 
+static int check_used(struct txda_buffer *buffer)
+{
+	return buffer->idle ? txda__fail(buffer->device->context, -EBUSY,
+					 "the buffer is idle (txda_buffer_advise())")
+			    : 0;
+}
+
 int txda_buffer_map(struct txda_buffer *buffer, void **ret_ptr)
 {
+	int r = check_used(buffer);
+
+	if (r < 0)
+		return r;
 	return ops_of(buffer)->mem_map(buffer->mem, ret_ptr);
 }
 
 static int check_range(struct txda_buffer *buffer, uint64_t offset, uint64_t bytes)
 {
 	if (txda__range_ok(offset, bytes, buffer->bytes))
-		return 0;
+		return check_used(buffer);
 	return txda__fail(buffer->device->context, -ERANGE,
 			  "bytes %llu to %llu of a buffer of %llu", (unsigned long long)offset,
 			  (unsigned long long)(offset + bytes), (unsigned long long)buffer->bytes);
@@ -246,6 +258,28 @@ int txda_buffer_read(struct txda_buffer *buffer, uint64_t offset, void *dst, uin
 	if (r >= 0)
 		memcpy(dst, (const char *)ptr + offset, bytes);
 	return r;
+}
+
+int txda_buffer_advise(struct txda_buffer *buffer, enum txda_advice advice, bool *ret_kept)
+{
+	const struct txda__backend_ops *ops = ops_of(buffer);
+	bool kept = true, used = advice == TXDA_ADVICE_WILLNEED;
+	int r;
+
+	if (advice < TXDA_ADVICE_WILLNEED || advice > TXDA_ADVICE_DONTNEED)
+		return txda__fail(buffer->device->context, -EINVAL, "no advice %d", (int)advice);
+	if (ops->mem_advise && (!used || buffer->idle)) {
+		r = ops->mem_advise(buffer->mem, advice, &kept);
+		buffer->dropped |= !kept;
+		if (r < 0)
+			return r;
+		buffer->idle = r;
+	}
+	if (ret_kept)
+		*ret_kept = !buffer->dropped;
+	if (used)
+		buffer->dropped = false;
+	return 0;
 }
 
 int txda_buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,

@@ -6,7 +6,8 @@
  * reaching the next buffer. Large buffers start at 2 MiB boundaries so that large pages can map
  * them.
  * Ownership: a buffer holds a reference to its context.
- * Threads: constant once created, except for the contents.
+ * Threads: constant once created, except for the contents and whether it is idle; callers
+ * synchronise access to both.
  */
 #ifndef TXDA_BUFFER_H
 #define TXDA_BUFFER_H
@@ -22,6 +23,8 @@ struct txda_buffer {
 	uint64_t room;	/* rounded up to pages */
 	uint64_t va;
 	bool read_only; /* for the device */
+	bool idle;	/* see txda_buffer_advise() */
+	bool dropped;	/* its contents were, since it became idle */
 };
 
 /* Like txda_buffer_new(), with @flags TXDA__MEM_*; @read_only applies to the device. */

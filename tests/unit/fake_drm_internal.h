@@ -43,6 +43,7 @@
 	} while (0)
 
 struct buffer {
+	bool exported;
 	unsigned refs; /* handles, exported fds, mappings */
 	uint64_t offset, bytes;
 	unsigned slot, chip; /* whose memory it takes */

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <linux/falloc.h>
+
 #include "fake_drm_internal.h"
 
 static int vm_create(struct file *file, void *arg)
@@ -205,6 +207,27 @@ static int bo_query_info(struct file *file, void *arg)
 	return 0;
 }
 
+/* Memory is short at once: idle buffers lose theirs when they are declared idle. */
+static int bo_advise(struct file *file, void *arg)
+{
+	struct drm_txda_bo_advise *a = arg;
+	struct object *o = fake_find(file, HANDLE, a->handle);
+
+	if (!o)
+		return -ENOENT;
+	if (a->pad || a->advice > DRM_TXDA_DONTNEED)
+		return -EINVAL;
+	if (fake_drm.no_advice)
+		return -ENOTTY;
+	if (o->buffer->exported)
+		return -EPERM;
+	if (a->advice == DRM_TXDA_DONTNEED)
+		check(!fallocate(fake.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				 (off_t)o->buffer->offset, (off_t)o->buffer->bytes));
+	a->retained = a->advice != DRM_TXDA_DONTNEED;
+	return 0;
+}
+
 static int gem_close(struct file *file, void *arg)
 {
 	struct drm_gem_close *a = arg;
@@ -225,6 +248,7 @@ static int prime_export(struct file *file, void *arg)
 		return -ENOENT;
 	if (o->vm_id)
 		return -EPERM;
+	o->buffer->exported = true;
 	a->fd = fake_dmabuf(o->buffer);
 	return 0;
 }
@@ -266,6 +290,7 @@ const struct fake_ioctl fake_mem_ioctls[] = {
 	{DRM_IOCTL_TXDA_BO_CREATE, bo_create},
 	{DRM_IOCTL_TXDA_BO_MMAP_OFFSET, bo_mmap_offset},
 	{DRM_IOCTL_TXDA_BO_QUERY_INFO, bo_query_info},
+	{DRM_IOCTL_TXDA_BO_ADVISE, bo_advise},
 	{DRM_IOCTL_TXDA_BO_FROM_USERPTR, bo_from_userptr},
 	{0, NULL},
 };

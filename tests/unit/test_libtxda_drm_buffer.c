@@ -220,13 +220,92 @@ static void test_sharing(void **state)
 	fake_drm_end();
 }
 
+/* At the same addresses again, with the contents that the kernel has kept. */
+static void test_advice(void **state)
+{
+	unsigned char data[5000], back[5000];
+	static const unsigned char zeros[5000];
+	struct txda_context *context;
+	struct txda_buffer *buffer;
+	uint64_t va;
+	void *view;
+	bool kept;
+	int fd;
+
+	(void)state;
+	fill(data, sizeof(data), 3);
+	fake_drm_start(1);
+	context = open_fake();
+	ok(context,
+	   txda_buffer_new(device_of(context, 0), sizeof(data), TXDA_MEMORY_DEVICE, 0, &buffer));
+	va = txda_buffer_va(buffer);
+	ok(context, txda_buffer_write(buffer, 0, data, sizeof(data)));
+	assert_int_equal(txda_buffer_advise(buffer, 3, &kept), -EINVAL);
+	assert_int_equal(txda_buffer_advise(buffer, -1, &kept), -EINVAL);
+
+	kept = false;
+	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_WILLNEED, &kept));
+	assert_true(kept);
+	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_COLD, &kept));
+	assert_true(kept);
+	assert_int_equal(txda_buffer_read(buffer, 0, back, 1), -EBUSY);
+	assert_int_equal(txda_buffer_write(buffer, 0, back, 1), -EBUSY);
+	assert_int_equal(txda_buffer_map(buffer, &view), -EBUSY);
+	assert_has(txda_context_error(context), "idle");
+	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_WILLNEED, NULL));
+	assert_int_equal(txda_buffer_va(buffer), va);
+	ok(context, txda_buffer_read(buffer, 0, back, sizeof(back)));
+	assert_memory_equal(back, data, sizeof(data));
+
+	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_DONTNEED, NULL));
+	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_WILLNEED, &kept));
+	assert_false(kept);
+	ok(context, txda_buffer_read(buffer, 0, back, sizeof(back)));
+	assert_memory_equal(back, zeros, sizeof(zeros));
+	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_WILLNEED, &kept));
+	assert_true(kept);
+
+	/* It stays usable when it cannot become idle, and idle when there is no room for it. */
+	fake_drm.fail_request = DRM_IOCTL_TXDA_BO_ADVISE;
+	fake_drm.fail_error = -EBUSY;
+	fake_drm.fail_after = 0;
+	assert_int_equal(txda_buffer_advise(buffer, TXDA_ADVICE_COLD, &kept), -EBUSY);
+	ok(context, txda_buffer_write(buffer, 0, data, sizeof(data)));
+	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_COLD, &kept));
+	fake_drm.fail_error = -ENOSPC;
+	fake_drm.fail_after = 0;
+	assert_int_equal(txda_buffer_advise(buffer, TXDA_ADVICE_WILLNEED, &kept), -ENOMEM);
+	assert_int_equal(txda_buffer_map(buffer, &view), -EBUSY);
+	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_WILLNEED, &kept));
+	ok(context, txda_buffer_read(buffer, 0, back, sizeof(back)));
+	assert_memory_equal(back, data, sizeof(data));
+
+	/* A kernel that takes no memory away; and who shares memory does not decide alone. */
+	fake_drm.no_advice = true;
+	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_DONTNEED, &kept));
+	assert_true(kept);
+	ok(context, txda_buffer_read(buffer, 0, back, sizeof(back)));
+	assert_memory_equal(back, data, sizeof(data));
+	fake_drm.no_advice = false;
+	ok(context, txda_buffer_export(buffer, &fd));
+	assert_int_equal(txda_buffer_advise(buffer, TXDA_ADVICE_COLD, &kept), -ENOTSUP);
+	ok(context, txda_buffer_read(buffer, 0, back, sizeof(back)));
+	close(fd);
+	txda_buffer_unref(buffer);
+
+	ok(context, txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer));
+	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_COLD, &kept));
+	txda_buffer_unref(buffer);
+	txda_context_unref(context);
+	fake_drm_end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_copies),
-		cmocka_unit_test(test_load),
-		cmocka_unit_test(test_room),
-		cmocka_unit_test(test_sharing),
+		cmocka_unit_test(test_copies), cmocka_unit_test(test_load),
+		cmocka_unit_test(test_room),   cmocka_unit_test(test_sharing),
+		cmocka_unit_test(test_advice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
