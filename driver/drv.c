@@ -12,6 +12,7 @@
 
 #include "bind.h"
 #include "compat/compat.h"
+#include "compat/huge.h"
 #include "device.h"
 #include "events.h"
 #include "evict.h"
@@ -99,6 +100,9 @@ static const struct file_operations txda_fops = {
 	.compat_ioctl = txda_compat_ioctl,
 #endif
 	.mmap = drm_gem_mmap,
+#ifdef TXDA_HUGE_FAULTS
+	.get_unmapped_area = txda_gem_get_unmapped_area,
+#endif
 	.poll = drm_poll,
 	.read = drm_read,
 	.llseek = noop_llseek,

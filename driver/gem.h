@@ -241,6 +241,9 @@ int txda_gem_get_vm_resv(struct drm_file *file, u32 vm_id, struct drm_gem_object
 /* mmap.c: CPU mappings. */
 int txda_gem_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma);
 extern const struct vm_operations_struct txda_gem_vm_ops;
+/* Where mmap() puts a mapping of a node: see compat/huge.h for when there is a choice. */
+unsigned long txda_gem_get_unmapped_area(struct file *file, unsigned long addr, unsigned long len,
+					 unsigned long pgoff, unsigned long flags);
 
 /* prime.c: driver hooks and object functions of sharing. */
 struct drm_gem_object *txda_gem_prime_import(struct drm_device *drm, struct dma_buf *dma_buf);

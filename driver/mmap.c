@@ -3,8 +3,9 @@
  * CPU mappings of buffers: see gem.h.
  *
  * Device memory is mapped through BAR2, write-combined. Pages are mapped on first access, together
- * with their neighbourhood, since each fault costs a trap. Mappings hold a reference to their
- * buffer and are inherited by fork().
+ * with their neighbourhood, since each fault costs a trap; as a huge page where the buffer, its
+ * memory and the mapping have one in the same place. Mappings hold a reference to their buffer and
+ * are inherited by fork().
  */
 #include <linux/dma-buf.h>
 #include <linux/mm.h>
@@ -12,6 +13,7 @@
 #include <drm/drm_drv.h>
 #include <drm/drm_vma_manager.h>
 
+#include "compat/huge.h"
 #include "device.h"
 #include "gem.h"
 
@@ -89,7 +91,36 @@ static vm_fault_t txda_gem_fault_wait(struct vm_fault *vmf, struct txda_device *
 	return VM_FAULT_RETRY;
 }
 
-static vm_fault_t txda_gem_fault(struct vm_fault *vmf)
+#ifdef TXDA_HUGE_FAULTS
+static vm_fault_t txda_gem_fault_huge(struct vm_fault *vmf, struct txda_device *tdev,
+				      struct txda_bo *bo)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned long addr = ALIGN_DOWN(vmf->address, PMD_SIZE);
+	u64 at, offset, bytes;
+
+	lockdep_assert_held_read(&tdev->gem.fault_lock);
+
+	if (atomic_read(&bo->pins) < 0 || addr < vma->vm_start || vma->vm_end - addr < PMD_SIZE)
+		return VM_FAULT_FALLBACK;
+	at = (u64)(vma->vm_pgoff - drm_vma_node_start(&bo->base.vma_node)) << PAGE_SHIFT;
+	at += addr - vma->vm_start;
+	if (at >= bo->base.size)
+		return VM_FAULT_FALLBACK;
+	txda_bo_run(bo, at, &offset, &bytes);
+	if (bytes < PMD_SIZE || !IS_ALIGNED(tdev->vram.aperture_start + offset, PMD_SIZE))
+		return VM_FAULT_FALLBACK;
+	return txda_insert_pfn_pmd(vmf, (tdev->vram.aperture_start + offset) >> PAGE_SHIFT);
+}
+#else
+static vm_fault_t txda_gem_fault_huge(struct vm_fault *vmf, struct txda_device *tdev,
+				      struct txda_bo *bo)
+{
+	return VM_FAULT_FALLBACK;
+}
+#endif
+
+static vm_fault_t txda_gem_fault_sized(struct vm_fault *vmf, bool huge)
 {
 	struct txda_bo *bo = to_txda_bo(vmf->vma->vm_private_data);
 	struct txda_device *tdev = to_txda(bo->base.dev);
@@ -98,6 +129,8 @@ static vm_fault_t txda_gem_fault(struct vm_fault *vmf)
 
 	/* Host memory stays valid without the chip. */
 	if (bo->kind == TXDA_BO_HOST) {
+		if (huge)
+			return VM_FAULT_FALLBACK;
 		down_read(&tdev->gem.fault_lock);
 		ret = txda_gem_fault_pages(vmf, tdev, bo);
 		up_read(&tdev->gem.fault_lock);
@@ -110,15 +143,40 @@ static vm_fault_t txda_gem_fault(struct vm_fault *vmf)
 	if (err)
 		return VM_FAULT_SIGBUS;
 	down_read(&tdev->gem.fault_lock);
-	ret = txda_gem_fault_pages(vmf, tdev, bo);
+	ret = huge ? txda_gem_fault_huge(vmf, tdev, bo) : txda_gem_fault_pages(vmf, tdev, bo);
 	up_read(&tdev->gem.fault_lock);
 	txda_bars_exit(tdev, idx);
 
 	return ret;
 }
 
+static vm_fault_t txda_gem_fault(struct vm_fault *vmf)
+{
+	return txda_gem_fault_sized(vmf, false);
+}
+
+#ifdef TXDA_HUGE_FAULTS
+static vm_fault_t txda_gem_huge_fault(struct vm_fault *vmf, unsigned int order)
+{
+	return order == PMD_ORDER ? txda_gem_fault_sized(vmf, true) : VM_FAULT_FALLBACK;
+}
+
+unsigned long txda_gem_get_unmapped_area(struct file *file, unsigned long addr, unsigned long len,
+					 unsigned long pgoff, unsigned long flags)
+{
+	/*
+	 * Large buffers start where a huge page does. The file's offset tells only which buffer it
+	 * is.
+	 */
+	return thp_get_unmapped_area(file, addr, len, 0, flags);
+}
+#endif
+
 const struct vm_operations_struct txda_gem_vm_ops = {
 	.fault = txda_gem_fault,
+#ifdef TXDA_HUGE_FAULTS
+	.huge_fault = txda_gem_huge_fault,
+#endif
 	.open = drm_gem_vm_open,
 	.close = drm_gem_vm_close,
 };

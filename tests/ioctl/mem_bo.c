@@ -509,6 +509,77 @@ static void create_until_enough(void)
 	must(bo_create(fds[1], PAGE, HOST, 0, 0, &handle));
 }
 
+static long page_tables_kib(void)
+{
+	FILE *status = fopen("/proc/self/status", "r");
+	char line[128];
+	long kib = -1;
+
+	check(status);
+	while (kib < 0 && fgets(line, sizeof(line), status))
+		sscanf(line, "VmPTE: %ld kB", &kib);
+	fclose(status);
+	check(kib >= 0);
+	return kib;
+}
+
+static bool maps_huge_pages(void)
+{
+	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+	char line[64] = "";
+
+	if (!file)
+		return false;
+	if (!fgets(line, sizeof(line), file))
+		line[0] = 0;
+	fclose(file);
+	return strstr(line, "[always]");
+}
+
+/* A huge page of the CPU needs no table: 64 MiB of small ones would need 32 of 4 KiB. */
+static void map_huge(void)
+{
+	const uint64_t bytes = 64 * MIB;
+	int fd = must_open(0);
+	uint32_t handle;
+	uint64_t *at;
+	long before, after;
+	char *room;
+	pid_t pid;
+	int status;
+
+	must(bo_create(fd, bytes, DEVICE, 0, 0, &handle));
+	at = must_map(fd, handle, bytes);
+	check_equal((uintptr_t)at % (2 * MIB), 0);
+	before = page_tables_kib();
+	for (uint64_t i = 0; i < bytes; i += MIB) {
+		check_equal(at[i / 8], 0);
+		at[i / 8] = i + 1;
+	}
+	after = page_tables_kib();
+	if (maps_huge_pages() && after - before > 64)
+		fail("page tables have grown by %ld KiB", after - before);
+
+	/* Parts of a huge page: without rights, gone, and in a child. */
+	must(mprotect((char *)at + MIB, PAGE, PROT_READ) ? -errno : 0);
+	check_equal(at[MIB / 8], MIB + 1);
+	must(munmap((char *)at + 5 * MIB, PAGE) ? -errno : 0);
+	check_equal(at[4 * MIB / 8], 4 * MIB + 1);
+	at[(6 * MIB - 8) / 8] = 77;
+	pid = fork();
+	if (!pid)
+		_exit(at[8 * MIB / 8] == 8 * MIB + 1 && at[(6 * MIB - 8) / 8] == 77 ? 0 : 1);
+	check(waitpid(pid, &status, 0) == pid && !status);
+	/* To where no huge page fits. */
+	room = mmap(NULL, 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check(room != MAP_FAILED);
+	at = mremap((char *)at + 32 * MIB, 4 * MIB, 4 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED,
+		    room + PAGE);
+	check((char *)at == room + PAGE);
+	for (uint64_t i = 0; i < 4 * MIB; i += MIB)
+		check_equal(at[i / 8], 32 * MIB + i + 1);
+}
+
 static const struct test tests[] = {
 	{"create", create},
 	{"create_until_enough", create_until_enough},
@@ -518,6 +589,7 @@ static const struct test tests[] = {
 	{"query_bad", query_bad},
 	{"query_after_vm", query_after_vm},
 	{"label", label},
+	{"map_huge", map_huge},
 	{"zero", zero},
 	{"zero_for_the_chip", zero_for_the_chip},
 	{"write_combined", write_combined},

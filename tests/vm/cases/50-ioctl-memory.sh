@@ -27,4 +27,4 @@ for area in vm user share async; do
 	unprivileged $area
 done
 # Not the one that fills a chip.
-unprivileged bo create create_bad create_until_enough accounting query_bad label zero_for_the_chip write_combined map_bad map_lives
+unprivileged bo create create_bad create_until_enough accounting query_bad label zero_for_the_chip write_combined map_bad map_huge map_lives
