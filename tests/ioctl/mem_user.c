@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -307,6 +308,80 @@ static void outlives_process(void)
 	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, PAGE));
 }
 
+#define LOAD_BYTES (64ull * PAGE)
+#define LOAD_TURNS 24
+
+static struct load {
+	char *memory;
+	uint32_t turns;
+	bool over;
+} load;
+
+/* Takes the pages out of the mapping in every way there is. */
+static void *load_mapping(void *arg)
+{
+	(void)arg;
+	while (!__atomic_load_n(&load.over, __ATOMIC_RELAXED)) {
+		int status;
+		pid_t pid;
+
+		switch (__atomic_fetch_add(&load.turns, 1, __ATOMIC_RELAXED) % 6) {
+		case 0: madvise(load.memory, LOAD_BYTES, MADV_DONTNEED); break;
+		case 1: memset(load.memory, 0x77, LOAD_BYTES); break;
+		case 2:
+			mprotect(load.memory, LOAD_BYTES, PROT_NONE);
+			mprotect(load.memory, LOAD_BYTES, PROT_READ | PROT_WRITE);
+			break;
+		case 3: madvise(load.memory, LOAD_BYTES, MADV_PAGEOUT); break;
+		case 4:
+			pid = fork();
+			if (!pid) {
+				memset(load.memory, 0x66, LOAD_BYTES);
+				_exit(0);
+			}
+			check(pid > 0 && waitpid(pid, &status, 0) == pid && !status);
+			break;
+		default:
+			check(mmap(load.memory, LOAD_BYTES, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == load.memory);
+		}
+	}
+	return NULL;
+}
+
+/* The chip works on the pages that the buffer was made of, whatever becomes of the mapping. */
+static void under_load(void)
+{
+	struct client c = must_client(0);
+	struct mem m = must_mem(c.fd, c.vm, LOAD_BYTES);
+	pthread_t thread;
+	uint32_t handle;
+
+	load.memory = must_anonymous(LOAD_BYTES);
+	memset(load.memory, 0x21, LOAD_BYTES);
+	must(from_userptr(c.fd, load.memory, LOAD_BYTES, 0, 0, &handle));
+	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, handle, 0, VA, LOAD_BYTES));
+	check(!pthread_create(&thread, NULL, load_mapping, NULL));
+	/* The other thread has replaced the mapping before the chip begins, and does so again. */
+	while (__atomic_load_n(&load.turns, __ATOMIC_RELAXED) < 6)
+		usleep(1000);
+	for (uint32_t i = 0; i < LOAD_TURNS; i++) {
+		must(dev_fill(&c, VA, LOAD_BYTES, 0x1000 + i));
+		must(dev_copy(&c, m.va, VA, LOAD_BYTES));
+		check(is_filled(m.cpu, LOAD_BYTES, 0x1000 + i));
+	}
+	__atomic_store_n(&load.over, true, __ATOMIC_RELAXED);
+	check(!pthread_join(thread, NULL));
+	memset(load.memory, 0x55, LOAD_BYTES);
+	must(dev_copy(&c, m.va, VA, LOAD_BYTES));
+	check(is_filled(m.cpu, LOAD_BYTES, 0x1000 + LOAD_TURNS - 1));
+	check(is_filled(load.memory, LOAD_BYTES, 0x55555555));
+	check_equal(locked_kib(), LOAD_BYTES >> 10);
+	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, LOAD_BYTES));
+	must(gem_close(c.fd, handle));
+	check_equal(locked_kib(), 0);
+}
+
 static const struct test tests[] = {
 	{"copies", copies},
 	{"bad", bad},
@@ -318,6 +393,7 @@ static const struct test tests[] = {
 	{"limit", limit},
 	{"outlives_mapping", outlives_mapping},
 	{"outlives_process", outlives_process},
+	{"under_load", under_load},
 };
 
 int main(int argc, char **argv)
