@@ -22,6 +22,13 @@
 #define ATT_SHARE(rows)                                                                            \
 	(((rows) + ((rows) + ATT_ROWS - 1) / ATT_ROWS - 1) / (((rows) + ATT_ROWS - 1) / ATT_ROWS))
 
+V_INLINE vi lane_numbers(void)
+{
+	static const int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+	return *(const vi_any *)lanes;
+}
+
 struct tile {
 	const uint32_t *k[GROUPS];			  /* [D'/2][16] pairs */
 	const uint32_t *v[GROUPS];			  /* [8][D'] pairs */
@@ -30,13 +37,18 @@ struct tile {
 	float k_scale[CM_ATT_TILE], v_scale[CM_ATT_TILE]; /* int8: of each key; 0 past the last */
 };
 
-/* int8 to bf16, which holds them exactly. @n is a multiple of 16. */
+/* int8 to bf16, which holds them exactly. @n is a multiple of 32. */
 V_INLINE void widen_i8(uint16_t *to, const int8_t *q, size_t n)
 {
-	for (size_t i = 0; i < n; i += VL) {
-		vi v = __builtin_convertvector(*(const v8_any *)(q + i), vi);
+	for (size_t i = 0; i < n; i += 2 * VL) {
+		vf v0 = v_i2f(v_load_i8(q + i)), v1 = v_i2f(v_load_i8(q + i + VL));
 
-		*(vh_any *)(to + i) = __builtin_convertvector((vu)v_i2f(v) >> 16, vh);
+#if defined(CM_BF16_DOT) && VL == 16
+		_mm512_storeu_si512(to + i, (__m512i)_mm512_cvtne2ps_pbh((__m512)v1, (__m512)v0));
+#else
+		*(vh_any *)(to + i) = __builtin_convertvector((vu)v0 >> 16, vh);
+		*(vh_any *)(to + i + VL) = __builtin_convertvector((vu)v1 >> 16, vh);
+#endif
 	}
 }
 
@@ -60,6 +72,18 @@ static void tile_widen(const struct cm_attend *a, const uint8_t *block, uint32_t
 	}
 }
 
+/* VL elements of two keys side by side, the first @n of each key times its latent scale. */
+V_INLINE void widen_pair(uint16_t *to, const int8_t *q, int32_t n, const float latent[2],
+			 const float rope[2])
+{
+	vi pairs = (vi) __builtin_convertvector(*(const vh_any *)q, vu), first = lane_numbers() < n;
+	vf even = v_i2f(pairs << 24 >> 24), odd = v_i2f(pairs << 16 >> 24);
+
+	even *= v_select(first, v_set1(latent[0]), v_set1(rope[0]));
+	odd *= v_select(first, v_set1(latent[1]), v_set1(rope[1]));
+	*(vu_any *)to = v_bf16_bits(even) | v_bf16_bits(odd) << 16;
+}
+
 /* The same of latent vectors, with their scales: from here on they are handled as bf16. */
 static void tile_widen_latent(const struct cm_attend *a, const uint8_t *block, uint32_t in,
 			      unsigned g, struct tile *t)
@@ -69,18 +93,17 @@ static void tile_widen_latent(const struct cm_attend *a, const uint8_t *block, u
 	const float *scale = (const float *)(block + dim * a->block_size) + in;
 	uint16_t *to = a->kv_pack + g * dim * 16;
 	uint32_t left = a->to - (t->at + g * 16);
+	float latent[16], rope[16];
 
 	t->v[g] = (const uint32_t *)to;
 	for (unsigned i = 0; i < 16; i++) {
-		const int8_t *from = q + i / 2 * dim * 2 + i % 2;
-		uint16_t *key = to + i / 2 * dim * 2 + i % 2;
-		float latent = i < left ? scale[i] : 0,
-		      rope = i < left ? scale[a->block_size + i] : 0;
-
-		for (size_t d = 0; d < dim; d++)
-			key[2 * d] =
-				cm_f32_to_bf16((float)from[2 * d] * (d < a->dim ? latent : rope));
+		latent[i] = i < left ? scale[i] : 0;
+		rope[i] = i < left ? scale[a->block_size + i] : 0;
 	}
+	for (unsigned i = 0; i < 16; i += 2, q += 2 * dim, to += 2 * dim)
+		for (size_t d = 0; d < dim; d += VL)
+			widen_pair(to + 2 * d, q + 2 * d, (int32_t)a->dim - (int32_t)d, latent + i,
+				   rope + i);
 }
 
 static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
@@ -414,13 +437,12 @@ V_INLINE bool visible(const struct cm_attend *a, const struct tile *t, unsigned 
 V_INLINE float scale_scores(const bool all, const struct cm_attend *a, const struct tile *t,
 			    unsigned r, int32_t lo, int32_t hi)
 {
-	static const int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 	const vf none = v_set1(-INFINITY), scale = v_set1(a->scale), cap = v_set1(a->softcap);
 	float *s = a->scores + r * CM_ATT_TILE;
 	vf top = none;
 
 	for (int32_t i = 0; i < CM_ATT_TILE; i += VL) {
-		vi at = *(const vi_any *)lanes + i;
+		vi at = lane_numbers() + i;
 		vf v = v_load(s + i);
 
 		if (a->i8)

@@ -93,6 +93,18 @@ V_INLINE vf v_max(vf a, vf b)
 #endif
 }
 
+/* VL bytes, extended: of a conversion of vectors of different widths compilers make one of each lane. */
+V_INLINE vi v_load_i8(const int8_t *p)
+{
+#if defined(__AVX512F__)
+	return (vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
+#elif defined(__AVX2__)
+	return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
+#else
+	return __builtin_convertvector(*(const v8_any *)p, vi);
+#endif
+}
+
 V_INLINE vf v_i2f(vi a)
 {
 	return __builtin_convertvector(a, vf);
