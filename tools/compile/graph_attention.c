@@ -10,18 +10,24 @@
 #include <stdlib.h>
 
 /*
- * The softmax amplifies rounding errors: attention keeps its activations in float32, except for
- * keys and values in the cache.
- */
-#define ATTENTION_DTYPE TXDA_F32
-
-/*
- * So are the inputs of its products, unless queries and keys are normalised afterwards, which
- * bounds the inputs of the softmax. A norm of the output (Gemma) amplifies errors again.
+ * The softmax amplifies rounding errors: the inputs of attention's products stay float32, unless
+ * queries and keys are normalised afterwards, which bounds the inputs of the softmax. A norm of the
+ * output (Gemma) amplifies errors again.
  */
 static uint32_t attention_flags(const struct graph *g)
 {
 	return g->config->qk_norm && !g->names->post_attention ? 0 : TXDA_LINEAR_F32_INPUT;
+}
+
+/*
+ * Queries and the heads' results: bf16 where that suffices for the inputs of the products and no gate
+ * follows. A router's choice may depend on them.
+ */
+static enum txda_dtype attention_dtype(const struct graph *g)
+{
+	return attention_flags(g) || g->config->attention_gate || g->config->moe.n_experts
+		       ? TXDA_F32
+		       : TXDA_BF16;
 }
 
 /* The rows of this chip's query heads: those that are queries, or their gates. */
@@ -143,7 +149,7 @@ static uint32_t add_rope_kv(struct graph *g, uint32_t layer, uint32_t qkv)
 		k_norm = graph_norm(g, program_label(g->p, "layers.%u.attn.k_norm", layer),
 				    g->names->k_norm, layer, c->head_dim);
 	}
-	q = graph_scratch(g, program_label(g->p, "layers.%u.q", layer), ATTENTION_DTYPE,
+	q = graph_scratch(g, program_label(g->p, "layers.%u.q", layer), attention_dtype(g),
 			  PROGRAM_SYM(T), g->shard.q_heads.n * c->head_dim);
 	op = program_add_op(g->p, TXDA_OP_ROPE_KV,
 			    program_label(g->p, "layers.%u.attn.rope", layer));
@@ -176,7 +182,7 @@ static uint32_t add_attention_op(struct graph *g, uint32_t layer, uint32_t q)
 	if (g->names->sinks)
 		sinks = graph_part(g, program_label(g->p, "layers.%u.attn.sinks", layer),
 				   g->names->sinks, layer, c->n_heads, g->shard.q_heads);
-	out = graph_scratch(g, program_label(g->p, "layers.%u.heads", layer), ATTENTION_DTYPE,
+	out = graph_scratch(g, program_label(g->p, "layers.%u.heads", layer), attention_dtype(g),
 			    PROGRAM_SYM(T), g->shard.q_heads.n * c->head_dim);
 	op = program_add_op(g->p, TXDA_OP_ATTENTION, program_label(g->p, "layers.%u.attn", layer));
 	op->in[0] = q;
