@@ -321,9 +321,9 @@ struct txda_op_rmsnorm {
  * another order: element k of the product's input is norm(x)[columns[k]], or 0 for 0xffffffff. So
  * weights with non-contiguous groups (GPTQ's act-order, a shard that begins within a group) keep
  * their groups.
- * W8 and W4 weights: the activations are quantised by row to int8 in groups of 32 of K (scale =
+ * W8 and W4 weights: the activations are quantised by row to int8 in groups of 128 of K (scale =
  * max|x| / 127), products are int32; but see TXDA_LINEAR_FLOAT_INPUT. W4M, W5M and W6S: likewise to
- * int16 (scale = max|x| / 32512), which F32_INPUT takes for float32. F8, MX4: products are of
+ * int16 by 32 (scale = max|x| / 32512), which F32_INPUT takes for float32. F8, MX4: products are of
  * floats, the activations rounded to bf16 where the chip multiplies bf16; blocks of 32 of K are
  * summed by themselves, then scaled. W8Z, W4Z: one of these two, as is faster on the chip.
  *   in:  [0] x F32 or BF16 [M, X]       [1] W TILE32 or TILE32_GATED [N, K]

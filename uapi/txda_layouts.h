@@ -77,11 +77,11 @@ enum txda_layout {
  *         block.
  *
  * TILE32_GATED: W is [gate; up], each [N/2, K]; panel p holds gates [16 p, 16 p + 16) as c = 0..15
- * and ups [16 p, 16 p + 16) as c = 16..31: ceil(N/2 / 16) panels. bias likewise has [gate; up]
- * order.
+ * and ups [16 p, 16 p + 16) as c = 16..31: ceil(N/2 / 16) panels. A bias is [gate; up], too.
  */
 #define TXDA_TILE_N	 32
-#define TXDA_QUANT_BLOCK 32 /* K elements of activations that share a scale */
+#define TXDA_QUANT_BLOCK 32  /* K elements of int16 activations that share a scale */
+#define TXDA_I8_GROUP	 128 /* and of int8 activations */
 
 static inline __u64 txda_tile_panels(__u32 layout, __u64 n)
 {

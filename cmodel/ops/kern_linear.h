@@ -169,18 +169,12 @@ V_INLINE void i8_quad(const unsigned rows, __m512i d[][2], __m512i w0, __m512i w
 	}
 }
 
-/*
- * The int32 sums of one block of 32 of K, starting at what the zero point of the weights subtracts.
- */
+/* Adds the products of one block of 32 of K. */
 V_INLINE void i8_block(const int bits, const unsigned rows, __m512i d[CM_MR_I8][2],
 		       const uint8_t *w, const uint32_t *a)
 {
 	const __m512i low = _mm512_set1_epi8(15);
 
-	EACH(m, rows) {
-		BROADCAST_32(d[m][0], a[9 * rows + m]);
-		d[m][1] = d[m][0];
-	}
 	for (unsigned j = 0; j < 8; j += 2, a += 2 * rows, w += bits * 32) {
 		__m512i w0 = _mm512_load_si512(w), w1 = _mm512_load_si512(w + 64), h0, h1;
 
@@ -198,8 +192,44 @@ V_INLINE void i8_block(const int bits, const unsigned rows, __m512i d[CM_MR_I8][
 	}
 }
 
-/* Each block's int32 sums are scaled into the float32 ones; both stay in registers. */
-V_INLINE void i8_rows(const int bits, const unsigned rows, const struct cm_panel *p)
+/* Where @blocks blocks of packed rows start: at what the zero point of the weights subtracts. */
+V_INLINE void i8_start(const unsigned rows, __m512i d[CM_MR_I8][2], const uint32_t *a,
+		       size_t blocks)
+{
+	EACH(m, rows) {
+		uint32_t zero = a[9 * rows + m];
+
+		for (size_t b = 1; b < blocks; b++)
+			zero += a[(10 * b + 9) * rows + m];
+		d[m][0] = d[m][1] = _mm512_set1_epi32((int)zero);
+	}
+}
+
+/* Scales the int32 sums into the float32 ones. */
+V_INLINE void i8_scale(const unsigned rows, __m512 c[CM_MR_I8][2], __m512i d[CM_MR_I8][2],
+		       const uint8_t *header, const float *a)
+{
+	__m512 s0 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)header));
+	__m512 s1 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(header + 32)));
+
+	EACH(m, rows) {
+		__m512 x = _mm512_set1_ps(a[m]);
+
+		c[m][0] =
+			_mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][0]), _mm512_mul_ps(s0, x), c[m][0]);
+		c[m][1] =
+			_mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][1]), _mm512_mul_ps(s1, x), c[m][1]);
+		KEEP(c[m][0]);
+		KEEP(c[m][1]);
+	}
+}
+
+/*
+ * The int32 sums of @run blocks, which have one scale, are scaled into the float32 ones; both stay in
+ * registers.
+ */
+V_INLINE void i8_rows(const int bits, const unsigned rows, const unsigned run,
+		      const struct cm_panel *p)
 {
 	const unsigned block_bytes = (unsigned)bits * 128;
 	const uint8_t *w = p->w, *header = w, *ahead = p->ahead;
@@ -213,8 +243,9 @@ V_INLINE void i8_rows(const int bits, const unsigned rows, const struct cm_panel
 		EACH(v, 2)
 			c[m][v] = p->first ? _mm512_setzero_ps()
 					   : _mm512_loadu_ps(acc + m * 32 + v * 16);
-	for (size_t n = p->n, left = 0; n; n--, w += block_bytes, a += 10 * rows) {
-		__m512 s0, s1;
+	for (size_t n = p->n, left = 0; n;) {
+		const size_t blocks = run == 1 ? 1 : n < run ? n : run;
+		const float *scale = (const float *)a + 8 * rows;
 
 		if (!left) {
 			header = w;
@@ -222,42 +253,53 @@ V_INLINE void i8_rows(const int bits, const unsigned rows, const struct cm_panel
 			left = p->group / 32;
 			fetch_ahead(&ahead, pace, 1);
 		}
-		left--;
-		i8_block(bits, rows, d, w, a);
-		fetch_ahead(&ahead, pace, block_bytes / 64);
-		s0 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)header));
-		s1 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(header + 32)));
-		EACH(m, rows) {
-			__m512 x = _mm512_set1_ps(((const float *)a)[8 * rows + m]);
-
-			c[m][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][0]), _mm512_mul_ps(s0, x),
-						  c[m][0]);
-			c[m][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[m][1]), _mm512_mul_ps(s1, x),
-						  c[m][1]);
-			KEEP(c[m][0]);
-			KEEP(c[m][1]);
+		left -= run;
+		n -= blocks;
+		i8_start(rows, d, a, blocks);
+		for (size_t b = 0; b < blocks; b++, w += block_bytes, a += 10 * rows) {
+			i8_block(bits, rows, d, w, a);
+			fetch_ahead(&ahead, pace, block_bytes / 64);
 		}
+		i8_scale(rows, c, d, header, scale);
 	}
 	EACH(m, rows)
 		EACH(v, 2)
 			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);
 }
 
-#define W8_ROWS(rows, p) i8_rows(8, rows, p)
-#define W4_ROWS(rows, p) i8_rows(4, rows, p)
+/*
+ * Blocks that have one scale: as many as share one of the activations where the weights have no more
+ * than that. In tiles each is scaled by itself, so here as well.
+ */
+#if defined(CM_TILES)
+#define I8_RUN 1
+#else
+#define I8_RUN (TXDA_I8_GROUP / TXDA_QUANT_BLOCK)
+#endif
+
+#define I8_ROWS(rows, bits, run, p) i8_rows(bits, rows, run, p)
+
+V_INLINE void i8_panel(const int bits, const struct cm_panel *p)
+{
+	if (I8_RUN > 1 && p->group >= TXDA_I8_GROUP) {
+		switch (p->mr) {
+			ROW_CASES_6(I8_ROWS, bits, I8_RUN, p);
+		}
+		return;
+	}
+	switch (p->mr) {
+		ROW_CASES_6(I8_ROWS, bits, 1, p);
+	}
+}
 
 static void panel_w8(const struct cm_panel *p)
 {
-	switch (p->mr) {
-		ROW_CASES_6(W8_ROWS, p);
-	}
+	i8_panel(8, p);
 }
 
 static void panel_w4(const struct cm_panel *p)
 {
-	switch (p->mr) {
-		ROW_CASES_6(W4_ROWS, p);
-	}
+	i8_panel(4, p);
 }
 
 #else

@@ -110,18 +110,22 @@ static void pack_f32(float *block, unsigned mr, unsigned m, const float *x, size
 		block[i * mr + m] = x[i];
 }
 
-/* Quantises 32 values: q[32], and their sum; returns the scale. */
-V_INLINE float quant_block(int8_t q[32], int32_t *sum, const float *x)
+/* The largest of |x[n]|, n a multiple of VL; NaN above all: as integers they have that order. */
+V_INLINE float top_of(const float *x, size_t n)
 {
-	vi top = {0}, s = {0};
-	float max, scale;
+	vi top = {0};
+
+	for (size_t i = 0; i < n; i += VL)
+		top = v_max_i(top, (vi)v_load(x + i) & 0x7fffffff);
+	return v_top_i(top);
+}
+
+/* Quantises 32 values of a group whose largest is @max: q[32], and their sum; returns the scale. */
+V_INLINE float quant_block(int8_t q[32], int32_t *sum, const float *x, float max)
+{
+	vi s = {0};
 	vf inv;
 
-	/* As integers: they have the order of positive floats, NaN above all. */
-	for (int i = 0; i < 32; i += VL)
-		top = v_max_i(top, (vi)v_load(x + i) & 0x7fffffff);
-	max = v_top_i(top);
-	scale = max / 127.0f;
 	/* A row with an infinity or NaN has no int8 form: all of it becomes NaN. */
 	if (!(max <= 3e38f)) {
 		memset(q, 0, 32);
@@ -137,30 +141,40 @@ V_INLINE float quant_block(int8_t q[32], int32_t *sum, const float *x)
 		s += r;
 	}
 	*sum = v_sum_i(s);
-	return scale;
+	return max / 127.0f;
+}
+
+/* Group @i of a row of @k values, zeros past the end: in place or at @tmp. */
+V_INLINE const float *i8_group(const float *x, size_t i, size_t k, float tmp[TXDA_I8_GROUP])
+{
+	if (i + TXDA_I8_GROUP <= k)
+		return x + i;
+	memset(tmp, 0, TXDA_I8_GROUP * sizeof(float));
+	memcpy(tmp, x + i, (k - i) * sizeof(float));
+	return tmp;
 }
 
 static void pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 		    unsigned zero)
 {
-	for (size_t i = 0; i < k; i += 32, block += 10 * mr) {
-		float tail[32], scale;
-		int8_t q[32];
-		int32_t sum;
-		uint32_t u[8];
+	for (size_t i = 0; i < k; i += TXDA_I8_GROUP) {
+		float tmp[TXDA_I8_GROUP];
+		const float *in = i8_group(x, i, k, tmp);
+		const float max = top_of(in, TXDA_I8_GROUP);
 
-		if (i + 32 <= k) {
-			scale = quant_block(q, &sum, x + i);
-		} else {
-			memset(tail, 0, sizeof(tail));
-			memcpy(tail, x + i, (k - i) * sizeof(float));
-			scale = quant_block(q, &sum, tail);
+		for (size_t b = i; b < i + TXDA_I8_GROUP && b < k; b += 32, block += 10 * mr) {
+			float scale;
+			int8_t q[32];
+			int32_t sum;
+			uint32_t u[8];
+
+			scale = quant_block(q, &sum, in + (b - i), max);
+			memcpy(u, q, 32);
+			for (unsigned j = 0; j < 8; j++)
+				block[j * mr + m] = u[j];
+			memcpy(&block[8 * mr + m], &scale, 4);
+			block[9 * mr + m] = (uint32_t)(-(int)zero * sum);
 		}
-		memcpy(u, q, 32);
-		for (unsigned j = 0; j < 8; j++)
-			block[j * mr + m] = u[j];
-		memcpy(&block[8 * mr + m], &scale, 4);
-		block[9 * mr + m] = (uint32_t)(-(int)zero * sum);
 	}
 }
 

@@ -410,18 +410,19 @@ static void tile_pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *
 		pack_i8(block, mr, m, x, k, zero);
 		return;
 	}
-	for (size_t i = 0; i < k; i += 32, block += 10 * mr) {
-		const float *in = x + i;
-		float tail[32] = {0}, scale;
-		int32_t sum;
+	for (size_t i = 0; i < k; i += TXDA_I8_GROUP) {
+		float tmp[TXDA_I8_GROUP];
+		const float *in = i8_group(x, i, k, tmp);
+		const float max = top_of(in, TXDA_I8_GROUP);
 
-		if (i + 32 > k) {
-			memcpy(tail, in, (k - i) * sizeof(float));
-			in = tail;
+		for (size_t b = i; b < i + TXDA_I8_GROUP && b < k; b += 32, block += 10 * mr) {
+			float scale;
+			int32_t sum;
+
+			scale = quant_block((int8_t *)(block + 8 * m), &sum, in + (b - i), max);
+			memcpy(&block[8 * mr + m], &scale, 4);
+			block[9 * mr + m] = (uint32_t)(-(int)zero * sum);
 		}
-		scale = quant_block((int8_t *)(block + 8 * m), &sum, in);
-		memcpy(&block[8 * mr + m], &scale, 4);
-		block[9 * mr + m] = (uint32_t)(-(int)zero * sum);
 	}
 }
 #endif

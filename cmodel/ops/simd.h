@@ -13,8 +13,9 @@
  *          floats, or two words a pair, u32[ceil(K/2)][2][mr], the high and the low halves of what
  *          bf16 splits them into
  *   f32:   float[K][mr]
- *   int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] }, zero being
- *          what the zero point of the weights adds: the sum of the 32 q times -8 (W4) or -128 (W8)
+ *   int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] }, scale that of
+ *          its 128 of K, zero what the zero point of the weights adds: the sum of the 32 q times -8
+ *          (W4) or -128 (W8)
  *   int16: per 32 of K { u32 q[8][2][mr] of 4 K each; float scale[mr]; int32 sum[2][mr] of the first
  *          and of the last 16 }, for weights of two levels and with groups_i16. The two are the high
  *          bytes and what is left to add to 256 times these, or, with AVX2 and in portable C, the

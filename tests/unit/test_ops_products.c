@@ -34,16 +34,18 @@ static bool has_floats(const struct linear_case *c)
 }
 
 /* What the products are made with, by the rules of the instruction set: rounded to bf16 (for
- * groups, where the chip multiplies bf16), or int8 or int16 by 32. */
+ * groups, where the chip multiplies bf16), or int8 by 128, or int16 by 32. */
 static void round_input(const struct linear_case *c, float *x)
 {
+	const uint64_t share = has_i16(c) ? TXDA_QUANT_BLOCK : TXDA_I8_GROUP;
+
 	if (c->precise)
 		return;
 	if ((c->dtype == TXDA_BF16 || (has_floats(c) && !cm_simd->group_floats)) && !c->wide)
 		for (uint64_t k = 0; k < c->k; k++)
 			x[k] = cm_bf16_to_f32(cm_f32_to_bf16(x[k]));
-	for (uint64_t b = 0; c->group && !has_floats(c) && b < c->k; b += TXDA_QUANT_BLOCK) {
-		uint64_t end = b + TXDA_QUANT_BLOCK < c->k ? b + TXDA_QUANT_BLOCK : c->k;
+	for (uint64_t b = 0; c->group && !has_floats(c) && b < c->k; b += share) {
+		uint64_t end = b + share < c->k ? b + share : c->k;
 		float max = 0, steps = has_i16(c) ? 32512 : 127;
 
 		for (uint64_t k = b; k < end; k++)
@@ -218,7 +220,7 @@ static void test_linear(void **state)
 	} types[] = {
 		{TXDA_BF16, 0, 1e-3},  {TXDA_F16, 0, 1e-5},   {TXDA_F32, 0, 1e-5},
 		{TXDA_W8, 32, 2e-3},   {TXDA_W8, 128, 2e-3},  {TXDA_W4, 32, 2e-3},
-		{TXDA_W4, 64, 2e-3},   {TXDA_W4M, 256, 4e-5}, {TXDA_W5M, 64, 4e-5},
+		{TXDA_W4, 128, 2e-3},  {TXDA_W4M, 256, 4e-5}, {TXDA_W5M, 64, 4e-5},
 		{TXDA_W6S, 256, 4e-5}, {TXDA_W6S, 32, 4e-5},
 	};
 	static const uint64_t shapes[][3] = {
@@ -264,13 +266,16 @@ static void test_linear(void **state)
 /* More rows than a part has: their bits are the same for any number of cores, and of few of them. */
 static void test_linear_many_rows(void **state)
 {
-	static const uint8_t types[] = {TXDA_BF16, TXDA_W8, TXDA_W4};
+	static const struct {
+		uint8_t dtype;
+		uint16_t group;
+	} types[] = {{TXDA_BF16, 0}, {TXDA_W8, 64}, {TXDA_W4, 64}, {TXDA_W8, 128}};
 	static const unsigned cores[] = {1, 5, 64};
-	enum { M = 1100, N = 70, K = 96, FEW = 40 };
+	enum { M = 1100, N = 70, K = 160, FEW = 40 };
 
 	(void)state;
-	for (size_t t = 0; t < sizeof(types); t++) {
-		struct cm_tensor *w = tiles(types[t], TXDA_TILE32, t ? 64 : 0, N, K),
+	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
+		struct cm_tensor *w = tiles(types[t].dtype, TXDA_TILE32, types[t].group, N, K),
 				 *x = f32(M, K), *out = f32(M, N), *other = f32(M, N);
 		struct cm_tensor last = *x;
 		struct run r = {.l = {.in = {x, w}, .out = {out}}};
@@ -279,11 +284,12 @@ static void test_linear_many_rows(void **state)
 			r.l.out[0] = i ? other : out;
 			assert_int_equal(run_op(&r, TXDA_OP_LINEAR, cores[i]), 0);
 			if (memcmp(r.l.out[0]->ptr, out->ptr, M * N * 4))
-				fail_msg("%s: type %d differs on %u cores", cm_simd->name, types[t],
-					 cores[i]);
+				fail_msg("%s: type %d differs on %u cores", cm_simd->name,
+					 types[t].dtype, cores[i]);
 		}
 #if defined(__x86_64__)
-		if (t && cm_simd->tiles) { /* sums of int8 products are those of the path beneath */
+		/* Sums of int8 products are those of the path beneath, unless that scales them later. */
+		if (types[t].group && types[t].group < TXDA_I8_GROUP && cm_simd->tiles) {
 			const struct cm_simd *path = cm_simd;
 
 			cm_simd = &cm_simd_avx512bf16;
@@ -299,7 +305,7 @@ static void test_linear_many_rows(void **state)
 		assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 2), 0);
 		if (memcmp(other->ptr, (float *)out->ptr + (M - FEW) * N, FEW * N * 4))
 			fail_msg("%s: type %d: the last rows differ alone", cm_simd->name,
-				 types[t]);
+				 types[t].dtype);
 		drop(x), drop(w), drop(out), drop(other);
 	}
 }
