@@ -491,7 +491,8 @@ static int prepare(struct graph *g, const struct compile_options *o, uint32_t ra
 	};
 	int r;
 
-	r = shard_make(c, o->tp, rank, o->group, o->expert_parallel, &g->shard, g->error);
+	r = shard_make(c, o->tp, rank, o->group ? o->group : 32, o->expert_parallel, &g->shard,
+		       g->error);
 	if (r)
 		return r;
 	g->names = c->family->names;

@@ -177,6 +177,19 @@ static int join_orders(const struct weight_piece *pieces, struct plan *p)
 	return r;
 }
 
+/*
+ * Weights that share a scale. Without a choice, 8 bits lose nothing measurable by as many as the
+ * activations have, where these fill K; 4 bits do.
+ */
+static uint16_t tile_group(const struct compile_options *o, uint8_t dtype, uint32_t k)
+{
+	if (!txda_is_grouped(dtype))
+		return 0;
+	if (o->group)
+		return (uint16_t)o->group;
+	return dtype == TXDA_W8 && k % TXDA_I8_GROUP == 0 ? TXDA_I8_GROUP : TXDA_QUANT_BLOCK;
+}
+
 static int plan_orders(struct graph *g, const struct weight_piece *pieces, struct plan *p)
 {
 	uint32_t i;
@@ -190,7 +203,7 @@ static int plan_orders(struct graph *g, const struct weight_piece *pieces, struc
 	for (i = 0; i < p->matrices * p->n; i++)
 		p->order[i] = (struct k_order){
 			.n = pieces[i % p->n].col.n,
-			.group = txda_is_grouped(p->dtype) ? (uint16_t)g->options->group : 0,
+			.group = tile_group(g->options, p->dtype, pieces[i % p->n].col.n),
 		};
 	return 0;
 }

@@ -532,7 +532,7 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 		return tool_fail(error, -EINVAL,
 				 "--mtp is a program of its own and takes tokens: not with --%s",
 				 o->embeds ? "inputs embeds" : "program");
-	if (o->group != 32 && o->group != 64 && o->group != 128)
+	if (o->group && o->group != 32 && o->group != 64 && o->group != 128)
 		return tool_fail(error, -EINVAL, "--group: %u is not 32, 64 or 128", o->group);
 	if (!txda_is_block_size(o->block_size))
 		return tool_fail(error, -EINVAL,
