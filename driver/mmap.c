@@ -138,8 +138,9 @@ static vm_fault_t txda_gem_fault_sized(struct vm_fault *vmf, bool huge)
 	}
 
 	err = txda_bars_enter(tdev, &idx);
+	/* Only for a single page does the kernel promise that mmap_lock is held, to drop it. */
 	if (err == -EAGAIN)
-		return txda_gem_fault_wait(vmf, tdev);
+		return huge ? VM_FAULT_FALLBACK : txda_gem_fault_wait(vmf, tdev);
 	if (err)
 		return VM_FAULT_SIGBUS;
 	down_read(&tdev->gem.fault_lock);
