@@ -42,6 +42,12 @@ void txda_bo_unpin(struct txda_bo *bo)
 	WARN_ON_ONCE(atomic_fetch_dec(&bo->pins) <= 0);
 }
 
+bool txda_bo_is_idle(const struct txda_bo *bo)
+{
+	/* Pairs with the release when it stops being idle. */
+	return atomic_read_acquire(&bo->pins) < 0;
+}
+
 /* ---- Lists of idle buffers ------------------------------------------------------------------ */
 
 static unsigned long txda_bo_pages(const struct txda_bo *bo)

@@ -79,6 +79,8 @@ int txda_evict_init(struct txda_device *tdev);
 bool txda_bo_pin(struct txda_bo *bo);
 void txda_bo_pin_more(struct txda_bo *bo);
 void txda_bo_unpin(struct txda_bo *bo);
+/* If not, it has its memory; it keeps that during a page fault (txda_gem.fault_lock). */
+bool txda_bo_is_idle(const struct txda_bo *bo);
 
 /*
  * For an allocation of @bytes: takes the memory of one idle buffer that has some in device memory;

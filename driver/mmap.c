@@ -15,6 +15,7 @@
 
 #include "compat/huge.h"
 #include "device.h"
+#include "evict.h"
 #include "gem.h"
 
 /* Size of the neighbourhood, and its alignment. */
@@ -43,7 +44,7 @@ static vm_fault_t txda_gem_fault_pages(struct vm_fault *vmf, struct txda_device 
 	lockdep_assert_held_read(&tdev->gem.fault_lock);
 
 	/* Also when it is idle: its memory may be gone. */
-	if (page >= pages || atomic_read(&bo->pins) < 0)
+	if (page >= pages || txda_bo_is_idle(bo))
 		return VM_FAULT_SIGBUS;
 	ret = vmf_insert_pfn(vma, addr, txda_gem_pfn(tdev, bo, (u64)page << PAGE_SHIFT));
 	if (ret != VM_FAULT_NOPAGE)
@@ -101,7 +102,7 @@ static vm_fault_t txda_gem_fault_huge(struct vm_fault *vmf, struct txda_device *
 
 	lockdep_assert_held_read(&tdev->gem.fault_lock);
 
-	if (atomic_read(&bo->pins) < 0 || addr < vma->vm_start || vma->vm_end - addr < PMD_SIZE)
+	if (txda_bo_is_idle(bo) || addr < vma->vm_start || vma->vm_end - addr < PMD_SIZE)
 		return VM_FAULT_FALLBACK;
 	at = (u64)(vma->vm_pgoff - drm_vma_node_start(&bo->base.vma_node)) << PAGE_SHIFT;
 	at += addr - vma->vm_start;
