@@ -60,8 +60,11 @@ struct dma_buf *txda_gem_export(struct drm_gem_object *obj, int flags)
 	/* An imported buffer is exported as the dma-buf it was imported from. */
 	if (bo->vm_resv || bo->kind == TXDA_BO_USERPTR || bo->kind == TXDA_BO_PEER)
 		return ERR_PTR(-EPERM);
-	/* Importers keep the memory, so from now on it is in use. */
-	if (!txda_bo_pin(bo))
+	/*
+	 * Importers keep the memory, so from now on it is in use. Exports of a chip's buffers come
+	 * one after the other.
+	 */
+	if (!bo->exported && !txda_bo_pin(bo))
 		return ERR_PTR(-EBUSY);
 	WRITE_ONCE(bo->exported, true);
 	/*
