@@ -197,10 +197,13 @@ int txda_evict_read_back(struct txda_bo *bo, struct txda_vram_block *block)
 		txda_vram_piece(block, at, &offset, &bytes);
 		bytes = min_t(u64, bytes, TXDA_COPY_STAGE_BYTES);
 		n = kernel_read(bo->moved, txda_copy_stage(tdev), bytes, &pos);
-		if (n != bytes)
-			err = n < 0 ? n : -EIO;
-		else
-			err = txda_copy_in(tdev, offset, bytes);
+		if (n <= 0) {
+			err = n ?: -EIO;
+			break;
+		}
+		/* If it is less than wanted, the next call says why. */
+		bytes = n;
+		err = txda_copy_in(tdev, offset, bytes);
 	}
 	mutex_unlock(&tdev->evict.lock);
 
