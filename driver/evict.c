@@ -416,6 +416,9 @@ static int txda_advise_bring_back(struct txda_bo *bo)
 		err = txda_bo_place(tdev, bo);
 		txda_device_exit(tdev, idx);
 	}
+	/* Nothing else would take pages that the chip cannot access. */
+	if (err && bo->kind == TXDA_BO_HOST)
+		txda_host_free(bo);
 	return err;
 }
 
