@@ -252,43 +252,49 @@ static bool txda_evict_is_mappable(struct txda_device *tdev, const struct txda_b
 	return false;
 }
 
-static struct txda_bo *txda_evict_victim(struct txda_device *tdev, enum txda_idle idle,
-					 bool mappable)
+/* Takes the memory of the first in the list that can lose it. */
+static bool txda_evict_from(struct txda_device *tdev, enum txda_idle idle, bool mappable)
 {
-	struct txda_bo *bo;
+	struct list_head *list = &tdev->evict.idle[idle];
+	struct txda_bo *bo, *next;
+	LIST_HEAD(stay);
+	int err = -ENOENT;
 
-	list_for_each_entry(bo, &tdev->evict.idle[idle], idle_link)
-		if (!mappable || txda_evict_is_mappable(tdev, bo))
-			return bo;
-	return NULL;
+	list_for_each_entry_safe(bo, next, list, idle_link) {
+		if (mappable && !txda_evict_is_mappable(tdev, bo))
+			continue;
+		err = idle == TXDA_IDLE_COLD ? txda_evict_move(tdev, bo) : 0;
+		if (!err) {
+			txda_evict_take_vram(tdev, bo);
+			break;
+		}
+		drm_dbg(&tdev->drm, "%zu bytes stay in device memory: %pe\n", bo->base.size,
+			ERR_PTR(err));
+		/* There may be room for a smaller one, or one of another control group. */
+		if (err != -ENOMEM && err != -ENOSPC)
+			break;
+		list_move_tail(&bo->idle_link, &stay);
+	}
+	/* They are tried last from now on. */
+	list_splice_tail(&stay, list);
+
+	return !err;
 }
 
 bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable)
 {
 	struct txda_evict *evict = &tdev->evict;
-	struct txda_bo *bo;
-	int err = 0;
+	bool taken;
 
 	if (mutex_lock_killable(&evict->lock))
 		return false;
 	/* Nobody loses memory for what cannot succeed. */
-	if (txda_vram_free_bytes(tdev) + evict->bytes < bytes) {
-		mutex_unlock(&evict->lock);
-		return false;
-	}
-	bo = txda_evict_victim(tdev, TXDA_IDLE_DEVICE, mappable);
-	if (!bo) {
-		bo = txda_evict_victim(tdev, TXDA_IDLE_COLD, mappable);
-		err = bo ? txda_evict_move(tdev, bo) : -ENOENT;
-	}
-	if (!err)
-		txda_evict_take_vram(tdev, bo);
-	else if (bo)
-		drm_dbg(&tdev->drm, "%zu bytes stay in device memory: %pe\n", bo->base.size,
-			ERR_PTR(err));
+	taken = txda_vram_free_bytes(tdev) + evict->bytes >= bytes &&
+		(txda_evict_from(tdev, TXDA_IDLE_DEVICE, mappable) ||
+		 txda_evict_from(tdev, TXDA_IDLE_COLD, mappable));
 	mutex_unlock(&evict->lock);
 
-	return !err;
+	return taken;
 }
 
 /* With gem.lock, which keeps the removal of the chip away from DMA mappings. */

@@ -15,7 +15,8 @@
  *
  * Device memory is taken when an allocation would fail for lack of it: contents that nobody needs
  * are dropped, others move to shmem, which the kernel swaps out by itself. Host memory is taken by
- * a shrinker, if nobody needs its contents. Least recently declared first. An idle buffer whose
+ * a shrinker, if nobody needs its contents. Least recently declared first, and last those that
+ * could not be moved before: their control groups may have no memory for that. An idle buffer whose
  * memory was taken has no @runs; it gets new memory when it is no longer idle.
  *
  * Threads: any; may sleep. Memory is allocated under the lock.
@@ -54,7 +55,7 @@ struct txda_evict {
 	/** @lock: Protects @idle; held while the memory of an idle buffer is taken or returned. */
 	struct mutex lock;
 
-	/** @idle: struct txda_bo whose memory can be taken, the longest idle first. */
+	/** @idle: struct txda_bo whose memory can be taken, in this order. */
 	struct list_head idle[TXDA_IDLE_COUNT];
 
 	/** @pages: Pages of the buffers in @idle[TXDA_IDLE_HOST]. Written under @lock. */
