@@ -118,11 +118,13 @@ bool txda_device_enter_teardown(struct txda_device *tdev, int *ret_idx)
 	struct txda_reset *reset = &tdev->reset;
 	int err;
 
-	/* Until a reset that is late has stopped the chip, anything may run on it. */
+	/*
+	 * Until a reset that is late has stopped the chip, anything may run on it; when it has, the
+	 * chip is up.
+	 */
 	do
 		err = txda_device_wait_enter(tdev, false, ret_idx);
-	while (err == -EIO && READ_ONCE(reset->stopping) && !READ_ONCE(reset->down) &&
-	       !READ_ONCE(reset->wedged));
+	while (err == -EIO && !READ_ONCE(reset->down) && !READ_ONCE(reset->wedged));
 	return !err;
 }
 
