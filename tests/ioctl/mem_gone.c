@@ -7,8 +7,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -345,6 +347,49 @@ static void function_reset(void)
 	must(submit_wait(d.fd, d.queue, 0, 0));
 }
 
+/* Somebody who reads a huge page of a mapping all the time. */
+struct reader {
+	pthread_t thread;
+	const volatile uint32_t *word;
+	atomic_bool *stop;
+};
+
+static void *read_on(void *arg)
+{
+	struct reader *reader = arg;
+
+	while (!atomic_load(reader->stop))
+		(void)*reader->word;
+	return NULL;
+}
+
+/* Accesses in the middle of a function reset wait for it, and leave no lock of the process behind. */
+static void read_meanwhile(void)
+{
+	struct client c = must_client(0);
+	struct chip chip = must_chip(c.fd);
+	struct reader readers[4];
+	atomic_bool stop = false;
+	uint32_t handle, *words;
+	char path[128];
+
+	must(bo_create(c.fd, 4 * MIB, DEVICE, 0, 0, &handle));
+	words = must_map(c.fd, handle, 4 * MIB);
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/reset", chip.pci);
+	for (size_t i = 0; i < 4; i++) {
+		readers[i] = (struct reader){.word = words + i % 2 * 2 * MIB / 4, .stop = &stop};
+		check(!pthread_create(&readers[i].thread, NULL, read_on, &readers[i]));
+	}
+	for (int i = 0; i < 3; i++)
+		must_write(path, "1");
+	atomic_store(&stop, true);
+	for (size_t i = 0; i < 4; i++)
+		check(!pthread_join(readers[i].thread, NULL));
+	check(is_filled(words, 4 * MIB, 0));
+	check(!munmap(words, 4 * MIB));
+	close(c.fd);
+}
+
 /*
  * A chip that neither stops nor can be reset might still write to what it has mapped of another
  * chip: nobody else gets that memory before it was reset.
@@ -465,9 +510,16 @@ static void idle(void)
 }
 
 static const struct test tests[] = {
-	{"mappings", mappings},	      {"peers", peers},		{"importer", importer},
-	{"user_memory", user_memory}, {"binds", binds},		{"function_reset", function_reset},
-	{"cut_off", cut_off},	      {"falls_off", falls_off}, {"idle", idle},
+	{"mappings", mappings},
+	{"peers", peers},
+	{"importer", importer},
+	{"user_memory", user_memory},
+	{"binds", binds},
+	{"function_reset", function_reset},
+	{"read_meanwhile", read_meanwhile},
+	{"cut_off", cut_off},
+	{"falls_off", falls_off},
+	{"idle", idle},
 };
 
 int main(int argc, char **argv)
