@@ -46,8 +46,6 @@ int model_replace_text(struct served_model *m, struct model_text *text,
 		       const struct model_found *found);
 /* Whether a loader has, or is about to get, something of the model. */
 bool model_is_with_loader(const struct served_model *m);
-/* Whether a loader has a job. */
-bool models_are_busy(const struct models *t);
 
 /* fit.c: group @i of those where a model with @tp chips may be placed. */
 int fit_group_new(const struct served_model *m, unsigned tp, unsigned i, struct txda_group **ret,

@@ -151,15 +151,6 @@ void models_free_departures(struct models *t)
 	t->last_departure = &t->departures;
 }
 
-bool models_are_busy(const struct models *t)
-{
-	bool busy = false;
-
-	for (unsigned i = 0; i < MODELS_LOADERS; i++)
-		busy = busy || loader_current(t->loaders[i]);
-	return busy;
-}
-
 bool model_is_with_loader(const struct served_model *m)
 {
 	const struct models *t = m->table;
@@ -574,6 +565,15 @@ static void on_loaded(struct models *t, struct load_job *job)
 	}
 }
 
+static bool is_any_planned(const struct models *t)
+{
+	bool any = false;
+
+	for (unsigned i = 1; i < MODELS_LOADERS; i++)
+		any = any || loader_current(t->loaders[i]);
+	return any;
+}
+
 /*
  * The cache has no room for @r's compiled form: releases the least recently used model that holds
  * an entry and may be unloaded. Returns whether planning is worth another attempt.
@@ -589,6 +589,8 @@ static bool make_cache_room(struct replica *r)
 
 	if (!m->demanded)
 		return wait;
+	/* A plan holds entries that its model gets, or releases, when it is done. */
+	wait = wait || is_any_planned(t);
 	for (unsigned i = 0; i < t->n; i++) {
 		struct served_model *other = t->all[i];
 		bool idle = other->state == MODEL_ASLEEP || model_is_idle(other);

@@ -18,6 +18,7 @@
 #include "models_internal.h"
 
 extern struct config test_config;
+extern uint64_t test_cache_size; /* of tables to be opened; 0: no limit */
 
 /* Of each test: a directory of its own; in the end nothing is loaded. */
 int set_up(void **state);

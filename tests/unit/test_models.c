@@ -124,7 +124,7 @@ static void loads_once_for_many(void **state)
 	assert_int_equal(m->state, MODEL_READY);
 	assert_true(m->replicas[0].load_ns > 0 && m->limits.max_context == 128);
 	assert_int_equal(model_kv_bytes(m), 512 * 64);
-	assert_non_null(strstr(m->found.case_dir, "/cache/key"));
+	assert_non_null(strstr(m->found.case_dir, "/cache/"));
 	assert_int_equal(m->metrics.loads, 1);
 	run_request(m);
 
@@ -582,6 +582,48 @@ static void goes_on_beside_a_compile(void **state)
 	models_free(t);
 }
 
+/* What another model's plan holds in the cache may be released: a model waits for that. */
+static void waits_for_others_plans(void **state)
+{
+	struct config_model *config;
+	struct served_model *first, *second;
+	struct outcome called_off, waits;
+	struct models *t;
+	struct stat st;
+
+	(void)state;
+	if (geteuid())
+		skip(); /* owners take root */
+	make_case("size");
+	assert_int_equal(stat(at("size/model_info.json"), &st), 0);
+	assert_true(st.st_blocks > 0);
+	test_cache_size = (uint64_t)st.st_blocks * 512; /* one entry */
+	t = open_table(0);
+	make_hf("first", "");
+	make_hf("draft", "hang");
+	make_hf("second", "");
+	give_to("first", 60000);
+	give_to("draft", 60000);
+	config = new_config("first", at("first"));
+	config->draft = strdup(at("draft"));
+	first = add_config(t, config);
+	begin_wait(first, &called_off);
+	while (!runs("draft"))
+		turn_loop();
+	second = add(t, "second");
+	begin_wait(second, &waits);
+	while (!second->error[0])
+		turn_loop();
+	assert_non_null(strstr(second->error, "has no room"));
+	assert_int_equal(second->state, MODEL_COMPILING);
+	model_unload(first, false, MODEL_BY_ADMIN);
+	assert_int_equal(end_wait(&called_off), MODEL_WAKE_REFUSED);
+	assert_int_equal(load(second), MODEL_READY);
+	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
+	assert_int_equal(runs("second"), 1);
+	models_free(t);
+}
+
 /* A plan is made without a load; who wants the model meanwhile gets it. */
 static void prepares_a_plan(void **state)
 {
@@ -703,6 +745,7 @@ int main(void)
 		CASE(frees_in_the_middle),
 		CASE(calls_off_a_load),
 		CASE(goes_on_beside_a_compile),
+		CASE(waits_for_others_plans),
 		CASE(prepares_a_plan),
 		CASE(goes_on_beside_slow_files),
 	};
