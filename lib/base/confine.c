@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <seccomp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -298,14 +299,16 @@ static int restrict_calls(const struct confinement *c, char *err, size_t errlen)
 	return r;
 }
 
-/* While /proc can be opened; afterwards it stays as it is. */
+/* While /proc can be opened; afterwards it stays as it is. A higher one is kept. */
 static void raise_oom_score(void)
 {
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+	char score[16] = "";
 
 	if (fd < 0)
 		return;
-	if (write(fd, "500", 3) < 0)
+	if (read(fd, score, sizeof(score) - 1) > 0 && strtol(score, NULL, 10) < 500 &&
+	    pwrite(fd, "500", 3, 0) < 0)
 		errno = 0; /* then it keeps its score */
 	close(fd);
 }

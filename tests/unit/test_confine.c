@@ -406,6 +406,69 @@ static void closed_file(void **state)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 }
 
+static void write_score(const char *text)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		_exit(2);
+	close(fd);
+}
+
+/* In a child: sets its score, confines itself, and waits for the end of @fd. */
+static void confine_with_score(int fd, const char *score)
+{
+	const struct confinement c = {.readable = NULL};
+	char err[400];
+
+	write_score(score);
+	if (confine_self(&c, err, sizeof(err)) || write(fd, "x", 1) != 1)
+		_exit(3);
+	_exit(read(fd, err, 1) != 0);
+}
+
+static int score_of_confined(const char *before)
+{
+	char path[64], text[16] = "";
+	int pair[2], fd, status;
+	pid_t pid;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		close(pair[0]);
+		confine_with_score(pair[1], before);
+	}
+	close(pair[1]);
+	assert_int_equal(read(pair[0], text, 1), 1);
+	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_true(read(fd, text, sizeof(text) - 1) > 0);
+	close(fd);
+	close(pair[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	return atoi(text);
+}
+
+/* It goes before whom it serves, even if that is to go early itself. */
+static void expendable(void **state)
+{
+	int fd = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
+	char own[16] = "";
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_true(read(fd, own, sizeof(own) - 1) > 0);
+	close(fd);
+	assert_int_equal(score_of_confined(own), atoi(own) > 500 ? atoi(own) : 500);
+	if (atoi(own) < 900)
+		snprintf(own, sizeof(own), "900");
+	assert_int_equal(score_of_confined(own), atoi(own));
+}
+
 /* ---- files ------------------------------------------------------------------------------------- */
 
 static void put(const char *path, const char *text)
@@ -458,10 +521,9 @@ static int remove_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(confined),
-		cmocka_unit_test(compiler),
-		cmocka_unit_test(decoder),
-		cmocka_unit_test(closed_file),
+		cmocka_unit_test(confined),   cmocka_unit_test(compiler),
+		cmocka_unit_test(decoder),    cmocka_unit_test(closed_file),
+		cmocka_unit_test(expendable),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, remove_files);
