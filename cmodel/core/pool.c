@@ -193,6 +193,8 @@ static bool run_unless_interrupted(const struct cm_job *job, unsigned part, unsi
 {
 	if (sigsetjmp(cancelled, 0)) {
 		running = NULL;
+		/* The system gave the handler registers of its own, and these stay: no tiles. */
+		cm_ops_rest();
 		return false;
 	}
 	/* A signal before this store finds nothing to end, but then the flag is set already. */
