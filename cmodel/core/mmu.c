@@ -227,11 +227,14 @@ int cm_vm_replace(struct cm_vm *vm, uint64_t va, void *ptr, uint64_t bytes)
 		if (mremap(ptr, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, vm->base + va) ==
 		    MAP_FAILED) {
 			ret = -errno;
-			/* It may have unmapped what was there. */
-			r->flags &= ~CM_MAP_READ;
-			vm->generation++;
-			mmap(vm->base + va, bytes, PROT_NONE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+			/* What was there is still in use, unless this advice finds a hole. */
+			if (madvise(vm->base + va, bytes, MADV_NORMAL)) {
+				r->flags &= ~CM_MAP_READ;
+				vm->generation++;
+				mmap(vm->base + va, bytes, PROT_NONE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+				     0);
+			}
 		}
 	}
 	pthread_mutex_unlock(&vm->lock);

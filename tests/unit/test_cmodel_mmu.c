@@ -303,6 +303,10 @@ static void test_replace(void **state)
 	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES, LOSABLE), 0);
 	assert_int_equal(cm_vm_replace(vm, 2 * VA, copy, half), -EFAULT);
 	assert_int_equal(cm_vm_replace(vm, VA + half, copy, FILE_BYTES), -EFAULT);
+	/* One that the system refuses changes nothing. */
+	assert_int_equal(cm_vm_replace(vm, VA, cm_vm_resolve(vm, VA, half, CM_MAP_READ), half),
+			 -EINVAL);
+	expect_numbers(VA);
 	assert_int_equal(cm_vm_replace(vm, VA, copy, half), 0);
 	expect_numbers(VA);
 	assert_int_equal(cm_vm_replace(vm, VA + half, copy + half, half), 0);
