@@ -71,6 +71,8 @@ static int install(void)
 	memset(&action, 0, sizeof(action));
 	action.sa_sigaction = on_sigbus;
 	action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+	/* cm_interrupted() does not return to whom it interrupts, and here that would hide the loss. */
+	sigfillset(&action.sa_mask);
 	if (sigaction(SIGBUS, NULL, &before) || sigaction(SIGBUS, &action, NULL))
 		return -errno;
 	installed = true;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -261,6 +262,7 @@ static void test_lost_pages(void **state)
 {
 	struct cm_vm *vm = f.c[0].vm;
 	int fd = new_numbers(), other = new_numbers();
+	struct sigaction handler;
 
 	(void)state;
 	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES, LOSABLE | CM_MAP_WRITE), -EINVAL);
@@ -268,6 +270,9 @@ static void test_lost_pages(void **state)
 	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES + 4096, LOSABLE), -ERANGE);
 	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES, LOSABLE), 0);
 	assert_int_equal(cm_vm_map(vm, 2 * VA, other, 0, FILE_BYTES, LOSABLE), 0);
+	/* Cancelled work is not left in the middle of that handler. */
+	assert_int_equal(sigaction(SIGBUS, NULL, &handler), 0);
+	assert_int_equal(sigismember(&handler.sa_mask, SIGURG), 1);
 	expect_numbers(VA);
 	assert_int_equal(ftruncate(fd, FILE_BYTES / 2 + 1), 0);
 	expect_page_fault(VA);
