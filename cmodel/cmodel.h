@@ -54,8 +54,9 @@ struct cm_options {
 	const char *faults; /* fault injection, see cm_inject(); NULL: none */
 	/*
 	 * A signal whose handler is cm_interrupted(), installed with SA_RESTART | SA_NODEFER before:
-	 * with it the model ends an op that is cancelled at once, however long it would run. 0: what
-	 * has begun on a core runs to its end, in milliseconds unless a program is hostile.
+	 * with it the model ends an op that is cancelled at once, however long it would run, but for
+	 * what a thread in cm_wait() does of it. 0: what has begun on a core runs to its end, in
+	 * milliseconds unless a program is hostile.
 	 */
 	int interrupt;
 };

@@ -7,7 +7,8 @@
  * (bf16) or quads (int8) of K times 16 columns, which is how weights, keys and values lie in memory
  * anyway. TDPBF16PS sums the products of one step of K by itself and then adds that to C: the bits
  * of a row depend on neither the other rows nor their number, but differ from those of VDPBF16PS.
- * TDPBSUD is exact, so int8 has the bits of the other AVX-512 paths.
+ * TDPBSUD is exact, so int8 has the bits of the other AVX-512 paths where these scale the sums of
+ * each block, too (I8_RUN).
  *
  * The instructions are macros, so that a test can run this file with functions in their place on a
  * CPU without tiles. Each clobbers memory: the compiler sees no tile.
