@@ -56,7 +56,7 @@ refused 'needs register map 1.9, the chip has 1.1'
 image 28 I 0x20000
 refused 'needs register map 2.0, the chip has 1.1'
 image 32 I 0x20000
-refused 'needs driver interface 2.0, this one has 1.1'
+refused 'needs driver interface 2.0, this one has 1.'
 image 40 Q 0x4000000000
 refused 'wants 262144 MiB'
 cp /tmp/tx8.fw /tmp/firmware/txda/tx8.fw
