@@ -232,6 +232,7 @@ int main(int argc, char **argv)
 		return EXIT_FAILURE;
 	}
 	if (!pid) {
+		signal(SIGHUP, SIG_DFL); /* under nohup it is ignored */
 		execvp(argv[1], argv + 1);
 		perror(argv[1]);
 		_exit(127);
