@@ -360,28 +360,37 @@ out_unreserve:
 	return r;
 }
 
+/* The same with a descriptor of its own for the file of @fd. */
+static int new_mem_of(struct txda__vm *vm, int fd, uint64_t bytes, struct txda__mem **ret_mem)
+{
+	struct txda_context *context = vm->cmodel->base.context;
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	struct txda__mem *mem;
+
+	if (own < 0)
+		return txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
+	mem = new_mem(vm, own, bytes);
+	if (!mem) {
+		close(own);
+		return txda__fail(context, -ENOMEM, "out of memory");
+	}
+	*ret_mem = mem;
+	return 0;
+}
+
 /* Accounted like memory of its own, which it becomes. */
 static int cmodel_mem_from_file(struct txda__vm *vm, int fd, uint64_t bytes,
 				struct txda__mem **ret_mem)
 {
-	struct txda_context *context = vm->cmodel->base.context;
 	uint64_t room = txda__align(bytes, TXDA__PAGE);
-	struct txda__mem *mem = NULL;
-	int own, r;
+	struct txda__mem *mem;
+	int r;
 
 	r = reserve(vm->cmodel, vm->chip, room);
 	if (r < 0)
 		return r;
-	own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	if (own < 0)
-		r = txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
-	else
-		mem = new_mem(vm, own, room);
-	if (!mem) {
-		if (own >= 0) {
-			close(own);
-			r = txda__fail(context, -ENOMEM, "out of memory");
-		}
+	r = new_mem_of(vm, fd, room, &mem);
+	if (r < 0) {
 		unreserve(vm->cmodel, vm->chip, room);
 		return r;
 	}
@@ -397,9 +406,9 @@ static int cmodel_mem_import(struct txda__vm *vm, int fd, unsigned flags,
 {
 	struct txda_context *context = vm->cmodel->base.context;
 	bool counted = flags & TXDA__IMPORT_KEPT;
-	struct txda__mem *mem = NULL;
+	struct txda__mem *mem;
 	uint64_t bytes;
-	int own, r;
+	int r;
 
 	r = txda__memfd_check(context, fd, flags & TXDA__IMPORT_READ_ONLY, &bytes);
 	if (r >= 0 && counted)
@@ -408,16 +417,8 @@ static int cmodel_mem_import(struct txda__vm *vm, int fd, unsigned flags,
 		r = reserve(vm->cmodel, vm->chip, bytes);
 	if (r < 0)
 		return r;
-	own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	if (own < 0)
-		r = txda__fail(context, -errno, "fd %d: %s", fd, strerror(errno));
-	else
-		mem = new_mem(vm, own, bytes);
-	if (!mem) {
-		if (own >= 0) {
-			close(own);
-			r = txda__fail(context, -ENOMEM, "out of memory");
-		}
+	r = new_mem_of(vm, fd, bytes, &mem);
+	if (r < 0) {
 		if (counted)
 			unreserve(vm->cmodel, vm->chip, bytes);
 		return r;
