@@ -306,6 +306,7 @@ check_static() {
 	static_check "checkpatch" sh scripts/checkpatch.sh "$B/kernel-scripts"
 	static_check "coccicheck" sh scripts/coccicheck.sh "$B/kernel-scripts"
 	static_check "what a folder may know" python3 scripts/verify-includes.py
+	static_check "functions that only tests call" python3 scripts/verify-unused.py
 	if promtool=$(sh scripts/promtool.sh "$B/promtool"); then
 		static_check "alert rules" "$promtool" check rules packaging/prometheus/txda.rules.yml
 		static_check "alert rules, when they fire" "$promtool" test rules tests/monitoring/rules.test.yml

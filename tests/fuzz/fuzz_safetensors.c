@@ -1,36 +1,54 @@
 // SPDX-License-Identifier: MIT
 /* Any bytes as a safetensors file: of what opens, every tensor lies within the file and can be
  * read. */
-#include "safetensors.h"
-
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "../memory_file.h"
+#include "json.h"
+#include "safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void read_tensor(const struct safetensors *st, const char *name)
+{
+	const struct safetensors_file *file = safetensors_file(st, 0);
+	const struct safetensors_tensor *t = safetensors_find(st, name);
+	const uint8_t *begin = file->map, *at;
+	volatile uint8_t sum = 0;
+	size_t offset;
+
+	if (!t || strcmp(t->name, name))
+		abort();
+	at = t->data;
+	offset = (size_t)(at - begin);
+	if (at < begin || offset > file->bytes || t->bytes > file->bytes - offset)
+		abort();
+	for (size_t i = 0; i < t->bytes; i++)
+		sum = (uint8_t)(sum + at[i]);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct tool_error error = {{0}};
-	const struct safetensors_tensor *t;
+	const struct safetensors_file *file;
 	struct safetensors *st;
-	volatile uint8_t sum = 0;
-	size_t i, j;
+	cJSON *header, *entry;
 
-	if (safetensors_open_memory(data, size, &st, &error)) {
+	if (safetensors_open_fd(memory_file(data, size), "input", &st, &error)) {
 		if (!error.text[0])
 			abort();
 		return 0;
 	}
-	for (i = 0; (t = safetensors_at(st, i)); i++) {
-		const uint8_t *p = t->data;
-
-		if (p < data || (size_t)(p - data) > size || t->bytes > size - (size_t)(p - data))
-			abort();
-		if (safetensors_find(st, t->name) != t)
-			abort();
-		for (j = 0; j < t->bytes; j++)
-			sum = (uint8_t)(sum + p[j]);
+	file = safetensors_file(st, 0);
+	if (tool_json_parse(file->header, file->header_bytes, &header, &error))
+		abort();
+	cJSON_ArrayForEach(entry, header) {
+		if (strcmp(entry->string, "__metadata__"))
+			read_tensor(st, entry->string);
 	}
+	cJSON_Delete(header);
 	safetensors_metadata(st, "cases");
 	safetensors_close(st);
 	return 0;

@@ -68,18 +68,20 @@ static void try_out(int ret, struct txda_tokenizer *tok, const char *err)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char config[] = "{\"tokenizer_class\":\"TikTokenTokenizer\","
-				     "\"added_tokens_decoder\":{\"260\":{\"content\":\"<s>\"}}}";
+	static const char text_of_config[] =
+		"{\"tokenizer_class\":\"TikTokenTokenizer\","
+		"\"added_tokens_decoder\":{\"260\":{\"content\":\"<s>\"}}}";
+	static cJSON *config;
 	const char *text = (const char *)data;
+	bool json = size && text[0] == '{';
 	struct txda_tokenizer *tok = NULL;
 	char err[512] = "";
 	int ret;
 
-	if (size && text[0] == '{')
-		ret = txda_tokenizer_load_json(text, size, NULL, 0, &tok, err, sizeof(err));
-	else
-		ret = txda_tokenizer_load_tiktoken(text, size, config, sizeof(config) - 1, &tok,
-						   err, sizeof(err));
+	if (!config)
+		config = cJSON_Parse(text_of_config);
+	ret = txda_tokenizer_parse(json ? TXDA_TOKENIZER_JSON : TXDA_TOKENIZER_TIKTOKEN, text, size,
+				   json ? NULL : config, &tok, err, sizeof(err));
 	try_out(ret, tok, err);
 	if (given_model())
 		use(given_model(), text, size < TEXT_MAX ? size : TEXT_MAX, 0);

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chat_template.h"
 #include "clock.h"
 #include "text_process.h"
 #include "text_tree.h"
+#include "tokenizer.h"
 #include "work.h"
 
 #define TIMES 400
@@ -120,7 +122,8 @@ int main(int argc, char **argv)
 	for (size_t size = 64; size <= 64 << 10; size *= 8)
 		measure_size(size, &m, p);
 	text_process_free(p);
-	text_model_free(&m);
+	txda_chat_template_free(m.chat);
+	txda_tokenizer_free(m.tokenizer);
 	free(loaded);
 	free(read.data);
 	return 0;

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "../memory_file.h"
 #include "ggml.h"
 #include "gguf_model.h"
 
@@ -137,7 +138,7 @@ static inline int open_file(const struct file *f, struct gguf **ret)
 {
 	const struct bytes *b = whole(f);
 
-	return gguf_open_memory(b->at, b->n - f->cut, ret, &error);
+	return gguf_open_fd(memory_file(b->at, b->n - f->cut), "test.gguf", ret, &error);
 }
 
 static inline void expect_words(const char *what)

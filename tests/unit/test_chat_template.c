@@ -78,13 +78,15 @@ static void expect_no_load(int expected, const char *part)
 	assert_int_equal(txda_chat_template_load(directory, &chat, NULL, 0), expected);
 }
 
+/* The template of a model without other files. */
 static struct txda_chat_template *from_text(const char *source)
 {
-	struct txda_chat_template *chat = NULL;
-	char err[512] = "";
+	struct txda_chat_template *chat;
 
-	if (txda_chat_template_new(source, strlen(source), NULL, &chat, err, sizeof(err)))
-		fail_msg("%s", err);
+	assert_int_equal(make_directory(NULL), 0);
+	write_file("chat_template.jinja", source);
+	chat = load();
+	assert_int_equal(remove_directory(NULL), 0);
 	return chat;
 }
 

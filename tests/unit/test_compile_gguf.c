@@ -90,6 +90,9 @@ static void test_hostile_header(void **state)
 	key_u32(&f, "a", 1);
 	expect_refused(&f, "");
 	f = (struct file){.cut = 20};
+	expect_refused(&f, "12 bytes are too short");
+	f = (struct file){.cut = 30};
+	key_u32(&f, "a", 1);
 	expect_refused(&f, "truncated");
 }
 

@@ -422,8 +422,8 @@ static void test_pieces(void **state)
 	assert_string_equal(cJSON_GetObjectItem(config, "eos_token")->valuestring, "</s>");
 	assert_string_equal(cJSON_GetObjectItem(config, "chat_template")->valuestring, "{{ x }}");
 	assert_true(cJSON_IsTrue(cJSON_GetObjectItem(config, "add_bos_token")));
-	assert_int_equal(sentencepiece_convert((const uint8_t *)files[0].text, files[0].bytes,
-					       config, &json, err, sizeof(err)),
+	assert_int_equal(sentencepiece_convert(files[0].text, files[0].bytes, config, &json, err,
+					       sizeof(err)),
 			 0);
 	model = cJSON_GetObjectItem(json, "model");
 	assert_int_equal(cJSON_GetObjectItem(cJSON_GetObjectItem(model, "vocab"), "ab")->valueint,

@@ -192,8 +192,8 @@ static void test_damage(void **state)
 	uint64_t rng = 1;
 
 	(void)state;
-	assert_int_equal(sentencepiece_convert(good.data, good.n, NULL, &json, err, sizeof(err)),
-			 0);
+	assert_int_equal(
+		sentencepiece_convert((char *)good.data, good.n, NULL, &json, err, sizeof(err)), 0);
 	/* "ab" by a score of -1 before its space: the merges are in that order */
 	assert_string_equal(
 		cJSON_GetArrayItem(
@@ -207,7 +207,7 @@ static void test_damage(void **state)
 	/* Cut anywhere, or with any byte changed: an error or a model, never a crash. */
 	for (size_t i = 0; i < good.n; i++) {
 		memcpy(copy, good.data, i);
-		if (!sentencepiece_convert(copy, i, NULL, &json, err, sizeof(err)))
+		if (!sentencepiece_convert((char *)copy, i, NULL, &json, err, sizeof(err)))
 			cJSON_Delete(json);
 	}
 	for (int i = 0; i < 20000; i++) {
@@ -216,20 +216,22 @@ static void test_damage(void **state)
 			rng = rng * 6364136223846793005ull + 1442695040888963407ull;
 			copy[(rng >> 33) % good.n] = (uint8_t)(rng >> 20);
 		}
-		if (!sentencepiece_convert(copy, good.n, NULL, &json, err, sizeof(err)))
+		if (!sentencepiece_convert((char *)copy, good.n, NULL, &json, err, sizeof(err)))
 			cJSON_Delete(json);
 	}
 	put_piece(&bad, "x", 0, 1);
 	put_trainer(&bad, 1, false);
-	assert_int_equal(sentencepiece_convert(bad.data, bad.n, NULL, &json, err, sizeof(err)),
-			 -ENOTSUP);
+	assert_int_equal(
+		sentencepiece_convert((char *)bad.data, bad.n, NULL, &json, err, sizeof(err)),
+		-ENOTSUP);
 	assert_non_null(strstr(err, "only BPE"));
 	bad.n = 0;
 	put_piece(&bad, "x", 0, 1);
 	put_piece(&bad, "x", -1, 1);
 	put_trainer(&bad, 2, false);
-	assert_int_equal(sentencepiece_convert(bad.data, bad.n, NULL, &json, err, sizeof(err)),
-			 -EINVAL);
+	assert_int_equal(
+		sentencepiece_convert((char *)bad.data, bad.n, NULL, &json, err, sizeof(err)),
+		-EINVAL);
 	assert_non_null(strstr(err, "the same text"));
 	free(bad.data);
 	free(good.data);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "chat_template.h"
 #include "detok.h"
 #include "grammar.h"
 #include "grammar_build.h"
@@ -378,7 +379,8 @@ static void test_jobs(void **state)
 	assert_int_equal(text_work(&m, (char *)&job, sizeof(job), &out), 0);
 	memcpy(&done, out.data, sizeof(done));
 	assert_int_equal(done.error, -EINVAL);
-	text_model_free(&m);
+	txda_chat_template_free(m.chat);
+	txda_tokenizer_free(m.tokenizer);
 	free(out.data);
 	free(read.data);
 }
@@ -466,7 +468,8 @@ static void test_continue(void **state)
 	cut = count_tokens(&m, messages, TEXT_CONTINUE_FINAL);
 	assert_in_range(cut, 1, whole - 1);
 	cJSON_Delete(messages);
-	text_model_free(&m);
+	txda_chat_template_free(m.chat);
+	txda_tokenizer_free(m.tokenizer);
 	free(prompt);
 	free(last);
 }

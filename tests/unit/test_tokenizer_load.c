@@ -31,13 +31,25 @@ static struct txda_tokenizer *load_shipped(const char *variable, const char *nam
 	return tok;
 }
 
+static int parse_text(const char *json, const char *config_text, struct txda_tokenizer **ret_tok,
+		      char *err, size_t errlen)
+{
+	cJSON *config = config_text ? cJSON_Parse(config_text) : NULL;
+	int r;
+
+	assert_true(config || !config_text);
+	r = txda_tokenizer_parse(TXDA_TOKENIZER_JSON, json, strlen(json), config, ret_tok, err,
+				 errlen);
+	cJSON_Delete(config);
+	return r;
+}
+
 static struct txda_tokenizer *load_text(const char *json, const char *config)
 {
 	struct txda_tokenizer *tok = NULL;
 	char err[512];
 
-	if (txda_tokenizer_load_json(json, strlen(json), config, config ? strlen(config) : 0, &tok,
-				     err, sizeof(err)))
+	if (parse_text(json, config, &tok, err, sizeof(err)))
 		fail_msg("%s", err);
 	return tok;
 }
@@ -330,9 +342,7 @@ static void check_refused(const char *json, const char *config, const char *expe
 	struct txda_tokenizer *tok = NULL;
 	char err[512] = "";
 
-	if (txda_tokenizer_load_json(json, strlen(json), config, config ? strlen(config) : 0, &tok,
-				     err, sizeof(err)) != -EINVAL ||
-	    tok)
+	if (parse_text(json, config, &tok, err, sizeof(err)) != -EINVAL || tok)
 		fail_msg("taken: %s", json);
 	if (!strstr(err, expected))
 		fail_msg("%s: the message is \"%s\", not \"%s\"", json, err, expected);

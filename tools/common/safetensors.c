@@ -229,16 +229,11 @@ static int parse_entries(struct safetensors *st, unsigned file, cJSON *root, con
 	return check_cover(st, first, data, data_bytes, error);
 }
 
-/* Bytes at @at of a file, or of memory that stands for one, where they are @data. */
-static int read_at(const struct safetensors_file *f, const void *data, uint64_t at, void *buf,
-		   uint64_t bytes, struct tool_error *error)
+static int read_at(const struct safetensors_file *f, uint64_t at, void *buf, uint64_t bytes,
+		   struct tool_error *error)
 {
 	uint64_t done = 0;
 
-	if (f->fd < 0) {
-		memcpy(buf, data, bytes);
-		return 0;
-	}
 	while (done < bytes) {
 		ssize_t n = pread(f->fd, (char *)buf + done, bytes - done, (off_t)(at + done));
 		int r = n < 0 ? -errno : -EIO;
@@ -255,20 +250,17 @@ static int read_at(const struct safetensors_file *f, const void *data, uint64_t 
 	return 0;
 }
 
-static int parse_header(struct safetensors *st, unsigned file, const uint8_t *map, uint64_t bytes,
-			struct tool_error *error)
+static int parse_header(struct safetensors *st, unsigned file, struct tool_error *error)
 {
 	struct safetensors_file *f = &st->files[file];
+	uint64_t bytes = f->bytes;
 	uint8_t length[8];
 	uint64_t header = 0;
 	cJSON *root = NULL;
 	unsigned i;
 	int r;
 
-	if (bytes < 8)
-		return tool_fail(error, -EINVAL, "%llu bytes are too short for a safetensors file",
-				 (unsigned long long)bytes);
-	r = read_at(f, map, 0, length, 8, error);
+	r = read_at(f, 0, length, 8, error);
 	if (r)
 		return r;
 	for (i = 0; i < 8; i++)
@@ -285,49 +277,60 @@ static int parse_header(struct safetensors *st, unsigned file, const uint8_t *ma
 		return tool_fail(error, -ENOMEM, "no memory for a header of %llu bytes",
 				 (unsigned long long)header);
 	f->header_bytes = header;
-	r = read_at(f, map + 8, 8, f->header, header, error);
+	r = read_at(f, 8, f->header, header, error);
 	if (!r)
 		r = tool_json_parse(f->header, header, &root, error);
 	if (r)
 		return tool_fail_within(error, r, "header");
-	r = parse_entries(st, file, root, map + 8 + header, bytes - 8 - header, error);
+	r = parse_entries(st, file, root, (const uint8_t *)f->map + 8 + header, bytes - 8 - header,
+			  error);
 	cJSON_Delete(root);
 	return r;
 }
 
-/* Adds the file @name; the map belongs to @st from then on. */
-static int add_file(struct safetensors *st, int dirfd, const char *name, struct tool_error *error)
+/* Adds the file @fd, which belongs to @st from then on, and is closed on errors. */
+static int add_fd(struct safetensors *st, int fd, const char *name, struct tool_error *error)
 {
 	struct safetensors_file *file = realloc(st->files, (st->n_files + 1) * sizeof(*file));
 	struct stat s;
-	int r;
 
-	if (!file)
-		return tool_fail(error, -ENOMEM, "%s: no memory", name);
+	if (!file) {
+		close(fd);
+		return tool_fail(error, -ENOMEM, "no memory");
+	}
 	st->files = file;
-	file += st->n_files;
+	file += st->n_files++;
 	memset(file, 0, sizeof(*file));
-	file->fd = tool_open_file(dirfd, name, &s, error);
-	if (file->fd < 0)
-		return file->fd;
-	st->n_files++;
-	file->bytes = (uint64_t)s.st_size;
-	file->identity = tool_identity(&s);
+	file->fd = fd;
 	file->name = strdup(name);
 	if (!file->name)
-		return tool_fail(error, -ENOMEM, "%s: no memory", name);
+		return tool_fail(error, -ENOMEM, "no memory");
+	if (fstat(fd, &s))
+		return tool_fail(error, -errno, "%s", strerror(errno));
+	file->bytes = (uint64_t)s.st_size;
+	file->identity = tool_identity(&s);
 	if (file->bytes < 8)
-		return tool_fail(error, -EINVAL,
-				 "%s: %llu bytes are too short for a safetensors file", name,
+		return tool_fail(error, -EINVAL, "%llu bytes are too short for a safetensors file",
 				 (unsigned long long)file->bytes);
-	file->map = mmap(NULL, file->bytes, PROT_READ, MAP_PRIVATE, file->fd, 0);
+	file->map = mmap(NULL, file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (file->map == MAP_FAILED) {
-		r = -errno;
+		int r = -errno;
+
 		file->map = NULL;
-		return tool_fail(error, r, "%s: mmap of %llu bytes: %s", name,
+		return tool_fail(error, r, "mmap of %llu bytes: %s",
 				 (unsigned long long)file->bytes, strerror(-r));
 	}
-	r = parse_header(st, st->n_files - 1, file->map, file->bytes, error);
+	return parse_header(st, st->n_files - 1, error);
+}
+
+static int add_file(struct safetensors *st, int dirfd, const char *name, struct tool_error *error)
+{
+	struct stat s;
+	int fd = tool_open_file(dirfd, name, &s, error), r;
+
+	if (fd < 0)
+		return fd;
+	r = add_fd(st, fd, name, error);
 	return r ? tool_fail_within(error, r, "%s", name) : 0;
 }
 
@@ -445,48 +448,35 @@ int safetensors_open_dir(const char *path, struct safetensors **ret, struct tool
 	return 0;
 }
 
-int safetensors_open_file(const char *path, struct safetensors **ret, struct tool_error *error)
+int safetensors_open_fd(int fd, const char *name, struct safetensors **ret,
+			struct tool_error *error)
 {
 	struct safetensors *st = calloc(1, sizeof(*st));
 	int r;
 
-	if (!st)
-		return tool_fail(error, -ENOMEM, "%s: no memory", path);
-	r = add_file(st, AT_FDCWD, path, error);
+	if (!st) {
+		close(fd);
+		return tool_fail(error, -ENOMEM, "no memory");
+	}
+	r = add_fd(st, fd, name, error);
 	if (!r)
 		r = finish(st, error);
-	if (r) {
+	if (r)
 		safetensors_close(st);
-		return r;
-	}
-	*ret = st;
-	return 0;
+	else
+		*ret = st;
+	return r;
 }
 
-int safetensors_open_memory(const void *data, size_t bytes, struct safetensors **ret,
-			    struct tool_error *error)
+int safetensors_open_file(const char *path, struct safetensors **ret, struct tool_error *error)
 {
-	struct safetensors *st = calloc(1, sizeof(*st));
-	int r = -ENOMEM;
+	struct stat s;
+	int fd = tool_open_file(AT_FDCWD, path, &s, error), r;
 
-	if (!st)
-		return tool_fail(error, -ENOMEM, "no memory");
-	st->files = calloc(1, sizeof(*st->files));
-	if (st->files) {
-		st->files->name = strdup("memory");
-		st->files->bytes = bytes;
-		st->files->fd = -1;
-		st->n_files = 1;
-		r = parse_header(st, 0, data, bytes, error);
-	}
-	if (!r)
-		r = finish(st, error);
-	if (r) {
-		safetensors_close(st);
-		return r;
-	}
-	*ret = st;
-	return 0;
+	if (fd < 0)
+		return fd;
+	r = safetensors_open_fd(fd, path, ret, error);
+	return r ? tool_fail_within(error, r, "%s", path) : 0;
 }
 
 void safetensors_close(struct safetensors *st)
@@ -502,8 +492,7 @@ void safetensors_close(struct safetensors *st)
 	for (i = 0; i < st->n_files; i++) {
 		if (st->files[i].map)
 			munmap(st->files[i].map, st->files[i].bytes);
-		if (st->files[i].fd >= 0)
-			close(st->files[i].fd);
+		close(st->files[i].fd);
 		free(st->files[i].header);
 		free(st->files[i].name);
 	}
@@ -511,11 +500,6 @@ void safetensors_close(struct safetensors *st)
 	free(st->files);
 	cJSON_Delete(st->metadata);
 	free(st);
-}
-
-const struct safetensors_tensor *safetensors_at(const struct safetensors *st, size_t index)
-{
-	return index < st->n_tensors ? &st->tensors[index] : NULL;
 }
 
 const struct safetensors_tensor *safetensors_find(const struct safetensors *st, const char *name)
@@ -541,7 +525,7 @@ int safetensors_copy(struct safetensors *st, const struct safetensors_tensor *t,
 {
 	struct safetensors_tensor *mine = &st->tensors[t - st->tensors];
 	const struct safetensors_file *f = &st->files[t->file];
-	uint64_t at = f->map ? (uint64_t)((const char *)t->data - (const char *)f->map) : 0;
+	uint64_t at = (uint64_t)((const char *)t->data - (const char *)f->map);
 	void *copy;
 	int r;
 
@@ -549,7 +533,7 @@ int safetensors_copy(struct safetensors *st, const struct safetensors_tensor *t,
 		copy = malloc(t->bytes + 1);
 		if (!copy)
 			return tool_fail(error, -ENOMEM, "tensor \"%.128s\": no memory", t->name);
-		r = read_at(f, t->data, at, copy, t->bytes, error);
+		r = read_at(f, at, copy, t->bytes, error);
 		if (r) {
 			free(copy);
 			return tool_fail_within(error, r, "%s: tensor \"%.128s\"", f->name,
@@ -568,8 +552,6 @@ int safetensors_unchanged(const struct safetensors *st, struct tool_error *error
 		struct file_identity now;
 		struct stat s;
 
-		if (f->fd < 0)
-			continue;
 		if (fstat(f->fd, &s))
 			return tool_fail(error, -errno, "%s: %s", f->name, strerror(errno));
 		now = tool_identity(&s);

@@ -69,8 +69,8 @@ struct safetensors_file {
 	struct file_identity identity; /* when it was opened */
 	char *header;		       /* the JSON, a copy */
 	uint64_t header_bytes;
-	void *map; /* NULL: the memory is borrowed */
-	int fd;	   /* -1: likewise */
+	void *map;
+	int fd;
 };
 
 struct safetensors;
@@ -78,13 +78,11 @@ struct safetensors;
 /* Opens the checkpoint in the directory @path. */
 int safetensors_open_dir(const char *path, struct safetensors **ret, struct tool_error *error);
 int safetensors_open_file(const char *path, struct safetensors **ret, struct tool_error *error);
-/* Looks at a file's contents in memory, which the caller keeps; for tests. */
-int safetensors_open_memory(const void *data, size_t bytes, struct safetensors **ret,
-			    struct tool_error *error);
+/* The open file @fd, which belongs to the handle, and is closed on errors; they do not name it. */
+int safetensors_open_fd(int fd, const char *name, struct safetensors **ret,
+			struct tool_error *error);
 void safetensors_close(struct safetensors *st);
 
-/* By index, in order of names, NULL behind the last; for tests. */
-const struct safetensors_tensor *safetensors_at(const struct safetensors *st, size_t index);
 const struct safetensors_tensor *safetensors_find(const struct safetensors *st, const char *name);
 /* A private copy of the tensor's data, made at the first call, owned by the handle. */
 int safetensors_copy(struct safetensors *st, const struct safetensors_tensor *t, const void **ret,

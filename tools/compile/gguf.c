@@ -32,9 +32,8 @@ struct gguf {
 	size_t header_bytes;
 	uint64_t bytes; /* of the file */
 	struct file_identity identity;
-	const uint8_t *data; /* the file, mapped, or borrowed memory */
-	void *map;
-	int fd; /* -1: the memory is borrowed */
+	void *map; /* the file */
+	int fd;
 };
 
 /* Reads the header, copying it as far as it has been read. */
@@ -61,10 +60,6 @@ static int copy_to(struct cursor *c, size_t end)
 {
 	struct gguf *g = c->g;
 
-	if (g->fd < 0) {
-		memcpy(g->header + c->have, g->data + c->have, end - c->have);
-		c->have = end;
-	}
 	while (c->have < end) {
 		ssize_t n = pread(g->fd, g->header + c->have, end - c->have, (off_t)c->have);
 		int r = n < 0 ? -errno : -EIO;
@@ -419,7 +414,7 @@ static int place_tensors(struct cursor *c)
 					 t->name, (unsigned long long)t->bytes,
 					 (unsigned long long)(start + at),
 					 (unsigned long long)g->bytes);
-		t->data = g->data + start + at;
+		t->data = (const uint8_t *)g->map + start + at;
 		at += t->bytes;
 	}
 	return 0;
@@ -513,55 +508,47 @@ static int map_file(struct gguf *g, struct tool_error *error)
 		return tool_fail(error, r, "mmap of %llu bytes: %s", (unsigned long long)g->bytes,
 				 strerror(-r));
 	}
-	g->data = g->map = map;
+	g->map = map;
 	return parse(g, error);
 }
 
-int gguf_open(int dirfd, const char *name, struct gguf **ret, struct tool_error *error)
+int gguf_open_fd(int fd, const char *name, struct gguf **ret, struct tool_error *error)
 {
 	struct gguf *g = calloc(1, sizeof(*g));
 	struct stat s;
-	int r;
+	int r = 0;
 
-	if (g)
-		g->name = strdup(name);
-	if (!g || !g->name) {
-		free(g);
+	if (!g) {
+		close(fd);
 		return tool_fail(error, -ENOMEM, "no memory");
 	}
-	g->fd = tool_open_file(dirfd, name, &s, error);
-	if (g->fd < 0) {
-		r = g->fd;
-		gguf_close(g);
-		return r;
+	g->fd = fd;
+	g->name = strdup(name);
+	if (!g->name)
+		r = tool_fail(error, -ENOMEM, "no memory");
+	else if (fstat(fd, &s))
+		r = tool_fail(error, -errno, "%s", strerror(errno));
+	if (!r) {
+		g->bytes = (uint64_t)s.st_size;
+		g->identity = tool_identity(&s);
+		r = map_file(g, error);
 	}
-	g->bytes = (uint64_t)s.st_size;
-	g->identity = tool_identity(&s);
-	r = map_file(g, error);
-	if (r) {
-		gguf_close(g);
-		return tool_fail_within(error, r, "%s", name);
-	}
-	*ret = g;
-	return 0;
-}
-
-int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret, struct tool_error *error)
-{
-	struct gguf *g = calloc(1, sizeof(*g));
-	int r;
-
-	if (!g)
-		return tool_fail(error, -ENOMEM, "no memory");
-	g->fd = -1;
-	g->data = data;
-	g->bytes = bytes;
-	r = parse(g, error);
 	if (r)
 		gguf_close(g);
 	else
 		*ret = g;
 	return r;
+}
+
+int gguf_open(int dirfd, const char *name, struct gguf **ret, struct tool_error *error)
+{
+	struct stat s;
+	int fd = tool_open_file(dirfd, name, &s, error), r;
+
+	if (fd < 0)
+		return fd;
+	r = gguf_open_fd(fd, name, ret, error);
+	return r ? tool_fail_within(error, r, "%s", name) : 0;
 }
 
 void gguf_close(struct gguf *g)
@@ -578,8 +565,7 @@ void gguf_close(struct gguf *g)
 	free(g->header);
 	if (g->map)
 		munmap(g->map, g->bytes);
-	if (g->fd >= 0)
-		close(g->fd);
+	close(g->fd);
 	free(g);
 }
 
@@ -590,7 +576,7 @@ const struct gguf_tensor *gguf_at(const struct gguf *g, size_t index)
 
 const char *gguf_name(const struct gguf *g)
 {
-	return g->name ? g->name : "";
+	return g->name;
 }
 
 const struct file_identity *gguf_identity(const struct gguf *g)

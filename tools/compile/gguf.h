@@ -70,8 +70,8 @@ struct gguf;
 
 /* Below the directory @dirfd, with the checks of owned_open(). */
 int gguf_open(int dirfd, const char *name, struct gguf **ret, struct tool_error *error);
-/* From memory, which must outlive the handle; for tests. */
-int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret, struct tool_error *error);
+/* The open file @fd, which belongs to the handle, and is closed on errors; they do not name it. */
+int gguf_open_fd(int fd, const char *name, struct gguf **ret, struct tool_error *error);
 void gguf_close(struct gguf *g);
 
 /* In the file's order, NULL after the last one. */
@@ -91,7 +91,7 @@ int gguf_string(const struct gguf *g, const char *key, char **ret, struct tool_e
 /* Whether all of it is UTF-8 without NUL, as required in JSON. */
 bool gguf_is_text(struct gguf_text text);
 
-/* As passed to gguf_open(); "" for memory. */
+/* As passed when it was opened. */
 const char *gguf_name(const struct gguf *g);
 /* The file's identity when it was opened, and its header. */
 const struct file_identity *gguf_identity(const struct gguf *g);

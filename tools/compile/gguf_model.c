@@ -200,7 +200,7 @@ static int check_parts(const struct gguf_model *m, size_t n_tensors, struct tool
 			r = check_key(m, g, "split.no", i, error);
 		if (!r)
 			r = check_key(m, g, "split.tensors.count", n_tensors, error);
-		if (r && *gguf_name(g))
+		if (r)
 			tool_fail_within(error, r, "%s", gguf_name(g));
 	}
 	return r;
@@ -229,7 +229,7 @@ int gguf_model_new(struct gguf *const *files, unsigned n, struct gguf_model **re
 	r = check_parts(m, n_tensors, error);
 	if (!r) {
 		r = name_tensors(m, n_tensors, error);
-		if (r && *gguf_name(files[0]))
+		if (r)
 			tool_fail_within(error, r, "%s", gguf_name(files[0]));
 	}
 	if (r)

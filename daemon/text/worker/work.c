@@ -158,12 +158,6 @@ int text_model_read(struct text_model *m, const char *dir, const struct image_to
 	return 0;
 }
 
-void text_model_free(struct text_model *m)
-{
-	txda_chat_template_free(m->chat);
-	txda_tokenizer_free(m->tokenizer);
-}
-
 /* ---- encoding -------------------------------------------------------------------------------- */
 
 static int encode(const struct text_model *m, const struct text_job *job, const char *text,

@@ -29,7 +29,6 @@ struct text_model {
  */
 int text_model_read(struct text_model *m, const char *dir, const struct image_tower *tower,
 		    struct text_buf *out);
-void text_model_free(struct text_model *m);
 
 /*
  * Does one job: *out is the answer. -EINVAL: the message is invalid. -ENOMEM: there was not even

@@ -566,27 +566,6 @@ int txda_chat_template_load(const char *directory, struct txda_chat_template **r
 	return 0;
 }
 
-int txda_chat_template_new(const char *source, size_t length, const cJSON *tokenizer_config,
-			   struct txda_chat_template **ret_template, char *err, size_t errlen)
-{
-	struct loader l = {.directory = "template", .err = err, .errlen = errlen};
-	int rc = new_chat(&l);
-
-	if (rc)
-		return rc;
-	rc = add_template(&l, "template", "default", source, length);
-	if (!rc && tokenizer_config)
-		rc = add_special_tokens(&l, tokenizer_config);
-	if (!rc)
-		rc = finish(&l);
-	if (rc) {
-		txda_chat_template_free(l.chat);
-		return rc;
-	}
-	*ret_template = l.chat;
-	return 0;
-}
-
 void txda_chat_template_free(struct txda_chat_template *chat)
 {
 	unsigned int i;

@@ -57,13 +57,6 @@ struct txda_chat_request {
 int txda_chat_template_load(const char *directory, struct txda_chat_template **ret_template,
 			    char *err, size_t errlen);
 
-/*
- * The same from a template text and the parsed tokenizer_config.json (or NULL: no special tokens);
- * for tests.
- */
-int txda_chat_template_new(const char *source, size_t length, const cJSON *tokenizer_config,
-			   struct txda_chat_template **ret_template, char *err, size_t errlen);
-
 void txda_chat_template_free(struct txda_chat_template *chat);
 
 /* What the template supports; `calls` is that of "tool_use" if there is one. */

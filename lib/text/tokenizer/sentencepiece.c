@@ -8,11 +8,9 @@
 #include <string.h>
 
 #include "array.h"
-#include "owned.h"
 
 #define MAX_PIECES	(1u << 20)
 #define MAX_PIECE_BYTES 1024
-#define MAX_FILE_BYTES	(256u << 20)
 #define MAX_MERGES	(8u << 20)
 
 /* SentencePiece.Type */
@@ -424,13 +422,13 @@ static cJSON *make_json(const struct model *m, const cJSON *config, const struct
 	return root;
 }
 
-int sentencepiece_convert(const uint8_t *data, size_t size, const cJSON *config, cJSON **ret_json,
+int sentencepiece_convert(const char *text, size_t size, const cJSON *config, cJSON **ret_json,
 			  char *err, size_t errlen)
 {
 	struct model m = {.err = err, .errlen = errlen};
 	struct merge *merges = NULL;
 	uint32_t n = 0, i;
-	int ret = read_model(&m, data, size);
+	int ret = read_model(&m, (const uint8_t *)text, size);
 
 	/* Byte fallback is on if all byte pieces exist, whatever older files state. */
 	for (i = 0; i < m.n; i++)
@@ -446,20 +444,4 @@ int sentencepiece_convert(const uint8_t *data, size_t size, const cJSON *config,
 	free(m.sorted);
 	free(m.pieces);
 	return ret;
-}
-
-int sentencepiece_load(const char *path, const cJSON *config, cJSON **ret_json, char *err,
-		       size_t errlen)
-{
-	char *text, why[160] = "";
-	size_t bytes;
-	int r = owned_read_path(path, MAX_FILE_BYTES, &text, &bytes, err, errlen);
-
-	if (r)
-		return r;
-	r = sentencepiece_convert((const uint8_t *)text, bytes, config, ret_json, why, sizeof(why));
-	free(text);
-	if (r)
-		snprintf(err, errlen, "%s: %s", path, *why ? why : strerror(-r));
-	return r;
 }

@@ -11,17 +11,13 @@
 #define TXDA_TEXT_SENTENCEPIECE_H
 
 #include <stddef.h>
-#include <stdint.h>
 #include <cjson/cJSON.h>
 
 /*
  * @config: tokenizer_config.json (add_bos_token, add_eos_token) or NULL. 0, or -errno with the
  * message in @err.
  */
-int sentencepiece_convert(const uint8_t *data, size_t size, const cJSON *config, cJSON **ret_json,
+int sentencepiece_convert(const char *text, size_t size, const cJSON *config, cJSON **ret_json,
 			  char *err, size_t errlen);
-/* Reads the file @path; -ENOENT if there is none. */
-int sentencepiece_load(const char *path, const cJSON *config, cJSON **ret_json, char *err,
-		       size_t errlen);
 
 #endif

@@ -11,9 +11,7 @@
 
 #include "array.h"
 #include "bpe_vocab.h"
-#include "owned.h"
 
-#define MAX_FILE_BYTES	(64u << 20)
 #define MAX_TOKEN_BYTES 1024
 #define RESERVED	256
 #define MAX_RANKS	(BPE_ID_LIMIT - RESERVED)
@@ -313,19 +311,4 @@ int tiktoken_convert(const char *text, size_t size, const cJSON *config, cJSON *
 	free(r.bytes.data);
 	free(r.tokens);
 	return ret;
-}
-
-int tiktoken_load(const char *path, const cJSON *config, cJSON **ret_json, char *err, size_t errlen)
-{
-	char *text, why[256] = "";
-	size_t bytes;
-	int r = owned_read_path(path, MAX_FILE_BYTES, &text, &bytes, err, errlen);
-
-	if (r)
-		return r;
-	r = tiktoken_convert(text, bytes, config, ret_json, why, sizeof(why));
-	free(text);
-	if (r)
-		snprintf(err, errlen, "%s: %s", path, *why ? why : strerror(-r));
-	return r;
 }

@@ -20,8 +20,5 @@
  */
 int tiktoken_convert(const char *text, size_t size, const cJSON *config, cJSON **ret_json,
 		     char *err, size_t errlen);
-/* Reads the file @path; -ENOENT if there is none. */
-int tiktoken_load(const char *path, const cJSON *config, cJSON **ret_json, char *err,
-		  size_t errlen);
 
 #endif

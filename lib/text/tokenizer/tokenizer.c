@@ -3,12 +3,12 @@
 #include "tiktoken.h"
 #include "tokenizer_internal.h"
 #include "json_strict.h"
+#include "owned.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-/* Maximum size of tokenizer.json or tokenizer_config.json; the largest known have 34 MB. */
-#define FILE_MAX_BYTES (256u << 20)
+#define CONFIG_MAX_BYTES (256u << 20)
 
 /* @ranked: there are no merges, since ids are ranks. */
 static int load_trees(struct txda_tokenizer *tok, const cJSON *json, const cJSON *config,
@@ -40,102 +40,96 @@ static int load_trees(struct txda_tokenizer *tok, const cJSON *json, const cJSON
 	return ret;
 }
 
-/* Creates a tokeniser from the trees. @where precedes messages ("" or a path and ": "). */
-static int make(const cJSON *json, const cJSON *config, bool ranked, const char *where,
-		struct txda_tokenizer **ret_tok, char *err, size_t errlen)
+static int convert_json(const char *text, size_t len, const cJSON *config, cJSON **ret_json,
+			char *err, size_t errlen)
+{
+	(void)config;
+	*ret_json = txda_json_parse(text, len, err, errlen);
+	return *ret_json ? 0 : -EINVAL;
+}
+
+/* In the order in which they are looked for; the largest known tokenizer.json has 34 MB. */
+static const struct format {
+	const char *file;
+	size_t max_bytes;
+	int (*convert)(const char *text, size_t len, const cJSON *config, cJSON **ret_json,
+		       char *err, size_t errlen);
+	bool ranked;
+} formats[] = {
+	[TXDA_TOKENIZER_JSON] = {"tokenizer.json", 256u << 20, convert_json, false},
+	[TXDA_TOKENIZER_SENTENCEPIECE] = {"tokenizer.model", 256u << 20, sentencepiece_convert,
+					  false},
+	[TXDA_TOKENIZER_TIKTOKEN] = {"tiktoken.model", 64u << 20, tiktoken_convert, true},
+};
+
+#define FORMATS (sizeof(formats) / sizeof(formats[0]))
+
+int txda_tokenizer_parse(enum txda_tokenizer_format format, const char *text, size_t len,
+			 const cJSON *config, struct txda_tokenizer **ret_tok, char *err,
+			 size_t errlen)
 {
 	char why[512] = "";
 	struct json_errors errors = {.err = why, .errlen = sizeof(why)};
 	struct txda_tokenizer *tok = calloc(1, sizeof(*tok));
-	int ret = tok ? load_trees(tok, json, config, ranked, &errors) : -ENOMEM;
+	cJSON *json = NULL;
+	int ret = -ENOMEM;
 
-	if (ret) {
-		txda_tokenizer_free(tok);
-		if (err && errlen)
-			snprintf(err, errlen, "%s%s", where, *why ? why : strerror(-ret));
-		return ret;
-	}
-	*ret_tok = tok;
-	return 0;
-}
-
-int txda_tokenizer_load_json(const char *json_text, size_t json_len, const char *config_text,
-			     size_t config_len, struct txda_tokenizer **ret_tok, char *err,
-			     size_t errlen)
-{
-	cJSON *json, *config = NULL;
-	int ret = -EINVAL;
-
-	json = txda_json_parse(json_text, json_len, err, errlen);
-	if (!json)
-		return -EINVAL;
-	if (config_text)
-		config = txda_json_parse(config_text, config_len, err, errlen);
-	if (config || !config_text)
-		ret = make(json, config, false, "", ret_tok, err, errlen);
+	if (tok)
+		ret = formats[format].convert(text, len, config, &json, why, sizeof(why));
+	if (!ret)
+		ret = load_trees(tok, json, config, formats[format].ranked, &errors);
 	cJSON_Delete(json);
-	cJSON_Delete(config);
+	if (!ret) {
+		*ret_tok = tok;
+		return 0;
+	}
+	txda_tokenizer_free(tok);
+	if (err && errlen)
+		snprintf(err, errlen, "%s", *why ? why : strerror(-ret));
 	return ret;
 }
 
-static int load_tokenizer_json(const char *path, const cJSON *config, cJSON **ret_json, char *err,
-			       size_t errlen)
+/* Reads the first file of the directory that exists; if there is none, the error names the first. */
+static int read_file(const char *dir, size_t *ret_format, char *path, size_t size, char **ret_text,
+		     size_t *ret_len, char *err, size_t errlen)
 {
-	(void)config;
-	return txda_json_load(path, FILE_MAX_BYTES, ret_json, err, errlen);
+	char why[512];
+	int ret = -ENOENT;
+
+	for (size_t i = 0; i < FORMATS && ret == -ENOENT; i++) {
+		snprintf(path, size, "%s/%s", dir, formats[i].file);
+		ret = owned_read_path(path, formats[i].max_bytes, ret_text, ret_len, why,
+				      sizeof(why));
+		if (ret && err && errlen && (!i || ret != -ENOENT))
+			snprintf(err, errlen, "%s", why);
+		*ret_format = i;
+	}
+	return ret;
 }
 
 int txda_tokenizer_load(const char *dir, struct txda_tokenizer **ret_tok, char *err, size_t errlen)
 {
-	static const struct {
-		const char *name;
-		int (*load)(const char *path, const cJSON *config, cJSON **ret_json, char *err,
-			    size_t errlen);
-		bool ranked;
-	} files[] = {
-		{"tokenizer.json", load_tokenizer_json, false},
-		{"tokenizer.model", sentencepiece_load, false},
-		{"tiktoken.model", tiktoken_load, true},
-	};
-	cJSON *json = NULL, *config = NULL;
-	size_t size = strlen(dir) + 32, i;
-	char *path = malloc(size), why[512] = "";
+	size_t size = strlen(dir) + 32, len, format;
+	char *path = malloc(size), *text, why[512];
+	cJSON *config = NULL;
 	int ret;
 
 	if (!path)
 		return -ENOMEM;
 	snprintf(path, size, "%s/tokenizer_config.json", dir);
-	ret = txda_json_load(path, FILE_MAX_BYTES, &config, err, errlen);
+	ret = txda_json_load(path, CONFIG_MAX_BYTES, &config, err, errlen);
 	/* Not every model has this file. */
-	ret = ret ? ret : -ENOENT;
-	for (i = 0; ret == -ENOENT && i < sizeof(files) / sizeof(files[0]); i++) {
-		snprintf(path, size, "%s/%s", dir, files[i].name);
-		/* If there is none, the error refers to the usual one. */
-		ret = files[i].load(path, config, &json, why, sizeof(why));
-		if (err && errlen && (!i || ret != -ENOENT))
-			snprintf(err, errlen, "%s", why);
-	}
+	if (!ret || ret == -ENOENT)
+		ret = read_file(dir, &format, path, size, &text, &len, err, errlen);
 	if (!ret) {
-		snprintf(path, size, "%s/%s: ", dir, files[i - 1].name);
-		ret = make(json, config, files[i - 1].ranked, path, ret_tok, err, errlen);
+		ret = txda_tokenizer_parse((enum txda_tokenizer_format)format, text, len, config,
+					   ret_tok, why, sizeof(why));
+		free(text);
+		if (ret && err && errlen)
+			snprintf(err, errlen, "%s: %s", path, why);
 	}
-	cJSON_Delete(json);
 	cJSON_Delete(config);
 	free(path);
-	return ret;
-}
-
-int txda_tokenizer_load_tiktoken(const char *text, size_t len, const char *config_text,
-				 size_t config_len, struct txda_tokenizer **ret_tok, char *err,
-				 size_t errlen)
-{
-	cJSON *json = NULL, *config = txda_json_parse(config_text, config_len, err, errlen);
-	int ret = config ? tiktoken_convert(text, len, config, &json, err, errlen) : -EINVAL;
-
-	if (!ret)
-		ret = make(json, config, true, "", ret_tok, err, errlen);
-	cJSON_Delete(json);
-	cJSON_Delete(config);
 	return ret;
 }
 

@@ -30,8 +30,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <cjson/cJSON.h>
 
 struct txda_tokenizer;
+
+enum txda_tokenizer_format {
+	TXDA_TOKENIZER_JSON,	      /* tokenizer.json */
+	TXDA_TOKENIZER_SENTENCEPIECE, /* tokenizer.model */
+	TXDA_TOKENIZER_TIKTOKEN,      /* tiktoken.model */
+};
 
 /* "No such token". */
 #define TXDA_TOKEN_NONE UINT32_MAX
@@ -55,17 +62,12 @@ enum {
 int txda_tokenizer_load(const char *dir, struct txda_tokenizer **ret_tok, char *err, size_t errlen);
 
 /*
- * The same from memory: @json is the text of tokenizer.json; @config that of tokenizer_config.json,
- * or NULL. For tests.
+ * Makes a tokeniser from the @len bytes of a file of @format. @config: tokenizer_config.json, or
+ * NULL. Returns as above; errors do not name the file.
  */
-int txda_tokenizer_load_json(const char *json, size_t json_len, const char *config,
-			     size_t config_len, struct txda_tokenizer **ret_tok, char *err,
-			     size_t errlen);
-
-/* The same with the text of tiktoken.model, which needs @config. */
-int txda_tokenizer_load_tiktoken(const char *text, size_t len, const char *config,
-				 size_t config_len, struct txda_tokenizer **ret_tok, char *err,
-				 size_t errlen);
+int txda_tokenizer_parse(enum txda_tokenizer_format format, const char *text, size_t len,
+			 const cJSON *config, struct txda_tokenizer **ret_tok, char *err,
+			 size_t errlen);
 
 void txda_tokenizer_free(struct txda_tokenizer *tok);
 
