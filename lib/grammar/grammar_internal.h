@@ -5,9 +5,11 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "grammar.h"
-#include "grammar_build.h"
 
 #define NODE_NONE UINT32_MAX
 
