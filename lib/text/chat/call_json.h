@@ -6,7 +6,9 @@
 #ifndef TXDA_TEXT_CALL_JSON_H
 #define TXDA_TEXT_CALL_JSON_H
 
-#include "reply_parser.h"
+#include <stdbool.h>
+
+#include "reply_sink.h"
 #include "text_buf.h"
 
 enum call_state {
