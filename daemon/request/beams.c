@@ -10,6 +10,7 @@
 #include "beam.h"
 #include "clock.h"
 #include "exchange.h"
+#include "pictures.h"
 #include "respond.h"
 #include "service.h"
 
@@ -236,11 +237,16 @@ static bool start(struct exchange *x, struct api_error *e)
 	return true;
 }
 
+static bool encode(struct exchange *x, struct api_error *e)
+{
+	return pictures_read(x, e) && exchange_encode_prompts(x, e);
+}
+
 const struct request_kind kind_beam = {
 	.start = start,
 	.event = event,
 	.written = written,
-	.encode = exchange_encode_prompts,
+	.encode = encode,
 	.output = output,
 	.release = release,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Constrains an engine request to a grammar (engine.h's struct engine_constraint, using a grammar
- * matcher), and its reasoning to a token budget.
+ * Constrains an engine request (struct engine_constraint) to a grammar, using a grammar matcher, and
+ * its reasoning to a token budget.
  *
  * Reasoning comes before the constrained text: if the prompt has already started it, the grammar
  * becomes active after the token that ends it; otherwise the model may generate the token that

@@ -9,6 +9,7 @@
 #include <event2/buffer.h>
 
 #include "exchange.h"
+#include "pictures.h"
 #include "service.h"
 
 #define AT_ONCE	       64   /* inputs of one exchange in the engine */
@@ -238,6 +239,11 @@ static void release(struct exchange *x)
 	free(m);
 }
 
+static bool encode(struct exchange *x, struct api_error *e)
+{
+	return pictures_read(x, e) && exchange_encode_prompts(x, e);
+}
+
 const struct request_kind kind_embedding = {
 	.name = "embedding",
 	.id = "embd",
@@ -246,7 +252,7 @@ const struct request_kind kind_embedding = {
 	.start = start,
 	.event = event,
 	.written = written,
-	.encode = exchange_encode_prompts,
+	.encode = encode,
 	.output = output,
 	.release = release,
 };

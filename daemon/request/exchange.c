@@ -17,7 +17,6 @@
 #include "descriptors.h"
 #include "grammar.h"
 #include "log.h"
-#include "pictures.h"
 #include "respond.h"
 #include "service.h"
 
@@ -124,7 +123,7 @@ static void run_release(struct textpool_job *job)
 		choice_clear(&x->choices[i]);
 	for (unsigned i = 0; i < x->n_prompts; i++)
 		prompt_tokens_free(&x->prompts[i]);
-	pictures_free(x);
+	pictures_free(&x->pictures, x->account);
 	descriptors_discard(x->set);
 	grammar_unref(x->grammar);
 	if (x->parsed)
@@ -325,8 +324,7 @@ bool exchange_encode_prompts(struct exchange *x, struct api_error *e)
 	if (!x->prompts)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
 	x->n_prompts = n;
-	if (!pictures_read(x, e) ||
-	    !model_text_encode(x->text, &x->params, &x->pictures, &x->caller, x->prompts, e))
+	if (!model_text_encode(x->text, &x->params, &x->pictures, &x->caller, x->prompts, e))
 		return false;
 	for (unsigned i = 0; i < n; i++)
 		tokens += x->prompts[i].n;

@@ -38,7 +38,7 @@
 #include "client.h"
 #include "http.h"
 #include "models.h"
-#include "pictures.h"
+#include "pictures_place.h"
 #include "textpool.h"
 
 struct answer_shape;
@@ -196,7 +196,7 @@ bool exchange_end_late(struct exchange *x);
 void exchange_free_if_over(struct exchange *x);
 /* Takes the descriptors received with the request into x->set. Event loop, on arrival. */
 bool exchange_take_fds(struct exchange *x, struct api_error *e);
-/* Tokenises the request's prompts. Any thread. */
+/* Tokenises the request's prompts, with the pictures that were read. Text workers. */
 bool exchange_encode_prompts(struct exchange *x, struct api_error *e);
 /*
  * Takes @bytes from the budget in place of what the exchange holds; @member of the request causes

@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "exchange.h"
 #include "grammar.h"
+#include "pictures.h"
 #include "respond.h"
 #include "service.h"
 
@@ -70,7 +71,7 @@ static bool encode(struct exchange *x, struct api_error *e)
 	uint64_t seed = choose_seed(x);
 	int r = 0;
 
-	if (!exchange_encode_prompts(x, e) ||
+	if (!pictures_read(x, e) || !exchange_encode_prompts(x, e) ||
 	    !model_text_grammar(x->text, &x->params, &x->caller, x->account, &x->grammar, e))
 		return false;
 	n = x->n_prompts * best_of;

@@ -11,7 +11,7 @@
 #include "detok.h"
 #include "grammar.h"
 #include "hash.h"
-#include "pictures.h"
+#include "pictures_place.h"
 #include "structured.h"
 #include "text_buf.h"
 #include "text_process.h"

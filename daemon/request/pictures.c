@@ -324,16 +324,3 @@ bool pictures_read(struct exchange *x, struct api_error *e)
 	}
 	return true;
 }
-
-void pictures_free(struct exchange *x)
-{
-	struct pictures *p = &x->pictures;
-
-	for (unsigned i = 0; i < p->n_images; i++)
-		engine_image_unref(p->images[i]);
-	free(p->images);
-	free(p->parts);
-	free(p->who);
-	atomic_fetch_sub(&x->account->images, p->taken);
-	atomic_fetch_sub(&x->account->pixels, p->pixels);
-}

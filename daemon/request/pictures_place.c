@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-/* Inserts pictures' tokens into a prompt. */
-#include "pictures.h"
+#include "pictures_place.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange.h"
+#include "budget.h"
+#include "engine.h"
+#include "model_text.h"
 #include "text_buf.h"
 #include "text_process.h"
 #include "tokenizer.h"
@@ -170,4 +171,15 @@ bool pictures_place(const struct model_text *t, const struct api_params *p,
 	if (t->tower.kind == IMAGE_SLICES && !splice(t, pictures, caller, prompt, e))
 		return false;
 	return repeat(t, pictures, prompt, more, e);
+}
+
+void pictures_free(struct pictures *p, struct account *account)
+{
+	for (unsigned i = 0; i < p->n_images; i++)
+		engine_image_unref(p->images[i]);
+	free(p->images);
+	free(p->parts);
+	free(p->who);
+	atomic_fetch_sub(&account->images, p->taken);
+	atomic_fetch_sub(&account->pixels, p->pixels);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "exchange.h"
+#include "pictures.h"
 #include "tokenizer.h"
 
 /*
@@ -13,7 +14,7 @@ static bool encode_text(struct exchange *x, struct api_error *e)
 {
 	uint64_t n;
 
-	if (!exchange_encode_prompts(x, e))
+	if (!pictures_read(x, e) || !exchange_encode_prompts(x, e))
 		return false;
 	n = x->prompts[0].n;
 	return exchange_take(x, x->params.token_strings ? n * 16 + x->body_len * 4 : n * 12,
