@@ -17,7 +17,7 @@
 #ifndef TXDA_ENGINE_BEAM_H
 #define TXDA_ENGINE_BEAM_H
 
-#include "engine.h"
+#include "engine_request.h"
 
 enum beam_stopping {
 	BEAM_STOP_BY_SCORE, /* when the best beam, ended now, would not be among the width finished

@@ -9,10 +9,11 @@
 #ifndef TXDA_ENGINE_BEAM_RUN_H
 #define TXDA_ENGINE_BEAM_RUN_H
 
-#include "engine.h"
+#include "engine_request.h"
 
 struct beam_options;
 struct beam_run;
+struct engine;
 struct sched_item;
 
 /* For @r->search; -ENOMEM. */

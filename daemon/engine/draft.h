@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Proposes tokens for speculative decoding (see engine.h for its guarantees).
+ * Proposes tokens for speculative decoding (see engine_options.h for its guarantees).
  *
  * N-gram: searches for the last ngram_max to ngram_min tokens of a sequence earlier in it (the
  * longest match first, at its latest occurrence), and proposes what followed. (Prompt lookup
@@ -31,7 +31,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine.h"
+#include "engine_options.h"
 
 struct draft;
 struct scheduler;

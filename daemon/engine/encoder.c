@@ -10,7 +10,7 @@
 #include <txda.h>
 
 #include "clock.h"
-#include "engine.h"
+#include "engine_options.h"
 
 struct kept_image {
 	uid_t uid;

@@ -11,7 +11,7 @@
 
 #include "draft.h"
 #include "encoder.h"
-#include "engine.h"
+#include "engine_options.h"
 #include "kv.h"
 #include "mask_workers.h"
 #include "sampler.h"

@@ -3,6 +3,7 @@
 
 #include <txda.h>
 
+#include "engine.h"
 #include "engine_internal.h"
 
 int engine_weights(struct engine *e, bool draft, unsigned rank, struct txda_weights **ret)

@@ -22,7 +22,7 @@
 #ifndef TXDA_ENGINE_MASK_WORKERS_H
 #define TXDA_ENGINE_MASK_WORKERS_H
 
-#include "engine.h"
+#include "engine_request.h"
 
 struct mask_workers;
 

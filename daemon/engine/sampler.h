@@ -40,7 +40,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine.h"
+#include "engine_request.h"
 
 #define SAMPLER_MAX_TOPK 256 /* maximum length of the device's list that is used */
 
