@@ -17,6 +17,7 @@
 #include "gguf_name.h"
 #include "gguf_test.h"
 #include "k_order.h"
+#include "quant.h"
 #include "pack.h"
 #include "param.h"
 

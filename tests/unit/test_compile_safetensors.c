@@ -15,6 +15,7 @@
 #include "../memory_file.h"
 #include "quant.h"
 #include "safetensors.h"
+#include "source.h"
 
 static struct tool_error error;
 

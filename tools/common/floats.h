@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bfloat16 and IEEE half precision against float32. Conversions to the narrow types round to
+ * bfloat16, IEEE half precision and 8 and 4 bits against float32. Conversions to the narrow types round to
  * nearest, ties to even; NaN stays NaN; half overflows to infinity. Pure integer code: the same
  * bits on every machine.
  */
 #ifndef TXDA_TOOLS_FLOATS_H
 #define TXDA_TOOLS_FLOATS_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -72,6 +73,32 @@ static inline uint16_t float_to_f16(float f)
 	}
 	a += 0xfff + (a >> 13 & 1);
 	return (uint16_t)(sign | (a - 0x38000000) >> 13);
+}
+
+/* E4M3: what would be infinity is NaN. */
+static inline float f8_to_float(uint8_t v)
+{
+	unsigned e = v >> 3 & 15, m = v & 7;
+	float f;
+
+	if ((v & 0x7f) == 0x7f)
+		return NAN;
+	f = e ? ldexpf((float)(8 + m), (int)e - 10) : ldexpf((float)m, -9);
+	return v & 0x80 ? -f : f;
+}
+
+/* E2M1, the elements of MXFP4. */
+static inline float mx4_to_float(uint8_t code)
+{
+	static const float value[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+
+	return code & 8 ? -value[code & 7] : value[code & 7];
+}
+
+/* E8M0: 8 bits of exponent, a scale. */
+static inline float exponent_to_float(uint8_t e)
+{
+	return ldexpf(1, e - 127);
 }
 
 #endif /* TXDA_TOOLS_FLOATS_H */

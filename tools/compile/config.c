@@ -9,105 +9,6 @@
 #include "family.h"
 #include "json.h"
 
-static const cJSON *find(const cJSON *json, const char *key)
-{
-	const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
-
-	return cJSON_IsNull(item) ? NULL : item;
-}
-
-int config_double(const cJSON *json, const char *key, double min, double max,
-		  const double *fallback, double *ret, struct tool_error *error)
-{
-	const cJSON *item = find(json, key);
-	double d;
-
-	if (!item) {
-		if (!fallback)
-			return tool_fail(error, -EINVAL, "%s: missing", key);
-		*ret = *fallback;
-		return 0;
-	}
-	if (!cJSON_IsNumber(item))
-		return tool_fail(error, -EINVAL, "%s: not a number", key);
-	d = item->valuedouble;
-	if (!(d >= min && d <= max))
-		return tool_fail(error, -ERANGE, "%s: %g is not in [%g, %g]", key, d, min, max);
-	*ret = d;
-	return 0;
-}
-
-int config_u32(const cJSON *json, const char *key, uint32_t min, uint32_t max, uint32_t fallback,
-	       uint32_t *ret, struct tool_error *error)
-{
-	const double zero = 0;
-	double d;
-	int r;
-
-	if (!find(json, key) && fallback != CONFIG_REQUIRED) {
-		*ret = fallback;
-		return 0;
-	}
-	r = config_double(json, key, min, max, find(json, key) ? &zero : NULL, &d, error);
-	if (r)
-		return r;
-	if (d != floor(d))
-		return tool_fail(error, -EINVAL, "%s: %g is not a whole number", key, d);
-	*ret = (uint32_t)d;
-	return 0;
-}
-
-int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret,
-		struct tool_error *error)
-{
-	const cJSON *item = find(json, key);
-
-	if (!item) {
-		*ret = fallback;
-		return 0;
-	}
-	if (!cJSON_IsBool(item))
-		return tool_fail(error, -EINVAL, "%s: not true or false", key);
-	*ret = cJSON_IsTrue(item);
-	return 0;
-}
-
-bool config_has(const cJSON *json, const char *key)
-{
-	return find(json, key) != NULL;
-}
-
-bool config_is_null(const cJSON *json, const char *key)
-{
-	return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(json, key));
-}
-
-const char *config_key(const cJSON *json, const char *a, const char *b)
-{
-	return !find(json, a) && find(json, b) ? b : a;
-}
-
-int config_layers(const cJSON *json, const char *key, uint32_t n_layers, bool value, bool *ret,
-		  struct tool_error *error)
-{
-	const cJSON *list = find(json, key), *item;
-
-	if (!list)
-		return 0;
-	if (!cJSON_IsArray(list))
-		return tool_fail(error, -EINVAL, "%s: not an array", key);
-	cJSON_ArrayForEach(item, list) {
-		double d = cJSON_IsNumber(item) ? item->valuedouble : -1;
-
-		if (!(d >= 0 && d < 1e6) || d != floor(d))
-			return tool_fail(error, -EINVAL, "%s: an element is not a layer number",
-					 key);
-		if (d < n_layers)
-			ret[(uint32_t)d] = value;
-	}
-	return 0;
-}
-
 /* @nested: it is the text_config of a vision model. */
 static int parse_sizes(const cJSON *json, const struct family_defaults *d, bool nested,
 		       struct model_config *c, struct tool_error *error)
@@ -185,7 +86,7 @@ static int parse_activation(const cJSON *json, const struct family_defaults *d,
 									      "gelu_new"};
 	const char *const *known = d->gelu ? gelu : silu;
 	const char *key = d->gelu ? "hidden_activation" : "hidden_act";
-	const cJSON *act = find(json, key);
+	const cJSON *act = config_find(json, key);
 	const char *name = cJSON_GetStringValue(act);
 
 	c->gelu = d->gelu;
@@ -214,7 +115,8 @@ static int parse_choices(const cJSON *json, const struct family_defaults *d, str
 
 static int parse_placement(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
-	const cJSON *dir = find(json, "param_dir"), *tp = find(json, "tensor_parallel");
+	const cJSON *dir = config_find(json, "param_dir"),
+		    *tp = config_find(json, "tensor_parallel");
 	bool use = false;
 	int r;
 
@@ -239,7 +141,7 @@ static int parse_placement(const cJSON *json, struct model_config *c, struct too
 /* Separate rotations by kind of layer, which most families do not have. */
 static int check_ropes(const cJSON *json, const struct model_config *c, struct tool_error *error)
 {
-	const cJSON *ropes = find(json, "rope_parameters");
+	const cJSON *ropes = config_find(json, "rope_parameters");
 
 	if (!c->two_ropes &&
 	    (config_has(ropes, "full_attention") || config_has(ropes, "sliding_attention")))
@@ -262,7 +164,7 @@ static const cJSON *find_text(const cJSON *json)
 static const struct family *find_family(const char *type, const struct vision_family *vision,
 					const cJSON *text)
 {
-	const char *own = cJSON_GetStringValue(find(text, "model_type"));
+	const char *own = cJSON_GetStringValue(config_find(text, "model_type"));
 
 	if (!vision && family_text_only(type))
 		return !own || !strcmp(own, family_text_only(type))
@@ -277,7 +179,7 @@ static const struct family *find_family(const char *type, const struct vision_fa
 
 static int fail_unknown(const char *type, const cJSON *text, struct tool_error *error)
 {
-	const char *own = cJSON_GetStringValue(find(text, "model_type"));
+	const char *own = cJSON_GetStringValue(config_find(text, "model_type"));
 	char known[640];
 
 	if (own && strcmp(own, type))
@@ -302,7 +204,7 @@ int config_parse(const char *text, size_t bytes, struct model_config *ret, struc
 	r = tool_json_parse(text, bytes, &json, error);
 	if (r)
 		return r;
-	type = find(json, "model_type");
+	type = config_find(json, "model_type");
 	duplicate = tool_json_duplicate(json);
 	if (!cJSON_IsObject(json))
 		r = tool_fail(error, -EINVAL, "not a JSON object");

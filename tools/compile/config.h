@@ -13,8 +13,9 @@
 #include <stdint.h>
 #include <cjson/cJSON.h>
 
+#include "config_keys.h"
 #include "error.h"
-#include "quant.h"
+#include "quant_config.h"
 #include "rope.h"
 #include "vision.h"
 
@@ -109,28 +110,6 @@ struct model_config {
  */
 int config_parse(const char *text, size_t bytes, struct model_config *ret,
 		 struct tool_error *error);
-
-/*
- * For the families: a key of @json with limits; if it is absent or null the result is @fallback,
- * unless that is CONFIG_REQUIRED.
- */
-#define CONFIG_REQUIRED UINT32_MAX
-int config_u32(const cJSON *json, const char *key, uint32_t min, uint32_t max, uint32_t fallback,
-	       uint32_t *ret, struct tool_error *error);
-int config_bool(const cJSON *json, const char *key, bool fallback, bool *ret,
-		struct tool_error *error);
-int config_double(const cJSON *json, const char *key, double min, double max,
-		  const double *fallback, double *ret, struct tool_error *error);
-
-/* Whether the key is present and not null. */
-bool config_has(const cJSON *json, const char *key);
-/* Whether the key is present and null, which some families distinguish from its absence. */
-bool config_is_null(const cJSON *json, const char *key);
-/* Of two spellings of a key the one that is present; the first if neither is. */
-const char *config_key(const cJSON *json, const char *a, const char *b);
-/* A list of layer numbers: sets those in @ret. An absent key changes nothing. */
-int config_layers(const cJSON *json, const char *key, uint32_t n_layers, bool value, bool *ret,
-		  struct tool_error *error);
 
 /* The default context length: the limit of the rope scaling. */
 uint32_t config_default_context(const struct model_config *c);

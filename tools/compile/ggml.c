@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "floats.h"
-#include "quant.h"
 
 static const struct ggml_format formats[GGML_TYPES] = {
 	[GGML_F32] = {"F32", 1, 4, TXDA_F32},
@@ -132,7 +131,7 @@ float ggml_scale(const struct source_tensor *t, uint64_t row, uint32_t group)
 	const uint8_t *block = block_at(t, row, group);
 
 	if (t->block_type == GGML_MXFP4)
-		return quant_exponent(block[0]);
+		return exponent_to_float(block[0]);
 	return f16_to_float(half_bits(block));
 }
 
@@ -203,7 +202,7 @@ void ggml_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint64
 			d = ggml_scale(t, row, group);
 			for (uint64_t i = 0; i < step; i++)
 				dst[i] = d * (t->block_type == GGML_MXFP4
-						      ? quant_mx4(codes[i])
+						      ? mx4_to_float(codes[i])
 						      : (float)(codes[i] - (1 << (t->bits - 1))));
 		}
 		dst += step;

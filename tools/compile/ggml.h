@@ -10,9 +10,10 @@
 #ifndef TXDA_COMPILE_GGML_H
 #define TXDA_COMPILE_GGML_H
 
+#include <stddef.h>
 #include <stdint.h>
 
-#include "source.h"
+#include "source_tensor.h"
 
 /* Numbered as in the files. */
 enum ggml_type {

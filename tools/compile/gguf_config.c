@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cjson/cJSON.h>
 
+#include "config.h"
 #include "gguf_model.h"
 
 static const struct gguf_architecture architectures[] = {

@@ -7,11 +7,11 @@
 #ifndef TXDA_COMPILE_GGUF_MODEL_H
 #define TXDA_COMPILE_GGUF_MODEL_H
 
-#include "config.h"
 #include "gguf.h"
-#include "source.h"
+#include "source_tensor.h"
 
 struct gguf_model;
+struct model_config;
 
 enum gguf_routing {
 	GGUF_ROUTING_NONE,     /* no experts */

@@ -12,6 +12,7 @@
 
 #include "ggml.h"
 #include "k_order.h"
+#include "quant.h"
 
 /* How the weights of some pieces are stored; several matrices one after another. */
 struct plan {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Weights of the graph: adds tensors of the checkpoint to param.bin and to the program. */
 #include "graph_internal.h"
+#include "quant.h"
 
 #include <errno.h>
 #include <stdio.h>

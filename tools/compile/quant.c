@@ -8,6 +8,7 @@
 
 #include "floats.h"
 #include "ggml.h"
+#include "source.h"
 
 #define NAME_BYTES 320
 
@@ -29,29 +30,6 @@ static float load_float(const uint8_t *p, uint8_t dtype, uint64_t at)
 		return float_from_bits(load32(p + at * 4));
 	memcpy(&h, p + at * 2, 2);
 	return dtype == TXDA_BF16 ? bf16_to_float(h) : f16_to_float(h);
-}
-
-float quant_f8(uint8_t v)
-{
-	unsigned e = v >> 3 & 15, m = v & 7;
-	float f;
-
-	if ((v & 0x7f) == 0x7f)
-		return NAN;
-	f = e ? ldexpf((float)(8 + m), (int)e - 10) : ldexpf((float)m, -9);
-	return v & 0x80 ? -f : f;
-}
-
-float quant_mx4(uint8_t code)
-{
-	static const float value[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-
-	return code & 8 ? -value[code & 7] : value[code & 7];
-}
-
-float quant_exponent(uint8_t e)
-{
-	return ldexpf(1, e - 127);
 }
 
 uint32_t quant_group(const struct source_tensor *t, uint64_t col)
@@ -77,7 +55,7 @@ float quant_scale(const struct source_tensor *t, uint64_t row, uint32_t group)
 	else
 		at = row / t->block_rows * t->n_groups + group;
 	if (t->format == SOURCE_MX4)
-		return quant_exponent(t->scales[at]);
+		return exponent_to_float(t->scales[at]);
 	return load_float(t->scales, t->scale_dtype, at);
 }
 
@@ -177,9 +155,9 @@ void quant_read(const struct source_tensor *t, uint64_t row, uint64_t col, uint6
 			uint32_t g = quant_group(t, col + i);
 
 			dst[i] = quant_scale(t, row, g) *
-				 (t->format == SOURCE_F8 ? quant_f8(codes[i])
+				 (t->format == SOURCE_F8 ? f8_to_float(codes[i])
 				  : t->format == SOURCE_MX4
-					  ? quant_mx4(codes[i])
+					  ? mx4_to_float(codes[i])
 					  : (float)(codes[i] - quant_zero(t, row, g)));
 		}
 		n -= step;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* Parses the variants of quantization_config. */
-#include "quant.h"
+#include "quant_config.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "config.h"
+#include "config_keys.h"
 #include "json.h"
 
 static const char *text_of(const cJSON *json, const char *key)

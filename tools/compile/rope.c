@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "config.h"
+#include "config_keys.h"
 
 static const char *const type_names[] = {
 	[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear",	[ROPE_LLAMA3] = "llama3",

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config.h"
+#include "config_keys.h"
 
 #define QWEN_BLOCK(name) "visual.blocks.%u." name
 #define QWEN_NAMES                                                                                 \
