@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "backend_drm.h"
+#include "events.h"
 
 /* The chip of an event, with a reference; a removed chip is matched by its node. */
 static struct drm_chip *find_chip(struct drm *drm, const struct txda__node *node)

@@ -4,6 +4,9 @@
 
 #include "buffer.h"
 
+#include "monitor.h"
+#include "space.h"
+
 #define LARGE_PAGE (2ull << 20)
 
 static const struct txda__backend_ops *ops_of(const struct txda_buffer *buffer)

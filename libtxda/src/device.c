@@ -2,6 +2,9 @@
 #include <string.h>
 
 #include "context.h"
+#include "device.h"
+#include "monitor.h"
+#include "space.h"
 
 void txda__device_init(struct txda_device *device, struct txda_context *context, unsigned index,
 		       unsigned physical)

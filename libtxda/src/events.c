@@ -6,8 +6,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "context.h"
 #include "clock.h"
+#include "context.h"
+#include "events.h"
 
 int txda__events_init(struct txda__events *events)
 {

@@ -9,21 +9,7 @@
 #ifndef TXDA_EVENTS_H
 #define TXDA_EVENTS_H
 
-#include <pthread.h>
-
-#include "internal.h"
-
-#define TXDA__EVENTS 64
-
-struct txda__events {
-	pthread_mutex_t lock;
-	struct txda_event ring[TXDA__EVENTS];
-	unsigned head, count; /* the oldest is ring[head] */
-	int fd;		      /* an eventfd */
-	/* protects what follows, and the backend while its events are taken; taken before @lock */
-	pthread_mutex_t backend_lock;
-	int both; /* epoll of @fd and the backend's events_fd, or -1 */
-};
+#include "context.h"
 
 int txda__events_init(struct txda__events *events);
 void txda__events_fini(struct txda__events *events);

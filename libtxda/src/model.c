@@ -7,6 +7,9 @@
 
 #include "model.h"
 
+#include "space.h"
+#include "weights.h"
+
 static void free_rank(struct txda__rank *rank)
 {
 	rank->queue = txda_queue_unref(rank->queue); /* first: it stops all work */

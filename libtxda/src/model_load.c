@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "model.h"
+#include "space.h"
+#include "weights.h"
 
 /* State of a load in progress. */
 struct loading {

@@ -7,6 +7,8 @@
 
 #include "clock.h"
 #include "context.h"
+#include "events.h"
+#include "monitor.h"
 #include "thread.h"
 
 #define PERIOD_NS     200000000ull

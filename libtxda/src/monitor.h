@@ -12,22 +12,7 @@
 #ifndef TXDA_MONITOR_H
 #define TXDA_MONITOR_H
 
-#include <pthread.h>
-
-#include "internal.h"
-#include "telemetry.h"
-
-struct txda__monitor {
-	pthread_t thread;
-	bool running;
-	pthread_mutex_t lock;
-	pthread_cond_t wake; /* on CLOCK_MONOTONIC */
-	bool stop;	     /* under lock */
-	atomic_uint pokes;   /* rises with each */
-	atomic_bool asleep;
-	struct txda__telemetry telemetry;
-	_Atomic uint32_t utilisation[TXDA__MAX_CHIPS]; /* per thousand, or UINT32_MAX */
-};
+#include "context.h"
 
 void txda__monitor_init(struct txda__monitor *monitor);
 int txda__monitor_start(struct txda__monitor *monitor, struct txda_context *context);

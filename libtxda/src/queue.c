@@ -5,8 +5,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "fault.h"
 #include "queue.h"
+#include "events.h"
+#include "fault.h"
+#include "monitor.h"
+#include "space.h"
 
 #define PIECE_ALIGN 64
 

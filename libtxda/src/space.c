@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "context.h"
+#include "space.h"
 
 /* The first 2 MiB stay unmapped, so that null pointers with small offsets fault. */
 #define VA_START (2ull << 20)

@@ -8,6 +8,8 @@
 #include "buffer.h"
 #include "crc32c.h"
 #include "set_error.h"
+#include "space.h"
+#include "weights.h"
 
 /*
  * Size of the chunks that are read back: they fit into the cache, and device memory need not be

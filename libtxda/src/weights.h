@@ -36,12 +36,6 @@ struct txda_weights {
 	struct txda_buffer *buffer;
 };
 
-struct txda__weights_table {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	struct txda_weights *first;
-};
-
 void txda__weights_init(struct txda__weights_table *table);
 void txda__weights_fini(struct txda__weights_table *table);
 

@@ -13,6 +13,8 @@
 #include "buffer.h"
 #include "case_info.h"
 #include "model.h"
+#include "space.h"
+#include "weights.h"
 
 int txda_model_weights(struct txda_model *model, unsigned rank, struct txda_weights **ret_weights)
 {

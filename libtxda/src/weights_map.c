@@ -17,6 +17,7 @@
 #include "buffer.h"
 #include "crc32c.h"
 #include "thread.h"
+#include "weights.h"
 
 /*
  * A chunk remains a mapping of its own, of which a process may have about 65,000, so their number
