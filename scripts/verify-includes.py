@@ -8,6 +8,9 @@ The table has a line for each folder (or for one file of it, which then has a li
 
 The arrows must not form a circle, and none may be unused. Headers are named as the compiler finds them, by their
 names alone: of several with one name the includer's folder comes first, then its room, then what it may know.
+
+Modules, a .c and a .h file of one name, may include each other in circles of up to KNOT modules. Driver files are
+exempt: the kernel's objects refer to each other (a device to its address spaces, queues and buffers, and back).
 """
 import os
 import re
@@ -16,6 +19,7 @@ import sys
 
 ROOMS = ("uapi", "lib", "cmodel", "libtxda", "daemon", "tools", "driver", "examples")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.M)
+KNOT = 3
 PUBLIC = ("uapi", "uapi/drm", "libtxda/include")  # also included in angle brackets
 
 
@@ -61,6 +65,29 @@ def find_circle(arrows):
     return None
 
 
+def find_knots(modules):
+    """Lists of modules that all include each other, directly or not; Tarjan's algorithm."""
+    number, lowest, stack, knots = {}, {}, [], []
+
+    def visit(module):
+        number[module] = lowest[module] = len(number)
+        stack.append(module)
+        for other in sorted(modules[module]):
+            if other not in number:
+                visit(other)
+            if other in stack:
+                lowest[module] = min(lowest[module], lowest[other])
+        if lowest[module] == number[module]:
+            at = stack.index(module)
+            knots.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for module in sorted(modules):
+        if module not in number:
+            visit(module)
+    return knots
+
+
 def find_header(name, file, headers, may):
     """The file that `name` stands for in `file`; None: it is none of ours."""
     folder, room = os.path.dirname(file), file.split("/")[0]
@@ -90,6 +117,7 @@ def main():
     for file in sorted(listed):
         headers.setdefault(os.path.basename(file), []).append(file)
     used = set()
+    modules = {os.path.splitext(file)[0]: set() for file in listed if not file.startswith("driver/")}
     for file in sorted(listed):
         folder = os.path.dirname(file)
         if folder not in allowed:
@@ -104,10 +132,15 @@ def main():
                 continue
             to = os.path.dirname(header) if header else folder
             used.update({(folder, to), (file, to)})
+            module, other = os.path.splitext(file)[0], os.path.splitext(header or "")[0]
+            if module in modules and other in modules and other != module:
+                modules[module].add(other)
             if to != folder and to not in may:
                 errors.append(f"{file}: {folder} may not know {to}: {header}")
     errors += [f"includes.table: {a} includes nothing of {b}" for a, may in allowed.items() for b in may
                if (a, b) not in used]
+    errors += [f"a knot of {len(knot)} modules, the limit is {KNOT}: " + " ".join(knot)
+               for knot in find_knots(modules) if len(knot) > KNOT]
     print("\n".join(errors) or f"{len(listed)} files")
     return 1 if errors else 0
 
