@@ -358,7 +358,8 @@ static bool parse_image(struct image_options *ret, char *text)
 	       stats_number(x + 1, 1, 16384, &ret->height);
 }
 
-int main(int argc, char **argv)
+/* Returns -1, or the exit status. */
+static int parse_options(struct options *o, int argc, char **argv)
 {
 	static const struct option longs[] = {
 		{"synthetic", required_argument, NULL, 's'},
@@ -380,49 +381,35 @@ int main(int argc, char **argv)
 		{"version", no_argument, NULL, 'V'},
 		{0},
 	};
-	struct options o = {.synthetic = "qwen3-0.6b",
-			    .weights = "bf16,w8,w4",
-			    .tp = "1",
-			    .prompt = {{512}, 1},
-			    .gen = 16,
-			    .batch = {{1, 16}, 2},
-			    .context = {{64}, 1},
-			    .image = {1024, 1024, 32}};
-	int c, err = 0;
+	int c;
 
-	if (argc > 1 && !strcmp(argv[1], "model"))
-		return model_main(argc - 1, argv + 1);
-	if (argc > 1 && !strcmp(argv[1], "serve"))
-		return serve_main(argc - 1, argv + 1);
-	if (argc > 1 && !strcmp(argv[1], "device"))
-		return device_main(argc - 1, argv + 1);
 	while ((c = getopt_long(argc, argv, "h", longs, NULL)) >= 0) {
 		bool ok = true;
 		unsigned tp;
 
 		switch (c) {
-		case 's': o.synthetic = optarg; break;
-		case 'w': o.weights = optarg; break;
+		case 's': o->synthetic = optarg; break;
+		case 'w': o->weights = optarg; break;
 		case 't':
-			o.tp = optarg;
+			o->tp = optarg;
 			ok = stats_number(optarg, 1, 8, &tp);
 			break;
-		case 'd': o.dir = optarg; break;
-		case 'p': ok = parse_numbers(&o.prompt, "prompt", optarg, 65536); break;
-		case 'g': ok = stats_number(optarg, 1, 256, &o.gen); break;
-		case 'b': ok = parse_numbers(&o.batch, "batch", optarg, 256); break;
-		case 'x': ok = parse_numbers(&o.context, "context", optarg, 1u << 20); break;
+		case 'd': o->dir = optarg; break;
+		case 'p': ok = parse_numbers(&o->prompt, "prompt", optarg, 65536); break;
+		case 'g': ok = stats_number(optarg, 1, 256, &o->gen); break;
+		case 'b': ok = parse_numbers(&o->batch, "batch", optarg, 256); break;
+		case 'x': ok = parse_numbers(&o->context, "context", optarg, 1u << 20); break;
 		case 'S':
-			o.prompt = (struct numbers){{512, 2048}, 2};
-			o.batch = (struct numbers){{1, 2, 4, 8, 16, 32, 64}, 7};
-			o.context = (struct numbers){{128, 4096}, 2};
+			o->prompt = (struct numbers){{512, 2048}, 2};
+			o->batch = (struct numbers){{1, 2, 4, 8, 16, 32, 64}, 7};
+			o->context = (struct numbers){{128, 4096}, 2};
 			break;
-		case 'i': ok = parse_image(&o.image, optarg); break;
-		case 'C': o.compare = optarg; break;
-		case 'P': o.peer = optarg; break;
-		case 'j': o.report.json = true; break;
-		case 'o': o.report.ops = true; break;
-		case 'c': o.ceilings = true; break;
+		case 'i': ok = parse_image(&o->image, optarg); break;
+		case 'C': o->compare = optarg; break;
+		case 'P': o->peer = optarg; break;
+		case 'j': o->report.json = true; break;
+		case 'o': o->report.ops = true; break;
+		case 'c': o->ceilings = true; break;
 		case 'h': fputs(usage, stdout); return 0;
 		case 'V': printf("txda-bench %s\n", txda_version()); return 0;
 		default: ok = false;
@@ -432,21 +419,54 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
+	return -1;
+}
+
+/* The case dirs @dirs, or if there are none the synthetic model with each kind of weights. */
+static int bench_all(struct options *o, char *const *dirs)
+{
+	char *list, *save, *word;
+	int err = 0;
+
+	if (*dirs) {
+		for (; *dirs && !err; dirs++)
+			err = bench_model(o, *dirs);
+		return err;
+	}
+	list = strdup(o->weights);
+	for (word = list ? strtok_r(list, ",", &save) : NULL; word && !err;
+	     word = strtok_r(NULL, ",", &save))
+		err = bench_synthetic(o, word);
+	free(list);
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = {.synthetic = "qwen3-0.6b",
+			    .weights = "bf16,w8,w4",
+			    .tp = "1",
+			    .prompt = {{512}, 1},
+			    .gen = 16,
+			    .batch = {{1, 16}, 2},
+			    .context = {{64}, 1},
+			    .image = {1024, 1024, 32}};
+	int err;
+
+	if (argc > 1 && !strcmp(argv[1], "model"))
+		return model_main(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "serve"))
+		return serve_main(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "device"))
+		return device_main(argc - 1, argv + 1);
+	err = parse_options(&o, argc, argv);
+	if (err >= 0)
+		return err;
 	if (o.compare && report_load_earlier(&o.report, o.compare))
 		return 1;
 	own_autogroup();
 	print_machine(&o);
-	if (!o.ceilings && optind < argc) {
-		for (int i = optind; i < argc && !err; i++)
-			err = bench_model(&o, argv[i]);
-	} else if (!o.ceilings) {
-		char *list = strdup(o.weights), *save, *word;
-
-		for (word = list ? strtok_r(list, ",", &save) : NULL; word && !err;
-		     word = strtok_r(NULL, ",", &save))
-			err = bench_synthetic(&o, word);
-		free(list);
-	}
+	err = o.ceilings ? 0 : bench_all(&o, argv + optind);
 	if (o.report.json)
 		printf("\n]}\n");
 	cJSON_Delete(o.report.earlier);
