@@ -14,6 +14,7 @@
 
 #include <linux/openat2.h>
 
+#include "io.h"
 #include "set_error.h"
 
 #define MAY_READ   4u
@@ -211,23 +212,14 @@ int client_file_check(int fd, uint64_t max_bytes, uint64_t *ret_bytes, char *err
 int client_file_read(int fd, void *to, uint64_t bytes, char *err, size_t errlen)
 {
 	struct stat before, after;
-	uint64_t done = 0;
+	int64_t n;
 
 	if (fstat(fd, &before))
 		return set_error(-errno, err, errlen, "%s", strerror(errno));
-	while (done < bytes) {
-		ssize_t n = pread(fd, (char *)to + done, bytes - done, (off_t)done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return set_error(-errno, err, errlen, "it cannot be read: %s",
-					 strerror(errno));
-		if (!n)
-			break;
-		done += (uint64_t)n;
-	}
-	if (done < bytes || fstat(fd, &after) || (uint64_t)after.st_size != bytes ||
+	n = io_pread(fd, to, bytes, 0);
+	if (n < 0)
+		return set_error((int)n, err, errlen, "it cannot be read: %s", strerror((int)-n));
+	if ((uint64_t)n < bytes || fstat(fd, &after) || (uint64_t)after.st_size != bytes ||
 	    memcmp(&before.st_mtim, &after.st_mtim, sizeof(after.st_mtim)))
 		return set_error(-EINVAL, err, errlen, "the file changed while it was read");
 	return 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "client_memory.h"
 
+#include "io.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -274,16 +276,7 @@ static size_t copy(char *client, char *own, size_t len, bool to_client)
 /* A mapping would allocate pages for holes on behalf of the daemon, so read instead. */
 static int read_file(const struct client_memory *m, size_t at, char *to, size_t len)
 {
-	while (len) {
-		ssize_t n = pread(m->fd, to, len, (off_t)(m->offset + at));
-
-		if (n <= 0)
-			return -EFAULT;
-		to += n;
-		at += (size_t)n;
-		len -= (size_t)n;
-	}
-	return 0;
+	return io_pread(m->fd, to, len, m->offset + at) == (int64_t)len ? 0 : -EFAULT;
 }
 
 int client_memory_read(const struct client_memory *m, size_t at, void *to, size_t len)

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,6 +25,25 @@ static inline int io_read_all(int fd, void *to, size_t bytes)
 		bytes -= (size_t)n;
 	}
 	return 0;
+}
+
+/* Reads a file from @offset on until @bytes or its end. Returns the bytes read, or -errno. */
+static inline int64_t io_pread(int fd, void *to, uint64_t bytes, uint64_t offset)
+{
+	uint64_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n = pread(fd, (char *)to + done, bytes - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			break;
+		done += (uint64_t)n;
+	}
+	return (int64_t)done;
 }
 
 /* Writes exactly @bytes. 0 or -errno. */

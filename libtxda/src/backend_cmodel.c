@@ -20,6 +20,7 @@
 
 #include "context.h"
 #include "crc32c.h"
+#include "io.h"
 #include "memfd.h"
 
 #ifndef MADV_COLLAPSE
@@ -561,22 +562,14 @@ static int load_failed(struct txda__mem *mem, int error)
 static int64_t load_private(struct txda__mem *mem, uint64_t offset, int fd, uint64_t fd_offset,
 			    uint64_t bytes)
 {
-	uint64_t done = 0;
-	ssize_t n;
+	int64_t n;
 	void *ptr;
 	int r = cmodel_mem_map(mem, &ptr);
 
-	while (r >= 0 && done < bytes) {
-		n = pread(fd, (char *)ptr + offset + done, bytes - done, (off_t)(fd_offset + done));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return load_failed(mem, -errno);
-		if (!n)
-			break;
-		done += (uint64_t)n;
-	}
-	return r < 0 ? r : (int64_t)done;
+	if (r < 0)
+		return r;
+	n = io_pread(fd, (char *)ptr + offset, bytes, fd_offset);
+	return n < 0 ? load_failed(mem, (int)n) : n;
 }
 
 /* A file's own pages: fills the page tables, so that the first step finds them filled. */
@@ -601,12 +594,10 @@ static int read_chunk(struct txda__mem *mem, char *ptr, uint64_t offset, uint64_
 	*ret_crc = 0;
 	while (done < bytes) {
 		uint64_t part = bytes - done < STAGING_BYTES ? bytes - done : STAGING_BYTES;
-		ssize_t n = pread(mem->fd, ptr + done, part, (off_t)(offset + done));
+		int64_t n = io_pread(mem->fd, ptr + done, part, offset + done);
 
-		if (n < 0 && errno == EINTR)
-			continue;
 		if (n <= 0)
-			return n < 0 ? -errno : -ENODATA;
+			return n < 0 ? (int)n : -ENODATA;
 		*ret_crc = crc32c(*ret_crc, ptr + done, (size_t)n);
 		done += (uint64_t)n;
 	}

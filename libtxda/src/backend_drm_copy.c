@@ -12,6 +12,7 @@
 
 #include "backend_drm.h"
 #include "fault.h"
+#include "io.h"
 #include "txda_isa.h"
 
 /* Layout of a lane: the control page, then the halves. */
@@ -272,25 +273,6 @@ struct source {
 	uint64_t fd_offset;
 };
 
-/* Reads from a file until @bytes or its end. Returns the bytes read. */
-static int64_t read_file(int fd, uint64_t fd_offset, void *to, uint64_t bytes)
-{
-	uint64_t done = 0;
-	ssize_t n;
-
-	while (done < bytes) {
-		n = pread(fd, (char *)to + done, bytes - done, (off_t)(fd_offset + done));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (!n)
-			break;
-		done += (uint64_t)n;
-	}
-	return (int64_t)done;
-}
-
 /* The next @bytes of a source; fewer only at a file's end. */
 static int64_t fetch(struct source *from, void *to, uint64_t bytes)
 {
@@ -300,7 +282,7 @@ static int64_t fetch(struct source *from, void *to, uint64_t bytes)
 		memcpy(to, from->host, bytes);
 		from->host += bytes;
 	} else {
-		n = read_file(from->fd, from->fd_offset, to, bytes);
+		n = io_pread(from->fd, to, bytes, from->fd_offset);
 		if (n > 0)
 			from->fd_offset += (uint64_t)n;
 	}
@@ -417,7 +399,7 @@ int64_t txda__drm_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint6
 	r = txda__drm_mem_map(mem, &view);
 	if (r < 0)
 		return r;
-	n = read_file(fd, fd_offset, (char *)view + offset, bytes);
+	n = io_pread(fd, (char *)view + offset, bytes, fd_offset);
 	if (n < 0)
 		txda__fail(drm_context(mem->vm->chip), (int)n, "reading the file: %s",
 			   strerror((int)-n));

@@ -11,6 +11,7 @@
 
 #include "case_file.h"
 #include "internal.h"
+#include "io.h"
 #include "owned.h"
 #include "set_error.h"
 
@@ -49,34 +50,18 @@ int txda__case_file(int dir_fd, const char *name, uint64_t bytes, int *ret_fd, c
 	return 0;
 }
 
-static int read_all(int fd, void *data, uint64_t bytes)
-{
-	uint64_t done = 0;
-
-	while (done < bytes) {
-		ssize_t n = read(fd, (char *)data + done, bytes - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -ENODATA;
-		done += (uint64_t)n;
-	}
-	return 0;
-}
-
 /* Reads @bytes of an open file and closes it. */
 static int read_and_close(int fd, const char *name, uint64_t bytes, void **ret_data, char *err,
 			  size_t errlen)
 {
 	void *data = aligned_alloc(64, txda__align(bytes ? bytes : 1, 64));
-	int r = data ? read_all(fd, data, bytes) : -ENOMEM;
+	int r = data ? io_read_all(fd, data, bytes) : -ENOMEM;
 
 	close(fd);
 	if (r < 0) {
 		free(data);
 		return set_error(r, err, errlen, "%s: %s", name,
-				 r == -ENODATA ? "it became shorter" : strerror(-r));
+				 r == -EPIPE ? "it became shorter" : strerror(-r));
 	}
 	*ret_data = data;
 	return 0;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "io.h"
 #include "json.h"
 
 #define INDEX_NAME	"model.safetensors.index.json"
@@ -232,22 +233,13 @@ static int parse_entries(struct safetensors *st, unsigned file, cJSON *root, con
 static int read_at(const struct safetensors_file *f, uint64_t at, void *buf, uint64_t bytes,
 		   struct tool_error *error)
 {
-	uint64_t done = 0;
+	int64_t n = io_pread(f->fd, buf, bytes, at);
 
-	while (done < bytes) {
-		ssize_t n = pread(f->fd, (char *)buf + done, bytes - done, (off_t)(at + done));
-		int r = n < 0 ? -errno : -EIO;
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return tool_fail(error, r, "%llu bytes at %llu: %s",
-					 (unsigned long long)(bytes - done),
-					 (unsigned long long)(at + done),
-					 n ? strerror(-r) : "the file was truncated");
-		done += (uint64_t)n;
-	}
-	return 0;
+	if (n == (int64_t)bytes)
+		return 0;
+	return tool_fail(error, n < 0 ? (int)n : -EIO, "%llu bytes at %llu: %s",
+			 (unsigned long long)bytes, (unsigned long long)at,
+			 n < 0 ? strerror((int)-n) : "the file was truncated");
 }
 
 static int parse_header(struct safetensors *st, unsigned file, struct tool_error *error)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ggml.h"
+#include "io.h"
 #include "utf8.h"
 
 #define MAGIC	    0x46554747u /* "GGUF" */
@@ -59,18 +60,13 @@ static unsigned size_of(uint32_t type)
 static int copy_to(struct cursor *c, size_t end)
 {
 	struct gguf *g = c->g;
+	int64_t n = io_pread(g->fd, g->header + c->have, end - c->have, c->have);
 
-	while (c->have < end) {
-		ssize_t n = pread(g->fd, g->header + c->have, end - c->have, (off_t)c->have);
-		int r = n < 0 ? -errno : -EIO;
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return tool_fail(c->error, r, "%zu bytes at %zu: %s", end - c->have,
-					 c->have, n ? strerror(-r) : "the file was truncated");
-		c->have += (size_t)n;
-	}
+	if (n != (int64_t)(end - c->have))
+		return tool_fail(c->error, n < 0 ? (int)n : -EIO, "%zu bytes at %zu: %s",
+				 end - c->have, c->have,
+				 n < 0 ? strerror((int)-n) : "the file was truncated");
+	c->have = end;
 	return 0;
 }
 
