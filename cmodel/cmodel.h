@@ -168,6 +168,8 @@ struct cm_translation {
 	int fd;
 	uint64_t offset;
 	unsigned flags; /* CM_MAP_*; may lack the requested access, which then faults */
+	/* The chip whose DRAM it is, if reached through C2C; NULL: another's, or system memory. */
+	struct cm_chip *peer;
 };
 
 typedef int (*cm_translate_fn)(void *arg, uint64_t va, struct cm_translation *ret);
@@ -262,6 +264,11 @@ struct cm_sensors {
 	uint64_t copy_busy_ns;
 	uint64_t bytes_read; /* by ops and copies from DRAM, as the activity model counts it */
 	uint64_t bytes_written;
+	/*
+	 * To and from other chips: by copies and ops on memory of a cm_translation.peer (ops: all of
+	 * a tensor), and by collectives, in which each rank sends its part to each that needs it.
+	 */
+	uint64_t c2c_sent, c2c_received;
 	uint64_t ops;
 	uint32_t power_mw; /* from a simple activity model */
 	int32_t temp_mc;   /* millidegrees Celsius */

@@ -25,6 +25,7 @@
  * Version history
  *  1.0  first
  *  1.1  firmware's log
+ *  1.2  counters of C2C traffic
  */
 #ifndef TXDA_REGS_H
 #define TXDA_REGS_H
@@ -54,7 +55,7 @@
 /* Of this register map: major << 16 | minor. Another major is another map; minors only add. */
 #define TXDA_REG_VERSION 0x0004
 #define TXDA_REGS_MAJOR	 1
-#define TXDA_REGS_MINOR	 1
+#define TXDA_REGS_MINOR	 2
 
 #define TXDA_REG_ISA	     0x0008 /* TXDA_ISA_MAJOR << 16 | TXDA_ISA_MINOR */
 #define TXDA_REG_CHIP	     0x000c /* family << 16 | revision; family 8 */
@@ -67,6 +68,7 @@
 #define TXDA_CHIP_FIRMWARE    (1u << 3) /* needs firmware before queues work */
 #define TXDA_CHIP_ECC	      (1u << 4) /* the ECC counters count */
 #define TXDA_CHIP_POWER_LIMIT (1u << 5) /* TXDA_REG_POWER_LIMIT is writable */
+#define TXDA_CHIP_C2C_TRAFFIC (1u << 6) /* since 1.2: the C2C counters count */
 
 #define TXDA_REG_VA_BITS	  0x0014 /* usable bits of a virtual address, 32 to 48 */
 #define TXDA_REG_QUEUES		  0x0018 /* copy queues << 16 | compute queues */
@@ -220,6 +222,14 @@ struct txda_fw_log_entry {
 #define TXDA_REG_DRAM_READ_HI	 0x043c
 #define TXDA_REG_DRAM_WRITTEN_LO 0x0440
 #define TXDA_REG_DRAM_WRITTEN_HI 0x0444
+/*
+ * With TXDA_CHIP_C2C_TRAFFIC: payload that left and reached the chip through all its ports, bytes
+ * since reset. Whoever asked for it: a chip that reads a peer's DRAM receives, and the peer sends.
+ */
+#define TXDA_REG_C2C_SENT_LO	 0x0448
+#define TXDA_REG_C2C_SENT_HI	 0x044c
+#define TXDA_REG_C2C_RECEIVED_LO 0x0450
+#define TXDA_REG_C2C_RECEIVED_HI 0x0454
 
 /* ------------------------------------------------------------------------------------------- */
 /* Reset                                                                                         */

@@ -79,6 +79,14 @@ bool cm_chip_link_down(struct cm_chip *c)
 	return until_ns && (until_ns == UINT64_MAX || clock_ns() < until_ns);
 }
 
+void cm_chip_count_c2c(struct cm_chip *from, struct cm_chip *to, uint64_t bytes)
+{
+	if (from == to)
+		return;
+	cm_count(&from->activity.c2c_sent, bytes);
+	cm_count(&to->activity.c2c_received, bytes);
+}
+
 /* ---- sensors --------------------------------------------------------------------------------- */
 
 static double share(uint64_t part_ns, double dt_ns)
@@ -118,6 +126,8 @@ void cm_chip_sensors(struct cm_chip *c, struct cm_sensors *ret)
 		.copy_busy_ns = atomic_load(&a->copy_busy_ns),
 		.bytes_read = atomic_load(&a->bytes_read),
 		.bytes_written = atomic_load(&a->bytes_written),
+		.c2c_sent = atomic_load(&a->c2c_sent),
+		.c2c_received = atomic_load(&a->c2c_received),
 		.ops = atomic_load(&a->ops),
 		.ecc_corrected = atomic_load(&a->ecc_corrected),
 		.ecc_uncorrected = atomic_load(&a->ecc_uncorrected),

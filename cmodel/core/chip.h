@@ -44,6 +44,7 @@ struct cm_activity {
 	_Atomic uint64_t copy_busy_ns;
 	_Atomic uint64_t bytes_read;
 	_Atomic uint64_t bytes_written;
+	_Atomic uint64_t c2c_sent, c2c_received;
 	_Atomic uint64_t ops;
 	_Atomic uint32_t ecc_corrected;
 	_Atomic uint32_t ecc_uncorrected;
@@ -73,5 +74,7 @@ struct cm_chip {
 /* Creates the DRAM, @mem_bytes of sealed memfd; 0 or -errno. cm_chip_fini() is called in any case. */
 int cm_chip_init(struct cm_chip *c, struct cm_machine *machine, unsigned index, uint64_t mem_bytes);
 void cm_chip_fini(struct cm_chip *c);
+/* Counts what went from one chip to another, if it is another. Leader. */
+void cm_chip_count_c2c(struct cm_chip *from, struct cm_chip *to, uint64_t bytes);
 
 #endif /* CM_CHIP_H */

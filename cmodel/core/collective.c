@@ -197,6 +197,9 @@ enum cm_result cm_collective_run(struct cm_pool *pool, const struct cm_collectiv
 
 		cm_count(&a->bytes_read, p->count * w.element);
 		cm_count(&a->bytes_written, p->count * w.element * (gather ? size : 1));
+		for (unsigned r = 0; r < size; r++)
+			cm_chip_count_c2c(member[i].vm->chip, member[r].vm->chip,
+					  p->count * w.element);
 	}
 	return CM_DONE;
 }

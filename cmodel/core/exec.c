@@ -312,6 +312,35 @@ enum cm_result cm_exec_fail(struct cm_exec *e)
 	return CM_FAULT;
 }
 
+static void count_peers(const struct cm_exec *e)
+{
+	const struct cm_launch *l = &e->context->launch;
+
+	if (!e->vm->has_peers)
+		return;
+	for (unsigned i = 0; i < 6; i++) {
+		if (l->in[i])
+			cm_vm_count_c2c(e->vm, l->in[i]->va, l->in[i]->bytes, false);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		if (l->out[i])
+			cm_vm_count_c2c(e->vm, l->out[i]->va, l->out[i]->bytes, true);
+	}
+}
+
+/* What the ranks of a collective send each other: ALL_GATHER has its result at rank 0 alone. */
+static void count_meeting(struct cm_exec *const *rank, unsigned size)
+{
+	const struct cm_launch *l = &rank[0]->context->launch;
+	uint64_t bytes = l->in[0]->dim[0] * l->in[0]->dim[1] * 4;
+	unsigned receivers = l->op->op == TXDA_OP_ALL_GATHER ? 1 : size;
+
+	for (unsigned from = 0; from < size; from++) {
+		for (unsigned to = 0; to < receivers; to++)
+			cm_chip_count_c2c(rank[from]->vm->chip, rank[to]->vm->chip, bytes);
+	}
+}
+
 /* Adds the traffic of the launch to the counters. */
 static void count(const struct cm_exec *e)
 {
@@ -326,6 +355,7 @@ static void count(const struct cm_exec *e)
 		cm_count(&a->bytes_written, written);
 	}
 	cm_count(&a->ops, 1);
+	count_peers(e);
 }
 
 static void run_part(const void *arg, unsigned phase, unsigned part, unsigned core)
@@ -479,5 +509,6 @@ enum cm_result cm_exec_meet(struct cm_exec *const *rank, unsigned size, unsigned
 		return CM_FAULT;
 	for (unsigned i = 0; i < size; i++)
 		count(rank[i]);
+	count_meeting(rank, size);
 	return CM_DONE;
 }

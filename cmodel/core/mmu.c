@@ -140,7 +140,7 @@ static int map_locked(struct cm_vm *vm, uint64_t va, int fd, uint64_t offset, ui
 		return ret;
 	}
 	pthread_mutex_lock(&vm->lock);
-	cm_ranges_insert(&vm->ranges, at, (struct cm_range){va, va + bytes, flags});
+	cm_ranges_insert(&vm->ranges, at, (struct cm_range){va, va + bytes, flags, NULL});
 	pthread_mutex_unlock(&vm->lock);
 	return 0;
 }

@@ -73,6 +73,7 @@ struct cm_vm {
 	_Atomic bool lost;		/* a losable mapping has lost a page */
 	cm_translate_fn translate;	/* NULL: the embedder maps */
 	void *translate_arg;
+	bool has_peers;	  /* leader: it has had memory of a peer */
 	bool was_evicted; /* lock: there may be copies of programs that are not in the table */
 	size_t pieces;	  /* leader: host mappings that translation has made, or more */
 	struct cm_vm *next, *prev; /* leader: of the machine */
@@ -92,6 +93,8 @@ int cm_mmu_vm_new(struct cm_mmu *mmu, struct cm_chip *c, struct cm_vm **ret);
 void *cm_vm_find(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags, uint64_t *ret_bad);
 /* If @vm->lost: what lost pages cannot be accessed any more. True if there was any. Leader. */
 bool cm_vm_close_lost(struct cm_vm *vm);
+/* Counts an access to [va, va + bytes) as traffic between chips, where it is a peer's. Leader. */
+void cm_vm_count_c2c(struct cm_vm *vm, uint64_t va, uint64_t bytes, bool write);
 /* Copies out of an address space that other threads may change. 0 or -EFAULT; map_lock is held. */
 int cm_vm_read(struct cm_vm *vm, uint64_t va, void *buf, uint64_t bytes);
 

@@ -49,9 +49,9 @@ void cm_ranges_cut(struct cm_ranges *r, uint64_t va, uint64_t end)
 
 		/* Only the first can extend below the range, only the last above it. */
 		if (old.va < va)
-			left[keep++] = (struct cm_range){old.va, va, old.flags};
+			left[keep++] = (struct cm_range){old.va, va, old.flags, old.peer};
 		if (old.end > end)
-			left[keep++] = (struct cm_range){end, old.end, old.flags};
+			left[keep++] = (struct cm_range){end, old.end, old.flags, old.peer};
 	}
 	memmove(r->at + from + keep, r->at + to, (r->n - to) * sizeof(*r->at));
 	memcpy(r->at + from, left, keep * sizeof(*left));

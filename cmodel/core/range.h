@@ -11,9 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct cm_chip;
+
 struct cm_range {
 	uint64_t va, end;
-	unsigned flags; /* CM_MAP_* */
+	unsigned flags;	      /* CM_MAP_* */
+	struct cm_chip *peer; /* cm_translation.peer */
 };
 
 struct cm_ranges {

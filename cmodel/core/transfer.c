@@ -173,6 +173,20 @@ static void slice_part(const void *arg, unsigned phase, unsigned part, unsigned 
 	}
 }
 
+/* Counts the bytes [from, to) of the transfer on one side as traffic between chips. */
+static void count_side(const struct cm_transfer *t, uint64_t va, uint64_t pitch, uint64_t from,
+		       uint64_t to, bool write)
+{
+	while (t->vm->has_peers && from < to) {
+		uint64_t col = from % t->row_bytes, n = t->row_bytes - col;
+
+		if (n > to - from)
+			n = to - from;
+		cm_vm_count_c2c(t->vm, va + from / t->row_bytes * pitch + col, n, write);
+		from += n;
+	}
+}
+
 enum cm_result cm_transfer_step(struct cm_transfer *t, const _Atomic bool *flag,
 				struct txda_fault *ret)
 {
@@ -204,7 +218,10 @@ enum cm_result cm_transfer_step(struct cm_transfer *t, const _Atomic bool *flag,
 		return CM_FAULT;
 	t->done += bytes;
 	cm_count(&a->bytes_written, bytes);
-	if (!t->fill)
+	count_side(t, t->dst, t->dst_pitch, s.from, s.to, true);
+	if (!t->fill) {
 		cm_count(&a->bytes_read, bytes);
+		count_side(t, t->src, t->src_pitch, s.from, s.to, false);
+	}
 	return t->done < t->total ? CM_AGAIN : CM_DONE;
 }

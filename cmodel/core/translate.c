@@ -93,16 +93,22 @@ static bool clip(const struct cm_vm *vm, uint64_t va, size_t at, struct cm_trans
 	return true;
 }
 
-/* Enters the range into the table, merged with neighbours of the same rights. */
+/* Whether two ranges that meet can be one. */
+static bool are_alike(const struct cm_range *a, const struct cm_range *b)
+{
+	return a->flags == b->flags && a->peer == b->peer;
+}
+
+/* Enters the range into the table, merged with neighbours that are alike. */
 static void enter(struct cm_vm *vm, size_t at, const struct cm_translation *t)
 {
-	struct cm_range r = {t->va, t->va + t->bytes, t->flags};
+	struct cm_range r = {t->va, t->va + t->bytes, t->flags, t->peer};
 	struct cm_range *before = at ? &vm->ranges.at[at - 1] : NULL;
 	struct cm_range *after = at < vm->ranges.n ? &vm->ranges.at[at] : NULL;
 
-	if (before && (before->end != r.va || before->flags != r.flags))
+	if (before && (before->end != r.va || !are_alike(before, &r)))
 		before = NULL;
-	if (after && (after->va != r.end || after->flags != r.flags))
+	if (after && (after->va != r.end || !are_alike(after, &r)))
 		after = NULL;
 	if (before && after) {
 		r.end = after->end;
@@ -142,6 +148,8 @@ static int look_up(struct cm_vm *vm, uint64_t va)
 	if (t.bytes >= CM_HUGE_PAGE)
 		madvise(host, t.bytes, MADV_HUGEPAGE);
 	enter(vm, at, &t);
+	if (t.peer)
+		vm->has_peers = true;
 	vm->pieces++;
 	vm->mmu->pieces++;
 	return 1;
@@ -165,6 +173,26 @@ bool cm_vm_translate(struct cm_vm *vm, uint64_t va)
 		pthread_mutex_unlock(&vm->lock);
 	}
 	return ret == 1;
+}
+
+void cm_vm_count_c2c(struct cm_vm *vm, uint64_t va, uint64_t bytes, bool write)
+{
+	uint64_t end = va + bytes;
+
+	if (!vm->has_peers || !bytes)
+		return;
+	pthread_mutex_lock(&vm->lock);
+	for (size_t i = cm_ranges_first(&vm->ranges, va); i < vm->ranges.n; i++) {
+		const struct cm_range *r = &vm->ranges.at[i];
+		uint64_t from = r->va > va ? r->va : va, to = r->end < end ? r->end : end;
+
+		if (from >= to)
+			break;
+		if (r->peer)
+			cm_chip_count_c2c(write ? vm->chip : r->peer, write ? r->peer : vm->chip,
+					  to - from);
+	}
+	pthread_mutex_unlock(&vm->lock);
 }
 
 void cm_vm_translate_end(struct cm_vm *vm)

@@ -43,8 +43,16 @@ static void start_counting(struct vu_device *d)
 	struct cm_sensors s;
 
 	cm_chip_sensors(d->chip, &s);
-	d->base = (struct vu_sensor_base){s.busy_ns,	   s.copy_busy_ns,  s.bytes_read,
-					  s.bytes_written, s.ecc_corrected, s.ecc_uncorrected};
+	d->base = (struct vu_sensor_base){
+		.busy_ns = s.busy_ns,
+		.copy_busy_ns = s.copy_busy_ns,
+		.bytes_read = s.bytes_read,
+		.bytes_written = s.bytes_written,
+		.c2c_sent = s.c2c_sent,
+		.c2c_received = s.c2c_received,
+		.ecc_corrected = s.ecc_corrected,
+		.ecc_uncorrected = s.ecc_uncorrected,
+	};
 	memset(d->link_errors, 0, sizeof(d->link_errors));
 	d->start_ns = clock_ns();
 }

@@ -56,7 +56,7 @@
 struct vu_machine;
 
 struct vu_sensor_base { /* counters at the last reset */
-	uint64_t busy_ns, copy_busy_ns, bytes_read, bytes_written;
+	uint64_t busy_ns, copy_busy_ns, bytes_read, bytes_written, c2c_sent, c2c_received;
 	uint32_t ecc_corrected, ecc_uncorrected;
 };
 

@@ -19,7 +19,7 @@
 static uint32_t read_caps(struct vu_device *d, unsigned i)
 {
 	(void)i;
-	return CAPS | (vu_device_ports(d) ? TXDA_CHIP_C2C : 0);
+	return CAPS | (vu_device_ports(d) ? TXDA_CHIP_C2C | TXDA_CHIP_C2C_TRAFFIC : 0);
 }
 
 static uint32_t read_card_position(struct vu_device *d, unsigned i)
@@ -244,6 +244,18 @@ static uint64_t read_dram_written(struct vu_device *d, unsigned i)
 	return sense(d).bytes_written - d->base.bytes_written;
 }
 
+static uint64_t read_c2c_sent(struct vu_device *d, unsigned i)
+{
+	(void)i;
+	return sense(d).c2c_sent - d->base.c2c_sent;
+}
+
+static uint64_t read_c2c_received(struct vu_device *d, unsigned i)
+{
+	(void)i;
+	return sense(d).c2c_received - d->base.c2c_received;
+}
+
 /* ---- reset ----------------------------------------------------------------------------------- */
 
 static uint32_t read_reset(struct vu_device *d, unsigned i)
@@ -307,6 +319,8 @@ const struct vu_reg vu_regs_global[VU_GLOBAL_WORDS] = {
 	VU_PAIR(TXDA_REG_BUSY_COPY_LO, read_busy_copy, NULL),
 	VU_PAIR(TXDA_REG_DRAM_READ_LO, read_dram_read, NULL),
 	VU_PAIR(TXDA_REG_DRAM_WRITTEN_LO, read_dram_written, NULL),
+	VU_PAIR(TXDA_REG_C2C_SENT_LO, read_c2c_sent, NULL),
+	VU_PAIR(TXDA_REG_C2C_RECEIVED_LO, read_c2c_received, NULL),
 	/* Reads 0 unless stuck: the write that starts a reset returns when it is done. */
 	VU_RW(TXDA_REG_RESET, read_reset, write_reset),
 	VU_FIELD(TXDA_REG_RESET_COUNT, resets, NULL),

@@ -40,6 +40,7 @@ static int to_peer(struct vu_device *d, uint64_t va, struct vu_run *run, struct 
 {
 	if (run->port >= vu_device_ports(d) || !vu_device_link_up(d, run->port))
 		return -EFAULT;
+	ret->peer = vu_device_peer(d, run->port)->chip;
 	return to_local(vu_device_peer(d, run->port), va, run, ret);
 }
 

@@ -132,7 +132,7 @@ static void test_identity(void **state)
 				 TXDA_REGS_MAJOR << 16 | TXDA_REGS_MINOR);
 		assert_int_equal(vf_read(c, TXDA_REG_ISA), TXDA_ISA_MAJOR << 16 | TXDA_ISA_MINOR);
 		assert_int_equal(vf_read(c, TXDA_REG_CHIP) >> 16, TXDA_CHIP_FAMILY_TX8);
-		assert_int_equal(vf_read(c, TXDA_REG_CAPS), 0x3f);
+		assert_int_equal(vf_read(c, TXDA_REG_CAPS), 0x7f);
 		assert_int_equal(1ull << vf_read(c, TXDA_REG_VA_BITS), CM_VA_BYTES);
 		assert_int_equal(vf_read(c, TXDA_REG_QUEUES), 32 << 16 | 32);
 		assert_int_equal(vf_read(c, TXDA_REG_VMIDS), 64);
@@ -191,7 +191,7 @@ static void test_cards(void **state)
 	(void)state;
 	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
 	assert_int_equal(vf_read(&f.c[0], TXDA_REG_C2C_PORTS), 0);
-	assert_false(vf_read(&f.c[0], TXDA_REG_CAPS) & TXDA_CHIP_C2C);
+	assert_false(vf_read(&f.c[0], TXDA_REG_CAPS) & (TXDA_CHIP_C2C | TXDA_CHIP_C2C_TRAFFIC));
 	vf_free(&f);
 	assert_int_equal(vu_machine_new(&opt, &m), 0);
 	assert_int_equal(m->device[7].card_chips, 8);

@@ -794,6 +794,65 @@ static void test_groups(void **state)
 	assert_int_equal(vf_fault(c).code, TXDA_FAULT_COLLECTIVE);
 }
 
+/* ---- traffic between chips ------------------------------------------------------------------- */
+
+static void expect_traffic(struct vf_chip *chip, uint64_t sent, uint64_t received)
+{
+	assert_int_equal(vf_read64(chip, TXDA_REG_C2C_SENT_LO), sent);
+	assert_int_equal(vf_read64(chip, TXDA_REG_C2C_RECEIVED_LO), received);
+}
+
+static void test_traffic(void **state)
+{
+	struct txda_pkt_copy_2d rows = {.dst = DATA + HUGE,
+					.src = VA,
+					.dst_pitch = 300,
+					.src_pitch = 10000,
+					.row_bytes = 300,
+					.rows = 5};
+	struct vf_chip *peer = &f.c[1];
+	struct vf_stream s = vf_stream(c);
+
+	(void)state;
+	assert_true(vf_read(c, TXDA_REG_CAPS) & TXDA_CHIP_C2C_TRAFFIC);
+	/* The chip's own page between the peer's: two of three pages go through the port. */
+	vf_map(c, 1, VA, HUGE, vf_pte(TXDA_APERTURE_C2C, VF_DATA, VF_RW));
+	vf_map(c, 1, VA + 4096, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW));
+	assert_true(fill(DATA, HUGE, 1));
+	expect_traffic(c, 0, 0);
+	assert_true(fill(VA, 3 * 4096, 1));
+	expect_traffic(c, 8192, 0);
+	expect_traffic(peer, 0, 8192);
+	assert_true(copy(DATA + HUGE, VA + 4096, 4097));
+	expect_traffic(c, 8192, 1);
+	expect_traffic(peer, 1, 8192);
+	/* Rows begin at 0, 10000, 20000 and so on: all are the peer's, and count as what they are. */
+	vf_put(&s, TXDA_PKT_COPY_2D, 0, &rows, sizeof(rows));
+	assert_true(vf_run(&f, c, 0, &s));
+	expect_traffic(c, 8192, 1501);
+	expect_traffic(peer, 1501, 8192);
+	/* Each counts since its own reset. */
+	vf_write(peer, TXDA_REG_RESET, TXDA_RESET_CHIP);
+	expect_traffic(peer, 0, 0);
+	expect_traffic(c, 8192, 1501);
+}
+
+static void test_group_traffic(void **state)
+{
+	struct vf_chip *peer = &f.c[1];
+	uint64_t a, b;
+
+	(void)state;
+	set_group(c, 0x1234567890, 0, 0x0f);
+	set_group(peer, 0x1234567890, 1, 0xf0);
+	a = reduce(c);
+	b = reduce(peer);
+	assert_true(vf_done(&f, c, 0, a));
+	assert_true(vf_done(&f, peer, 0, b));
+	expect_traffic(c, 4096, 4096);
+	expect_traffic(peer, 4096, 4096);
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -816,6 +875,8 @@ int main(void)
 		TEST(test_evicted_stream),
 		TEST(test_peer),
 		TEST(test_groups),
+		TEST(test_traffic),
+		TEST(test_group_traffic),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
