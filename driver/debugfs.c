@@ -42,6 +42,10 @@ static int txda_debugfs_chip(struct seq_file *m, void *data)
 	seq_printf(m, "traffic: %llu bytes read, %llu written\n",
 		   txda_read_pair(tdev, TXDA_REG_DRAM_READ_LO),
 		   txda_read_pair(tdev, TXDA_REG_DRAM_WRITTEN_LO));
+	if (tdev->counts_c2c)
+		seq_printf(m, "c2c: %llu bytes sent, %llu received\n",
+			   txda_read_pair(tdev, TXDA_REG_C2C_SENT_LO),
+			   txda_read_pair(tdev, TXDA_REG_C2C_RECEIVED_LO));
 	txda_bars_exit(tdev, idx);
 	return 0;
 }

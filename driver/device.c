@@ -204,6 +204,7 @@ static void txda_device_read_identity(struct txda_device *tdev)
 	info->caps = txda_device_caps(word);
 	info->features = DRM_TXDA_FEATURE_QUEUE_SHARE | DRM_TXDA_FEATURE_BO_ADVISE;
 	tdev->wants_firmware = word & TXDA_CHIP_FIRMWARE;
+	tdev->counts_c2c = word & TXDA_CHIP_C2C_TRAFFIC;
 	info->va_bits = txda_read(tdev, TXDA_REG_VA_BITS);
 	info->page_sizes = BIT(TXDA_PAGE_SHIFT) | BIT(TXDA_HUGE_SHIFT);
 	info->cores = txda_read(tdev, TXDA_REG_CORES);

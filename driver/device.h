@@ -69,6 +69,9 @@ struct txda_device {
 	/** @wants_firmware: Its queues need firmware. */
 	bool wants_firmware;
 
+	/** @counts_c2c: It has counters of C2C traffic. */
+	bool counts_c2c;
+
 	/** @n_ports: C2C ports, at most TXDA_MAX_PORTS. */
 	u32 n_ports;
 

@@ -16,6 +16,8 @@ enum txda_pmu_event {
 	TXDA_PMU_COPY_BUSY,
 	TXDA_PMU_DRAM_READ,
 	TXDA_PMU_DRAM_WRITTEN,
+	TXDA_PMU_C2C_SENT,
+	TXDA_PMU_C2C_RECEIVED,
 	TXDA_PMU_EVENTS
 };
 
@@ -24,6 +26,8 @@ static const u32 txda_pmu_regs[TXDA_PMU_EVENTS] = {
 	[TXDA_PMU_COPY_BUSY] = TXDA_REG_BUSY_COPY_LO,
 	[TXDA_PMU_DRAM_READ] = TXDA_REG_DRAM_READ_LO,
 	[TXDA_PMU_DRAM_WRITTEN] = TXDA_REG_DRAM_WRITTEN_LO,
+	[TXDA_PMU_C2C_SENT] = TXDA_REG_C2C_SENT_LO,
+	[TXDA_PMU_C2C_RECEIVED] = TXDA_REG_C2C_RECEIVED_LO,
 };
 
 /**
@@ -47,6 +51,9 @@ struct txda_pmu {
 	/** @name: Of @base: txda_ and the number. */
 	char name[16];
 
+	/** @has_c2c: It has the events of C2C traffic, since its first chip counts that. */
+	bool has_c2c;
+
 	/** @lock: Protects what follows, and serialises reads of the chip's counters. */
 	raw_spinlock_t lock;
 
@@ -63,13 +70,23 @@ static DEFINE_MUTEX(txda_pmus_lock);
 
 /* ---- The chip's counters -------------------------------------------------------------------- */
 
+static bool txda_pmu_is_c2c(u64 id)
+{
+	return id == TXDA_PMU_C2C_SENT || id == TXDA_PMU_C2C_RECEIVED;
+}
+
+static bool txda_pmu_counts(const struct txda_device *tdev, enum txda_pmu_event id)
+{
+	return tdev->counts_c2c || !txda_pmu_is_c2c(id);
+}
+
 static void txda_pmu_update(struct txda_pmu *pmu, enum txda_pmu_event id)
 {
 	struct txda_pmu_count *count = &pmu->count[id];
 	u64 value;
 
 	lockdep_assert_held(&pmu->lock);
-	if (!pmu->tdev)
+	if (!pmu->tdev || !txda_pmu_counts(pmu->tdev, id))
 		return;
 	value = txda_read_pair(pmu->tdev, txda_pmu_regs[id]);
 	if (!txda_device_alive(pmu->tdev))
@@ -100,7 +117,7 @@ static void txda_pmu_set(struct txda_pmu *pmu, struct txda_device *tdev)
 	raw_spin_lock_irqsave(&pmu->lock, flags);
 	for (id = 0; id < TXDA_PMU_EVENTS; id++) {
 		txda_pmu_update(pmu, id);
-		if (tdev && !pmu->tdev)
+		if (tdev && !pmu->tdev && txda_pmu_counts(tdev, id))
 			pmu->count[id].seen = txda_read_pair(tdev, txda_pmu_regs[id]);
 	}
 	pmu->tdev = tdev;
@@ -153,6 +170,8 @@ static int txda_pmu_event_init(struct perf_event *event)
 	if (event->attr.type != event->pmu->type)
 		return -ENOENT;
 	if (event->cpu < 0 || is_sampling_event(event))
+		return -EINVAL;
+	if (txda_pmu_is_c2c(event->attr.config) && !to_txda_pmu(event)->has_c2c)
 		return -EINVAL;
 	return event->attr.config < TXDA_PMU_EVENTS ? 0 : -EINVAL;
 }
@@ -216,6 +235,16 @@ PMU_EVENT_ATTR_STRING(dram_written, txda_pmu_written, "event=0x03");
 PMU_EVENT_ATTR_STRING(dram_written.unit, txda_pmu_written_unit, "MiB");
 PMU_EVENT_ATTR_STRING(dram_written.scale, txda_pmu_written_scale, "9.5367431640625e-7");
 
+PMU_EVENT_ATTR_STRING(c2c_sent, txda_pmu_sent, "event=0x04");
+PMU_EVENT_ATTR_STRING(c2c_sent.unit, txda_pmu_sent_unit, "MiB");
+PMU_EVENT_ATTR_STRING(c2c_sent.scale, txda_pmu_sent_scale, "9.5367431640625e-7");
+PMU_EVENT_ATTR_STRING(c2c_received, txda_pmu_received, "event=0x05");
+PMU_EVENT_ATTR_STRING(c2c_received.unit, txda_pmu_received_unit, "MiB");
+PMU_EVENT_ATTR_STRING(c2c_received.scale, txda_pmu_received_scale, "9.5367431640625e-7");
+
+/* The first that a chip without counters of C2C traffic does not have. */
+#define TXDA_PMU_FIRST_C2C_ATTR 10
+
 static struct attribute *txda_pmu_event_attrs[] = {&txda_pmu_compute.attr.attr,
 						   &txda_pmu_compute_unit.attr.attr,
 						   &txda_pmu_copy.attr.attr,
@@ -226,11 +255,27 @@ static struct attribute *txda_pmu_event_attrs[] = {&txda_pmu_compute.attr.attr,
 						   &txda_pmu_written.attr.attr,
 						   &txda_pmu_written_unit.attr.attr,
 						   &txda_pmu_written_scale.attr.attr,
+						   &txda_pmu_sent.attr.attr,
+						   &txda_pmu_sent_unit.attr.attr,
+						   &txda_pmu_sent_scale.attr.attr,
+						   &txda_pmu_received.attr.attr,
+						   &txda_pmu_received_unit.attr.attr,
+						   &txda_pmu_received_scale.attr.attr,
 						   NULL};
+
+static umode_t txda_pmu_event_mode(struct kobject *kobj, struct attribute *attr, int n)
+{
+	struct pmu *base = dev_get_drvdata(kobj_to_dev(kobj));
+
+	if (n >= TXDA_PMU_FIRST_C2C_ATTR && !container_of(base, struct txda_pmu, base)->has_c2c)
+		return 0;
+	return attr->mode;
+}
 
 static const struct attribute_group txda_pmu_event_group = {
 	.name = "events",
 	.attrs = txda_pmu_event_attrs,
+	.is_visible = txda_pmu_event_mode,
 };
 
 static const struct attribute_group *txda_pmu_groups[] = {&txda_pmu_format_group,
@@ -238,7 +283,7 @@ static const struct attribute_group *txda_pmu_groups[] = {&txda_pmu_format_group
 
 /* ---- PMUs ----------------------------------------------------------------------------------- */
 
-static struct txda_pmu *txda_pmu_new(u32 number)
+static struct txda_pmu *txda_pmu_new(u32 number, bool has_c2c)
 {
 	struct txda_pmu *pmu = kzalloc_obj(*pmu, GFP_KERNEL);
 	int err;
@@ -246,6 +291,7 @@ static struct txda_pmu *txda_pmu_new(u32 number)
 	if (!pmu)
 		return ERR_PTR(-ENOMEM);
 	raw_spin_lock_init(&pmu->lock);
+	pmu->has_c2c = has_c2c;
 	snprintf(pmu->name, sizeof(pmu->name), "txda_%u", number);
 	pmu->base = (struct pmu){
 		.module = THIS_MODULE,
@@ -287,7 +333,7 @@ void txda_pmu_add(struct txda_device *tdev)
 	struct txda_pmu *pmu;
 
 	mutex_lock(&txda_pmus_lock);
-	pmu = xa_load(&txda_pmus, number) ?: txda_pmu_new(number);
+	pmu = xa_load(&txda_pmus, number) ?: txda_pmu_new(number, tdev->counts_c2c);
 	mutex_unlock(&txda_pmus_lock);
 	if (IS_ERR(pmu)) {
 		drm_warn(&tdev->drm, "no counters for perf: %pe\n", pmu);

@@ -9,7 +9,8 @@
  * with that number and stays until the module is unloaded, since open events hold a reference to
  * the module only. While there is no chip, or a reset has made the registers inaccessible, its
  * events do not count; they continue with the next chip of that number. A reset of the chip loses
- * no counts.
+ * no counts. The PMU has events of C2C traffic if its first chip counts that; a later one that does
+ * not adds nothing to them.
  *
  * Threads: any. Events are read with interrupts off.
  */

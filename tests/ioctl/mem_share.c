@@ -392,6 +392,22 @@ static void peer_device(void)
 	check_equal(((uint32_t *)back.cpu)[1], 99);
 }
 
+/* Exactly 4 MiB go from the first chip to the second, and 1 MiB comes back: for who counts that. */
+static void peer_traffic(void)
+{
+	struct client a = must_client(0), b = must_client(1);
+	struct mem near = must_mem_in(a.fd, a.vm, 4 * MIB, DEVICE);
+	uint32_t handle, imported;
+
+	must(bo_create(b.fd, 4 * MIB, DEVICE, 0, 0, &handle));
+	imported = must_import(a.fd, must_export(b.fd, handle));
+	must(bind_one(a.fd, a.vm, DRM_TXDA_BIND_MAP, imported, 0, VA, 4 * MIB));
+	must(dev_fill(&a, near.va, 4 * MIB, 0xc2c));
+	must(dev_copy(&a, VA, near.va, 4 * MIB));
+	must(dev_copy(&a, near.va, VA + MIB, MIB));
+	check(is_filled(near.cpu, 4 * MIB, 0xc2c));
+}
+
 static void peer_gives_back(void)
 {
 	struct client a = must_client(0), b = must_client(1);
@@ -464,6 +480,7 @@ static const struct test tests[] = {
 	{"foreign_exporter", foreign_exporter},
 	{"peer_host", peer_host},
 	{"peer_device", peer_device},
+	{"peer_traffic", peer_traffic},
 	{"peer_gives_back", peer_gives_back},
 	{"peer_all", peer_all},
 };

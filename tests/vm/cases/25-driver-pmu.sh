@@ -12,10 +12,11 @@ pmu=/sys/bus/event_source/devices/txda_0
 wait_for 30 test -d $pmu || fail "no PMU"
 
 [ "$(cat $pmu/events/dram_read.unit)" = MiB ] || fail "the unit of dram_read"
+[ ! -e $pmu/events/c2c_sent ] || fail "events of C2C traffic on a chip without ports"
 refused=$(PYTHONPATH=/rig/guest python3 -c '
 from count import perf_event_open
-print(*(-perf_event_open(*args) for args in ((99,), (0, 0, -1), (0, -1, 0, 1000))))')
-[ "$refused" = "22 22 22" ] || fail "an unknown event, one of a task, one that samples: $refused"
+print(*(-perf_event_open(*args) for args in ((99,), (4,), (0, 0, -1), (0, -1, 0, 1000))))')
+[ "$refused" = "22 22 22 22" ] || fail "an unknown event, one of ports, one of a task, one that samples: $refused"
 sysctl -q kernel.perf_event_paranoid=2
 err=$(echo | setpriv --reuid 1000 --regid 1000 --clear-groups python3 /rig/guest/count.py copy_busy 2>&1) && fail "anybody may count"
 case $err in *"ermission denied"*) ;; *) fail "refused otherwise: $err" ;; esac
