@@ -14,6 +14,7 @@
 
 #include "cache_room.h"
 #include "cache_sweep.h"
+#include "priority.h"
 
 #define MAX_KEY	 64
 #define MAX_ARGS 20
@@ -226,7 +227,7 @@ static int run_compiler(const struct cache_source *source, const struct child_op
 
 	n = add_options(source, tp, sizeof(tp), argv, 6);
 	/* Else it would take as much of each processor as serving. */
-	if (!child_gives_way()) {
+	if (!priority_works()) {
 		snprintf(jobs, sizeof(jobs), "%ld", processors > 1 ? processors / 2 : 1);
 		argv[n++] = (char *)"--jobs";
 		argv[n] = jobs;

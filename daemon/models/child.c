@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "child.h"
 #include "clock.h"
+#include "priority.h"
 #include "utf8.h"
 
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,7 +18,6 @@
 #define POLL_MS	   100 /* interval of checks for timeout and stop */
 #define MAX_READS  128 /* bytes per read; at least as much as a pipe holds */
 #define LINE_BYTES 512
-#define PRIORITY   5 /* nice value of a compile, or of who reads a --config, below serving */
 
 struct child {
 	pid_t pid;
@@ -60,7 +59,7 @@ static int become(const struct child_options *o, char *const argv[], char *const
 	    close_range(3, ~0u, CLOSE_RANGE_CLOEXEC))
 		return errno;
 	confine_limit(&o->limits);
-	setpriority(PRIO_PROCESS, 0, PRIORITY);
+	priority_lower(0);
 	execve(argv[0], argv, env);
 	return errno;
 }
@@ -230,16 +229,6 @@ static int judge(struct child *c, const struct child_options *o, const char *pro
 			 WEXITSTATUS(status));
 	}
 	return how ? how : -EIO;
-}
-
-bool child_gives_way(void)
-{
-	int own;
-
-	errno = 0;
-	own = getpriority(PRIO_PROCESS, 0);
-	/* Setting the current value: a filter refuses that as well. */
-	return !errno && !setpriority(PRIO_PROCESS, 0, own);
 }
 
 int child_run(const struct child_options *options, char *const argv[], char *out, size_t outlen,

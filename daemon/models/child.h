@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Runs a confined program, such as the compiler, as a child process: no shell, no inherited
- * descriptors, a minimal environment, its own process group, resource limits, lower priority. It
- * confines itself (confine.h). Any failure becomes an error message.
+ * descriptors, a minimal environment, its own process group, resource limits, low priority
+ * (priority.h). It confines itself (confine.h). Any failure becomes an error message.
  *
  * Blocks; any thread.
  */
@@ -34,8 +34,5 @@ struct child_options {
  */
 int child_run(const struct child_options *options, char *const argv[], char *out, size_t outlen,
 	      size_t *ret_n, char *err, size_t errlen);
-
-/* Whether a child can get a lower priority, which a filter may forbid. */
-bool child_gives_way(void);
 
 #endif

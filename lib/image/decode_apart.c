@@ -15,6 +15,7 @@
 
 #include "clock.h"
 #include "confine.h"
+#include "priority.h"
 #include "program.h"
 #include "set_error.h"
 
@@ -72,20 +73,42 @@ static int start(const char *program, const struct confine_limits *limits, pid_t
 	return 0;
 }
 
+/* A child that decodes. */
+struct decoder {
+	pid_t pid;
+	int fd;
+	uint64_t deadline_ns;
+	uint64_t low_ns; /* UINT64_MAX: never, or its priority is low already */
+};
+
+/* Lowers its priority when it is time; returns the milliseconds until there is something to do. */
+static int wait_ms(struct decoder *d, uint64_t now)
+{
+	uint64_t next = d->deadline_ns;
+
+	if (now >= d->low_ns) {
+		priority_lower(d->pid);
+		d->low_ns = UINT64_MAX;
+	}
+	if (d->low_ns < next)
+		next = d->low_ns;
+	return (int)((next - now) / 1000000 + 1);
+}
+
 /* Sends or receives all of @n bytes until the deadline. */
-static int transfer(int fd, bool out, void *data, size_t n, uint64_t deadline_ns)
+static int transfer(struct decoder *d, bool out, void *data, size_t n)
 {
 	while (n) {
-		struct pollfd p = {.fd = fd, .events = out ? POLLOUT : POLLIN};
+		struct pollfd p = {.fd = d->fd, .events = out ? POLLOUT : POLLIN};
 		uint64_t now = clock_ns();
 		ssize_t done;
 
-		if (now >= deadline_ns)
+		if (now >= d->deadline_ns)
 			return -ETIMEDOUT;
-		if (poll(&p, 1, (int)((deadline_ns - now) / 1000000 + 1)) < 0 && errno != EINTR)
+		if (poll(&p, 1, wait_ms(d, now)) < 0 && errno != EINTR)
 			return -errno;
-		done = out ? send(fd, data, n, MSG_DONTWAIT | MSG_NOSIGNAL)
-			   : recv(fd, data, n, MSG_DONTWAIT);
+		done = out ? send(d->fd, data, n, MSG_DONTWAIT | MSG_NOSIGNAL)
+			   : recv(d->fd, data, n, MSG_DONTWAIT);
 		if (done < 0 && (errno == EAGAIN || errno == EINTR))
 			continue;
 		if (done <= 0)
@@ -97,9 +120,9 @@ static int transfer(int fd, bool out, void *data, size_t n, uint64_t deadline_ns
 }
 
 /* Reads and checks the header of the answer, which is untrusted. */
-static int take_picture(int fd, struct image_answer *a, uint64_t max_pixels,
-			const struct image_child_options *o, uint64_t deadline_ns,
-			struct image_picture *ret, char *err, size_t errlen)
+static int take_picture(struct decoder *d, struct image_answer *a, uint64_t max_pixels,
+			const struct image_child_options *o, struct image_picture *ret, char *err,
+			size_t errlen)
 {
 	struct image_picture p = {a->width, a->height, NULL};
 	int r;
@@ -123,7 +146,7 @@ static int take_picture(int fd, struct image_answer *a, uint64_t max_pixels,
 	if (!p.rgb)
 		return set_error(-ENOMEM, err, errlen, "no memory for a picture of %u x %u",
 				 p.width, p.height);
-	r = transfer(fd, false, p.rgb, image_picture_bytes(p.width, p.height), deadline_ns);
+	r = transfer(d, false, p.rgb, image_picture_bytes(p.width, p.height));
 	if (r) {
 		free(p.rgb);
 		return r;
@@ -132,24 +155,25 @@ static int take_picture(int fd, struct image_answer *a, uint64_t max_pixels,
 	return 0;
 }
 
-static int converse(int fd, const void *data, size_t bytes, uint64_t max_pixels,
+static int converse(struct decoder *d, const void *data, size_t bytes, uint64_t max_pixels,
 		    const struct image_child_options *o, unsigned seconds,
 		    struct image_picture *ret, char *err, size_t errlen)
 {
-	const uint64_t deadline = clock_ns() + seconds * 1000000000ull;
 	struct image_request request = {bytes, max_pixels};
 	struct image_answer answer;
 	int r;
 
 	err[0] = '\0';
-	r = transfer(fd, true, &request, sizeof(request), deadline);
+	d->deadline_ns = clock_ns() + seconds * 1000000000ull;
+	d->low_ns = o && o->low_ns ? o->low_ns : UINT64_MAX;
+	r = transfer(d, true, &request, sizeof(request));
 	if (!r)
-		r = transfer(fd, true, (void *)(uintptr_t)data, bytes, deadline);
+		r = transfer(d, true, (void *)(uintptr_t)data, bytes);
 	/* A child that refuses the request early still answers. */
 	if (!r || r == -EPIPE)
-		r = transfer(fd, false, &answer, sizeof(answer), deadline);
+		r = transfer(d, false, &answer, sizeof(answer));
 	if (!r)
-		r = take_picture(fd, &answer, max_pixels, o, deadline, ret, err, errlen);
+		r = take_picture(d, &answer, max_pixels, o, ret, err, errlen);
 	if (r == -ETIMEDOUT && !err[0])
 		return set_error(r, err, errlen, "the picture was not decoded within %u seconds",
 				 seconds);
@@ -175,9 +199,9 @@ int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 		.cpu_seconds = seconds,
 		.descriptors = 16,
 	};
+	struct decoder d;
 	char path[4096];
-	int fd, r = 0, status = 0;
-	pid_t pid;
+	int r = 0, status = 0;
 
 	if (bytes > IMAGE_MAX_BYTES)
 		return set_error(-E2BIG, err, errlen, "a picture of %zu bytes; the limit is %u",
@@ -187,13 +211,13 @@ int image_decode_apart(const void *data, size_t bytes, uint64_t max_pixels,
 	else
 		r = program_find("txda-decode", path, sizeof(path));
 	if (!r)
-		r = start(path, &limits, &pid, &fd);
+		r = start(path, &limits, &d.pid, &d.fd);
 	if (r)
 		return set_error(r, err, errlen, "cannot start txda-decode: %s", strerror(-r));
-	r = converse(fd, data, bytes, max_pixels, options, seconds, ret, err, errlen);
-	close(fd);
-	kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+	r = converse(&d, data, bytes, max_pixels, options, seconds, ret, err, errlen);
+	close(d.fd);
+	kill(d.pid, SIGKILL);
+	while (waitpid(d.pid, &status, 0) < 0 && errno == EINTR)
 		;
 	/*
 	 * Where vfork() is actually fork(), as under some sanitizers, start() does not see the

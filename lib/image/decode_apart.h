@@ -29,6 +29,7 @@ struct image_answer {
 struct image_child_options {
 	const char *program; /* NULL: txda-decode, beside this program or in PATH */
 	unsigned seconds;    /* 0: 20 */
+	uint64_t low_ns;     /* CLOCK_MONOTONIC: low priority from then on (priority.h); 0: never */
 	/* Asked before memory for the picture is allocated; NULL: always allowed. */
 	bool (*may_take)(void *arg, uint32_t width, uint32_t height);
 	void *arg;

@@ -12,13 +12,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "confine.h"
 #include "decode_apart.h"
+#include "priority.h"
 
 static uint8_t file[1 << 20];
 static char err[300];
@@ -97,6 +100,33 @@ static void test_other_programs(void **state)
 	assert_int_equal(image_decode_apart(file, n, 100, &silent, &p, err, sizeof(err)), -EINVAL);
 	for (const char *s = err; *s; s++)
 		assert_true(*s >= ' ' && *s <= '~');
+}
+
+/* With a low priority, if its time has come. */
+static void test_priority(void **state)
+{
+	char path[] = "/tmp/txda-decode-XXXXXX", text[400];
+	int own = getpriority(PRIO_PROCESS, 0), nice, fd = mkstemp(path);
+	struct image_child_options o = {.program = path};
+	size_t n = read_picture("f.png");
+	struct image_picture p;
+
+	(void)state;
+	if (own >= PRIORITY_LOW || !priority_works())
+		skip();
+	/* An answer whose text is the nice value that it has after a moment. */
+	snprintf(text, sizeof(text),
+		 "#!/bin/sh\nsleep 0.2\nprintf '\\377\\377\\377\\377%%8s%%-236s' '' \"$(nice)\"\n");
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	fchmod(fd, 0700);
+	close(fd);
+	for (unsigned low = 0; low < 2; low++) {
+		o.low_ns = low;
+		assert_int_not_equal(image_decode_apart(file, n, 100, &o, &p, err, sizeof(err)), 0);
+		assert_int_equal(sscanf(err, "%d", &nice), 1);
+		assert_int_equal(nice, low ? PRIORITY_LOW : own);
+	}
+	unlink(path);
 }
 
 struct asked {
@@ -220,9 +250,13 @@ static void test_confined(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_decodes),	       cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_other_programs), cmocka_unit_test(test_memory_is_asked_for),
-		cmocka_unit_test(test_threads),	       cmocka_unit_test(test_confined),
+		cmocka_unit_test(test_decodes),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_other_programs),
+		cmocka_unit_test(test_priority),
+		cmocka_unit_test(test_memory_is_asked_for),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_confined),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
