@@ -367,6 +367,7 @@ static void run_encode(struct textpool_job *job)
 {
 	struct exchange *x = of_job(job);
 
+	x->caller.low_ns = job->low_ns;
 	x->encoded = x->kind->encode(x, &x->error);
 }
 

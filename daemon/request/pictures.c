@@ -116,6 +116,7 @@ static bool decode(struct picture *p, struct api_error *e)
 	struct decoding decoding = {p, e};
 	const struct image_child_options options = {
 		.seconds = now < p->until_ns ? (unsigned)((p->until_ns - now) / 1000000000) + 1 : 0,
+		.low_ns = p->x->caller.low_ns,
 		.may_take = may_take,
 		.arg = &decoding,
 	};

@@ -10,6 +10,8 @@
  *	  |                        |---- fork ---------->|     its socket as a descriptor
  *	  |<--- struct text_loaded |                     |     once, when the model is read
  *	  |                                              |
+ *	  |<----------------------------------- a byte --|     when it is ready, by which the
+ *	  |                                              |     kernel says which process it is
  *	  |---- the lane's socket: struct text_job ----->|
  *	  |<------------------------ struct text_done ---|     or the end, if it was killed
  *

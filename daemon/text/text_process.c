@@ -19,6 +19,7 @@
 #include "clock.h"
 #include "io.h"
 #include "log.h"
+#include "priority.h"
 #include "program.h"
 #include "sha256.h"
 
@@ -29,7 +30,9 @@
 extern char **environ;
 
 struct lane {
-	int fd; /* -1: there is none */
+	int fd;	   /* -1: there is none */
+	pid_t pid; /* 0: it is not known yet */
+	bool low;  /* has a low priority, for good */
 	bool busy;
 };
 
@@ -53,7 +56,18 @@ struct text_process {
 struct patience {
 	uint64_t end_ns;
 	const atomic_bool *gone; /* NULL: the caller never goes away */
+	uint64_t low_ns;	 /* as in text_caller */
+	struct lane *lane;	 /* NULL: low_ns does not matter */
 };
+
+/* Lowers the priority of the lane once its caller's time for that has come. */
+static void lower_in_time(const struct patience *p, uint64_t now)
+{
+	if (!p->lane || p->lane->low || !p->lane->pid || !p->low_ns || now < p->low_ns)
+		return;
+	priority_lower(p->lane->pid);
+	p->lane->low = true;
+}
 
 /* Waits until the socket is ready for @events. */
 static int await(int fd, short events, const struct patience *p)
@@ -65,6 +79,7 @@ static int await(int fd, short events, const struct patience *p)
 		uint64_t left = p->end_ns > now ? (p->end_ns - now + 999999) / 1000000 : 0;
 		int n;
 
+		lower_in_time(p, now);
 		if (p->gone && atomic_load(p->gone))
 			return -ECANCELED;
 		if (!left)
@@ -269,7 +284,7 @@ static void explain_failure(const struct text_process *p, int r, const struct te
 static int start(struct text_process *p, const atomic_bool *gone, struct text_loaded **ret,
 		 char *err, size_t errlen)
 {
-	const struct patience patience = {end_of(p), gone};
+	const struct patience patience = {.end_ns = end_of(p), .gone = gone};
 	struct text_loaded *l = NULL;
 	int pair[2] = {-1, -1}, r = 0;
 
@@ -337,25 +352,85 @@ static int order_lane(const struct text_process *p, unsigned index, int fd)
 /* The lock is held. Starts a fresh lane; the previous one is killed. */
 static int begin_lane(struct text_process *p, unsigned index)
 {
-	int pair[2], r = -EPIPE;
+	struct lane *lane = &p->lanes[index];
+	int pair[2], on = 1, r = -EPIPE;
 
-	close_fd(&p->lanes[index].fd);
+	close_fd(&lane->fd);
+	lane->pid = 0;
+	lane->low = false;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return -errno;
-	if (p->pid)
+	/* Before the lane can send anything. */
+	if (setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
+		r = -errno;
+	else if (p->pid)
 		r = order_lane(p, index, pair[1]);
 	close(pair[1]);
 	if (r)
 		close(pair[0]);
 	else
-		p->lanes[index].fd = pair[0];
+		lane->fd = pair[0];
 	return r;
 }
 
 /*
- * The lock is held. The process has ended: starts another one, which must have read the same files.
+ * Takes a lane's first byte, and from the kernel which process has sent it: neither the lane nor the
+ * text process can name another one, whose priority would be lowered then. -EAGAIN: it has not
+ * started yet.
  */
-static int start_again(struct text_process *p, const atomic_bool *gone, char *err, size_t errlen)
+static int meet(struct lane *lane)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(struct ucred))];
+	} control;
+	char ready;
+	struct iovec data = {&ready, sizeof(ready)};
+	struct msghdr message = {
+		.msg_iov = &data,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	const struct cmsghdr *c;
+	struct ucred sender;
+	ssize_t n;
+	int off = 0;
+
+	do
+		n = recvmsg(lane->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == EAGAIN)
+		return -EAGAIN;
+	c = n == sizeof(ready) ? CMSG_FIRSTHDR(&message) : NULL;
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS)
+		return -EPIPE;
+	memcpy(&sender, CMSG_DATA(c), sizeof(sender));
+	if (sender.pid <= 0)
+		return -EPIPE;
+	lane->pid = sender.pid;
+	setsockopt(lane->fd, SOL_SOCKET, SO_PASSCRED, &off, sizeof(off));
+	return 0;
+}
+
+static int await_start(struct lane *lane, const struct patience *p)
+{
+	int r = lane->pid ? 0 : meet(lane);
+
+	while (r == -EAGAIN) {
+		r = await(lane->fd, POLLIN, p);
+		if (!r)
+			r = meet(lane);
+	}
+	return r;
+}
+
+/*
+ * The lock is held. The process has ended: starts another one, which must have read the same files,
+ * and its lane @wanted.
+ */
+static int start_again(struct text_process *p, unsigned wanted, const atomic_bool *gone, char *err,
+		       size_t errlen)
 {
 	struct text_loaded *l;
 	uint8_t digest[32];
@@ -370,9 +445,9 @@ static int start_again(struct text_process *p, const atomic_bool *gone, char *er
 	free(l);
 	if (!memcmp(digest, p->digest, sizeof(digest))) {
 		for (unsigned i = 0; i < TEXT_LANES_READY; i++)
-			if (!p->lanes[i].busy)
+			if (!p->lanes[i].busy && i != wanted)
 				begin_lane(p, i);
-		return 0;
+		return begin_lane(p, wanted);
 	}
 	end_process(p);
 	snprintf(err, errlen, "the tokeniser in %.300s has changed since the model was loaded",
@@ -380,12 +455,41 @@ static int start_again(struct text_process *p, const atomic_bool *gone, char *er
 	return -ESTALE;
 }
 
-/* An idle lane must not send anything. */
-static bool is_sound(int fd)
+/* An idle lane must not send anything, apart from its first byte. */
+static bool is_sound(struct lane *lane)
 {
-	struct pollfd ready = {.fd = fd, .events = POLLIN};
+	struct pollfd ready = {.fd = lane->fd, .events = POLLIN};
 
-	return fd >= 0 && !poll(&ready, 1, 0);
+	if (lane->fd < 0)
+		return false;
+	if (!lane->pid) {
+		int r = meet(lane);
+
+		if (r)
+			return r == -EAGAIN;
+	}
+	return !poll(&ready, 1, 0);
+}
+
+/*
+ * The idle lane to use, TEXT_LANES: there is none. Rather one of the right priority, since one that
+ * was lowered has to be started again for other users.
+ */
+static unsigned choose_lane(const struct text_process *p, bool low)
+{
+	unsigned found = TEXT_LANES;
+
+	for (unsigned i = 0; i < TEXT_LANES; i++) {
+		const struct lane *lane = &p->lanes[i];
+
+		if (lane->busy)
+			continue;
+		if (lane->fd >= 0 && lane->low == low)
+			return i;
+		if (found == TEXT_LANES || (p->lanes[found].fd >= 0 && lane->fd < 0))
+			found = i;
+	}
+	return found;
 }
 
 /* Whether it is still running; its pid stays reserved until end_process(). */
@@ -398,23 +502,23 @@ static bool is_alive(const struct text_process *p)
 }
 
 /* There are as many lanes as threads that may call. */
-static int take_lane(struct text_process *p, const atomic_bool *gone, unsigned *ret, char *err,
-		     size_t errlen)
+static int take_lane(struct text_process *p, const struct text_caller *caller, unsigned *ret,
+		     char *err, size_t errlen)
 {
-	unsigned i = 0;
+	bool low = caller->low_ns && caller->low_ns <= clock_ns();
+	unsigned i;
 	int r = 0;
 
 	pthread_mutex_lock(&p->lock);
-	while (i < TEXT_LANES && p->lanes[i].busy)
-		i++;
+	i = choose_lane(p, low);
 	if (i == TEXT_LANES) {
 		snprintf(err, errlen, "all of %d lanes of the text process are busy", TEXT_LANES);
 		r = -EIO;
-	} else if (!is_sound(p->lanes[i].fd)) {
+	} else if (!is_sound(&p->lanes[i]) || p->lanes[i].low > low) {
 		/* A dead process is detected when it is used, and by the end of its lanes. */
 		r = is_alive(p) ? begin_lane(p, i) : -EPIPE;
 		if (r == -EPIPE)
-			r = start_again(p, gone, err, errlen);
+			r = start_again(p, i, &caller->gone, err, errlen);
 		else if (r)
 			snprintf(err, errlen, "a lane of the text process: %s", strerror(-r));
 		r = r && r != -ECANCELED ? -EIO : r;
@@ -579,22 +683,26 @@ int text_process_call(struct text_process *p, struct text_job *job,
 		      const struct text_caller *caller, struct text_done **ret, char *err,
 		      size_t errlen)
 {
-	struct patience patience = {.gone = &caller->gone};
+	struct patience patience = {.gone = &caller->gone, .low_ns = caller->low_ns};
 	struct iovec message[TEXT_JOB_PARTS + 1];
 	struct text_done *done = NULL;
 	unsigned lane;
 	int r = lay_out(job, parts, message), fd;
 
 	if (!r)
-		r = take_lane(p, &caller->gone, &lane, err, errlen);
+		r = take_lane(p, caller, &lane, err, errlen);
 	if (r)
 		return r;
 	/* Starting another process does not count as time of the job. */
 	patience.end_ns = end_of(p);
 	if (caller->deadline_ns && caller->deadline_ns < patience.end_ns)
 		patience.end_ns = caller->deadline_ns;
-	fd = p->lanes[lane].fd;
-	r = write_all(fd, message, TEXT_JOB_PARTS + 1, &patience);
+	patience.lane = &p->lanes[lane];
+	fd = patience.lane->fd;
+	r = await_start(patience.lane, &patience);
+	lower_in_time(&patience, clock_ns());
+	if (!r)
+		r = write_all(fd, message, TEXT_JOB_PARTS + 1, &patience);
 	if (!r)
 		r = read_message(fd, sizeof(*done), sizeof(*done) + max_answer, &patience,
 				 (void **)&done);

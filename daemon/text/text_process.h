@@ -38,6 +38,7 @@ struct text_process_options {
 struct text_caller {
 	uid_t user;
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none */
+	uint64_t low_ns;      /* from when on the job has a low priority (priority.h); 0: never */
 	atomic_bool gone;     /* nobody waits for it any more */
 };
 

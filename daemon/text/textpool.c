@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "priority.h"
 
 #define BATCH	 64	/* brief jobs per wake-up */
 #define BATCH_NS 500000 /* maximum delay before the loop is woken for finished jobs */
+#define PAYERS	 64	/* users of whom is known what they used */
 
 TAILQ_HEAD(job_list, textpool_job);
 
@@ -24,6 +26,18 @@ struct textpool_share {
 };
 
 TAILQ_HEAD(share_list, textpool_share);
+
+/* A user's long jobs are paid for, by the passing time, until @paid_ns. */
+struct payer {
+	uid_t user;
+	uint64_t paid_ns;
+};
+
+/* When a user last added a job. */
+struct visit {
+	uid_t user;
+	uint64_t ns; /* 0: none */
+};
 
 struct textpool {
 	pthread_mutex_t lock; /* protects everything below */
@@ -39,6 +53,9 @@ struct textpool {
 	int fd;
 	unsigned n_threads, n_base, max_threads;
 	unsigned n_running; /* long jobs */
+	struct payer payers[PAYERS];
+	struct visit visits[2]; /* of the two last users, the last one first */
+	bool has_priorities;
 	pthread_t *
 		threads; /* [max_threads]; the first is for brief jobs, unless it is the only one */
 };
@@ -90,6 +107,70 @@ static void leave(struct textpool *pool, struct textpool_job *job)
 		free(s);
 }
 
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static void note_visit(struct textpool *pool, uid_t user)
+{
+	if (pool->visits[0].user != user || !pool->visits[0].ns) {
+		pool->visits[1] = pool->visits[0];
+		pool->visits[0].user = user;
+	}
+	pool->visits[0].ns = clock_ns();
+}
+
+/* Whether others than the user have work for the daemon. */
+static bool has_others(const struct textpool *pool, uid_t user, uint64_t now)
+{
+	const struct visit *v = &pool->visits[pool->visits[0].user == user];
+
+	return v->ns && now - v->ns < TEXTPOOL_NEAR_NS;
+}
+
+/* The user's entry, or that of the one who used least of late. */
+static struct payer *find_payer(struct textpool *pool, uid_t user)
+{
+	struct payer *least = &pool->payers[0];
+
+	for (unsigned i = 0; i < PAYERS; i++) {
+		struct payer *p = &pool->payers[i];
+
+		if (p->paid_ns && p->user == user)
+			return p;
+		if (p->paid_ns < least->paid_ns)
+			least = p;
+	}
+	*least = (struct payer){.user = user};
+	return least;
+}
+
+/* The time until which the user has paid, at least as long ago as a burst takes to be earned. */
+static uint64_t paid_until(struct textpool *pool, uid_t user, uint64_t now)
+{
+	const uint64_t earned = TEXTPOOL_PART * TEXTPOOL_BURST_NS;
+	uint64_t paid = find_payer(pool, user)->paid_ns, least = now > earned ? now - earned : 1;
+
+	return paid > least ? paid : least;
+}
+
+static void charge(struct textpool *pool, uid_t user, uint64_t now, uint64_t spent)
+{
+	uint64_t paid = paid_until(pool, user, now) + TEXTPOOL_PART * spent;
+
+	find_payer(pool, user)->paid_ns =
+		paid < now + TEXTPOOL_DEBT_NS ? paid : now + TEXTPOOL_DEBT_NS;
+}
+
+/* For job->low_ns. */
+static uint64_t low_from(struct textpool *pool, const struct textpool_job *job, uint64_t now)
+{
+	uint64_t paid;
+
+	if (job->brief || job->user == TEXTPOOL_DAEMON || !has_others(pool, job->user, now))
+		return 0;
+	paid = paid_until(pool, job->user, now);
+	return paid < now ? now + (now - paid) / TEXTPOOL_PART : now;
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 static void unqueue(struct textpool *pool, struct textpool_job *job)
@@ -117,10 +198,16 @@ static unsigned for_long(unsigned threads)
  * Whether a long job of the user may run: threads beyond the initial ones are for users who have
  * none.
  */
-static bool may_run(const struct textpool *pool, const struct textpool_share *s)
+static bool may_run(struct textpool *pool, const struct textpool_share *s)
 {
 	unsigned most = pool->n_base > 2 ? pool->n_base - 2 : 1;
 
+	if (s->running && !pool->has_priorities) {
+		uint64_t now = clock_ns();
+
+		if (has_others(pool, s->user, now) && paid_until(pool, s->user, now) >= now)
+			return false;
+	}
 	return !s->running || (s->running < most && pool->n_running < for_long(pool->n_base));
 }
 
@@ -167,11 +254,19 @@ static void announce(struct textpool *pool, const struct textpool_job *next)
 
 static void run(struct textpool *pool, struct textpool_job *job)
 {
+	uint64_t start = job->brief ? 0 : clock_ns();
+
+	job->low_ns = low_from(pool, job, start);
 	pthread_mutex_unlock(&pool->lock);
 	job->ran = !is_late(job);
 	if (job->ran)
 		job->run(job);
 	pthread_mutex_lock(&pool->lock);
+	if (!job->brief) {
+		uint64_t now = clock_ns();
+
+		charge(pool, job->user, now, now - start);
+	}
 	count_running(pool, job, -1);
 	TAILQ_INSERT_TAIL(&pool->finished, job, link);
 	if (!pool->n_unannounced++)
@@ -234,6 +329,7 @@ int textpool_new(unsigned n_threads, unsigned max_threads, unsigned max_jobs, st
 	TAILQ_INIT(&pool->shares);
 	TAILQ_INIT(&pool->finished);
 	pool->max_jobs = max_jobs;
+	pool->has_priorities = priority_works();
 	/* The threads wait until all exist, since their roles depend on the number. */
 	pthread_mutex_lock(&pool->lock);
 	while (pool->n_threads < n_threads && !err)
@@ -312,6 +408,7 @@ static void queue(struct textpool *pool, struct textpool_job *job, bool admitted
 {
 	struct textpool_share *s = take_share(pool, job->user);
 
+	note_visit(pool, job->user);
 	job->share = s;
 	job->admitted = admitted;
 	s->n_admitted += admitted;

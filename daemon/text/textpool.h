@@ -12,6 +12,10 @@
  *		are busy, one more is created for a user who has none, up to a limit: so endless
  *		work of several users does not block others either.
  *
+ * Long jobs beside those of other users may take TEXTPOOL_BURST_NS at once, and then one
+ * TEXTPOOL_PART-th of the time; what takes more continues with a low priority (job.low_ns). Where
+ * priorities cannot be set, such a user has one thread at most.
+ *
  * Jobs of one user and of the same kind start in the order in which they were added. Brief jobs
  * belong to a step of the engine, where many sequences have output at once: the pool is woken once
  * for all of them (textpool_kick()), and so is the loop.
@@ -26,13 +30,23 @@
 
 #define TEXTPOOL_DAEMON ((uid_t)-2) /* the user id of the daemon's own jobs */
 
+#define TEXTPOOL_PART	  4
+#define TEXTPOOL_BURST_NS 250000000ull
+#define TEXTPOOL_DEBT_NS  10000000000ull /* the longest time for which a user has no more */
+#define TEXTPOOL_NEAR_NS  1000000000ull	 /* others without a job for that long do not count */
+
 struct textpool;
 struct textpool_share;
 
 struct textpool_job {
 	uid_t user;
 	bool brief;
-	uint64_t deadline_ns;			/* to start, CLOCK_MONOTONIC; 0: none */
+	uint64_t deadline_ns; /* to start, CLOCK_MONOTONIC; 0: none */
+	/*
+	 * For run() of a long job: from when on its user has had more than a share of the time, so
+	 * that the processes that work for it get a low priority; 0: never.
+	 */
+	uint64_t low_ns;
 	void (*run)(struct textpool_job *job);	/* runs in a pool thread */
 	void (*done)(struct textpool_job *job); /* in the loop's thread: gives it back */
 	bool ran;				/* for done(); false: too late, or shutdown */

@@ -63,6 +63,7 @@ static void work(int fd)
 	} in;
 	struct text_done done = {.size = sizeof(done), .part = {sizeof(done), 0}};
 
+	say(fd, "", 1);
 	for (;;) {
 		ssize_t n = read(fd, &in, sizeof(in));
 

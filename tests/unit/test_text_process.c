@@ -20,6 +20,7 @@
 
 #include "clock.h"
 #include "log.h"
+#include "priority.h"
 #include "text_process.h"
 #include "tokenizer.h"
 
@@ -316,6 +317,122 @@ static void test_behind(void **state)
 	text_process_free(p);
 }
 
+/* Lanes whose priority is not the test's own; it may itself have a low one. */
+static unsigned lowered(pid_t process)
+{
+	pid_t lanes[TEXT_LANES];
+	unsigned n = 0, n_lanes = children(process, lanes, TEXT_LANES);
+
+	for (unsigned i = 0; i < n_lanes; i++)
+		n += getpriority(PRIO_PROCESS, (id_t)lanes[i]) != getpriority(PRIO_PROCESS, 0);
+	return n;
+}
+
+static void await_lowered(pid_t process)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+
+	for (unsigned i = 0; i < 20000 && !lowered(process); i++)
+		nanosleep(&pause, NULL);
+}
+
+/* Jobs of a user who has used much have a low priority, from their begin or later; others' do not. */
+static void test_low(void **state)
+{
+	struct text_caller always = {.low_ns = 1};
+	struct text_process *p;
+	pid_t process, lanes[TEXT_LANES];
+	struct call later = {.caller = {.low_ns = 1}};
+	struct text_done *done;
+	pthread_t thread;
+
+	(void)state;
+	if (getpriority(PRIO_PROCESS, 0) >= PRIORITY_LOW || !priority_works())
+		skip();
+	p = later.p = begin(getenv("TXDAD_TEXT"), demo, 600);
+	process = process_of();
+	works(p);
+	assert_int_equal(lowered(process), 0);
+	assert_int_equal(encode(p, "Once", &always, &done), 0);
+	free(done);
+	assert_int_equal(lowered(process), 1);
+	/* A further lane, which serves such jobs again, and only those. */
+	assert_int_equal(children(process, lanes, TEXT_LANES), TEXT_LANES_READY + 1);
+	assert_int_equal(encode(p, "Once", &always, &done), 0);
+	free(done);
+	works(p);
+	assert_int_equal(lowered(process), 1);
+	assert_int_equal(getpriority(PRIO_PROCESS, (id_t)process), getpriority(PRIO_PROCESS, 0));
+	text_process_free(p);
+	await_end(process);
+	/* A job whose time comes while it runs: here it is held until then. */
+	p = later.p = begin(getenv("TXDAD_TEXT"), demo, 600);
+	process = process_of();
+	works(p);
+	await_lanes(process, lanes);
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
+		kill(lanes[i], SIGSTOP);
+	later.caller.low_ns = clock_ns() + 50000000;
+	assert_int_equal(pthread_create(&thread, NULL, call, &later), 0);
+	await_lowered(process);
+	assert_int_equal(lowered(process), 1);
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
+		kill(lanes[i], SIGCONT);
+	pthread_join(thread, NULL);
+	assert_int_equal(later.result, 0);
+	text_process_free(p);
+	await_end(process);
+}
+
+/* With all lanes low, other users get one that is started anew. */
+static void test_low_is_not_shared(void **state)
+{
+	struct call held[TEXT_LANES];
+	pid_t process, lanes[TEXT_LANES + 1];
+	const struct timespec pause = {.tv_nsec = 1000000};
+	struct text_process *p;
+	pthread_t threads[TEXT_LANES];
+	unsigned n = 0;
+
+	(void)state;
+	if (getpriority(PRIO_PROCESS, 0) >= PRIORITY_LOW || !priority_works())
+		skip();
+	p = begin(getenv("TXDAD_TEXT"), demo, 600);
+	process = process_of();
+	works(p);
+	/* While the process is stopped no lane starts, so that each job has one of its own. */
+	await_lanes(process, lanes);
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
+		kill(lanes[i], SIGSTOP);
+	kill(process, SIGSTOP);
+	for (unsigned i = 0; i < TEXT_LANES; i++) {
+		held[i] = (struct call){.p = p, .caller = {.low_ns = 1}};
+		assert_int_equal(pthread_create(&threads[i], NULL, call, &held[i]), 0);
+	}
+	while (encode(p, "Once", &(struct text_caller){.gone = true},
+		      &(struct text_done *){NULL}) != -EIO)
+		nanosleep(&pause, NULL);
+	kill(process, SIGCONT);
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
+		kill(lanes[i], SIGCONT);
+	for (unsigned i = 0; i < TEXT_LANES; i++) {
+		pthread_join(threads[i], NULL);
+		n += !held[i].result;
+	}
+	assert_int_equal(n, TEXT_LANES);
+	assert_int_equal(children(process, lanes, TEXT_LANES + 1), TEXT_LANES);
+	for (unsigned i = 0; i < TEXT_LANES; i++)
+		assert_int_equal(getpriority(PRIO_PROCESS, (id_t)lanes[i]), PRIORITY_LOW);
+	works(p);
+	assert_int_equal(children(process, lanes, TEXT_LANES + 1), TEXT_LANES);
+	n = 0;
+	for (unsigned i = 0; i < TEXT_LANES; i++)
+		n += getpriority(PRIO_PROCESS, (id_t)lanes[i]) == PRIORITY_LOW;
+	assert_int_equal(n, TEXT_LANES - 1);
+	text_process_free(p);
+	await_end(process);
+}
+
 static void write_template(const char *dir, const char *text)
 {
 	char path[600];
@@ -570,6 +687,7 @@ int main(void)
 		cmocka_unit_test(test_process_ends),  cmocka_unit_test(test_changed),
 		cmocka_unit_test(test_behind),	      cmocka_unit_test(test_expendable),
 		cmocka_unit_test(test_crowd),	      cmocka_unit_test(test_no_model),
+		cmocka_unit_test(test_low),	      cmocka_unit_test(test_low_is_not_shared),
 		cmocka_unit_test(test_hostile_start), cmocka_unit_test(test_hostile_lane),
 		cmocka_unit_test(test_log),	      cmocka_unit_test(test_hostile_children),
 		cmocka_unit_test(test_silent_again),  cmocka_unit_test(test_no_descriptors),

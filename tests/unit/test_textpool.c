@@ -7,10 +7,16 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <seccomp.h>
 #include <semaphore.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 #include <cmocka.h>
 
+#include "clock.h"
 #include "textpool.h"
 
 #define MAX_LOG 1024
@@ -240,6 +246,118 @@ static void test_limit(void **state)
 	assert_int_equal(n_back, 15);
 }
 
+/* ---- shares of the time ---------------------------------------------------------------------- */
+
+struct spender {
+	struct textpool_job job; /* first */
+	uint64_t spends_ns;
+	uint64_t low_ns; /* what it was told, less the time at which it began; UINT64_MAX: never */
+};
+
+static void spend(struct textpool_job *job)
+{
+	struct spender *s = (struct spender *)job;
+	uint64_t now = clock_ns();
+	struct timespec rest = {.tv_sec = (time_t)(s->spends_ns / 1000000000),
+				.tv_nsec = (long)(s->spends_ns % 1000000000)};
+
+	s->low_ns = !job->low_ns ? UINT64_MAX : job->low_ns > now ? job->low_ns - now : 0;
+	while (nanosleep(&rest, &rest))
+		;
+}
+
+static void count_back(struct textpool_job *job)
+{
+	(void)job;
+	n_back++;
+}
+
+/* What a job of the user is told. */
+static uint64_t low_of(struct textpool *pool, uid_t user, uint64_t spends_ns)
+{
+	struct spender s = {.job = {.user = user, .run = spend, .done = count_back},
+			    .spends_ns = spends_ns};
+
+	assert_int_equal(textpool_add(pool, &s.job), 0);
+	wait_back(pool, n_back + 1);
+	return s.low_ns;
+}
+
+/* Who uses more than a share beside others is told so at once, and nobody else. */
+static void test_low(void **state)
+{
+	struct textpool *pool;
+	uint64_t low;
+
+	(void)state;
+	assert_int_equal(textpool_new(4, 4, 100, &pool), 0);
+	/* Alone. */
+	assert_true(low_of(pool, 1, TEXTPOOL_BURST_NS * 2) == UINT64_MAX);
+	assert_true(low_of(pool, 1, 0) == UINT64_MAX);
+	low = low_of(pool, 2, TEXTPOOL_BURST_NS / 2);
+	assert_true(low > TEXTPOOL_BURST_NS / 2 && low <= TEXTPOOL_BURST_NS);
+	assert_int_equal(low_of(pool, 1, 0), 0);
+	/* It has used half of its burst or, on a busy machine, more. */
+	low = low_of(pool, 2, TEXTPOOL_BURST_NS);
+	assert_true(low < TEXTPOOL_BURST_NS * 3 / 4);
+	low_of(pool, 1, 0);
+	assert_int_equal(low_of(pool, 2, 0), 0);
+	low = low_of(pool, 3, 0);
+	assert_true(low && low <= TEXTPOOL_BURST_NS);
+	textpool_free(pool);
+}
+
+/* Where priorities cannot be set: beside others such a user has one thread. */
+static bool has_one_thread(void)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+	struct textpool *pool;
+	struct work bad[3];
+	sem_t gate;
+	bool one;
+
+	if (!filter || seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(setpriority), 0) ||
+	    seccomp_load(filter))
+		return false;
+	seccomp_release(filter);
+	sem_init(&gate, 0, 0);
+	if (textpool_new(4, 4, 100, &pool))
+		return false;
+	low_of(pool, 1, TEXTPOOL_BURST_NS * 2);
+	low_of(pool, 2, 0);
+	n_back = 0;
+	for (unsigned i = 0; i < 3; i++) {
+		bad[i] = make(1, false, i, &gate);
+		if (textpool_add(pool, &bad[i].job))
+			return false;
+	}
+	wait_begun(1);
+	/* By the time that another user's job is back, a second one would have begun. */
+	low_of(pool, 2, 0);
+	pthread_mutex_lock(&lock);
+	one = n_begun == 1;
+	pthread_mutex_unlock(&lock);
+	for (unsigned i = 0; i < 3; i++)
+		sem_post(&gate);
+	wait_back(pool, 4);
+	textpool_free(pool);
+	return one && n_begun == 3;
+}
+
+static void test_one_thread(void **state)
+{
+	int status;
+	pid_t pid;
+
+	(void)state;
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(!has_one_thread());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +366,8 @@ int main(void)
 		cmocka_unit_test_setup(test_many_hostile, setup),
 		cmocka_unit_test_setup(test_dropped_and_late, setup),
 		cmocka_unit_test_setup(test_limit, setup),
+		cmocka_unit_test_setup(test_low, setup),
+		cmocka_unit_test_setup(test_one_thread, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

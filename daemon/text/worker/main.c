@@ -74,7 +74,10 @@ static void drop_if_large(struct text_buf *b)
 static void work(const struct text_model *m, int fd)
 {
 	struct text_buf in = {0}, out = {0};
+	const char ready = 0;
 
+	if (io_write_all(fd, &ready, sizeof(ready)))
+		return;
 	while (read_job(fd, &in) && !text_work(m, in.data, in.len, &out) &&
 	       !io_write_all(fd, out.data, out.len)) {
 		drop_if_large(&in);
