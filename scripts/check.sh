@@ -7,7 +7,7 @@
 #   asan     clang, AddressSanitizer and UndefinedBehaviorSanitizer, every test but those of suites slow and uapi
 #   tsan     clang, ThreadSanitizer, the tests of suite "threads"
 #   arm      the kernels for ARM's NEON and two models, under QEMU
-#   static   units and scripts through the tools that know them, the driver through checkpatch and coccicheck
+#   static   units and scripts through the tools that know them, the driver through checkpatch and coccicheck, its options
 #   vm       txda.ko and user space on real kernels, in virtual machines with chips of the device model
 #   module   txda.ko with W=1 for each supported kernel, and through sparse
 #   bare     what README tells a newcomer to type, on bare Debian 12 and 13: demo; packages, lintian, upgrade, removal; the
