@@ -193,34 +193,13 @@ bool encoder_wants(const struct engine_images *images)
 
 static int set_inputs(struct encoder *e, const struct engine_image *image)
 {
-	const struct image_plan *p = &image->plan;
-	const struct image_tower *t = &e->tower;
-	const size_t taps = (size_t)p->rows * t->taps;
-	/* Windows that become one row each. */
-	const bool shrinks = t->kind == IMAGE_SLICES && t->window;
-	const struct {
-		const char *name;
-		const void *data;
-		size_t n;
-	} inputs[] = {
-		{"pixels", image->pixels, (size_t)p->rows * image_patch_elements(t)},
-		{"patch_positions", p->positions, t->kind == IMAGE_MERGE ? 2 * (size_t)p->rows : 0},
-		{"taps", p->taps, taps},
-		{"tap_weights", p->tap_weights, taps},
-		{"image_spans", p->image_spans, 2 * (size_t)p->spans},
-		{"window_spans", p->window_spans, t->window ? 2 * (size_t)p->windows : 0},
-		{"merged_spans", p->merged_spans, shrinks ? 2 * (size_t)p->spans : 0},
-		{"mean_rows", p->mean_rows, shrinks ? p->rows : 0},
-		{"mean_weights", p->mean_weights, shrinks ? p->rows : 0},
-		{"embed_rows", p->embed_rows, p->tokens},
-	};
+	struct image_input inputs[IMAGE_INPUTS];
+	unsigned n = image_plan_inputs(&e->tower, &image->plan, image->pixels, inputs);
 	int error = 0;
 
-	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]) && !error; i++) {
-		if (inputs[i].n)
-			error = txda_model_set_input(e->model, inputs[i].name, inputs[i].data,
-						     inputs[i].n * 4);
-	}
+	for (unsigned i = 0; i < n && !error; i++)
+		error = txda_model_set_input(e->model, inputs[i].name, inputs[i].data,
+					     inputs[i].bytes);
 	return error;
 }
 

@@ -381,6 +381,37 @@ void image_plan_pixels(const struct image_tower *t, const struct image_plan *p, 
 	}
 }
 
+unsigned image_plan_inputs(const struct image_tower *t, const struct image_plan *p,
+			   const float *pixels, struct image_input ret[IMAGE_INPUTS])
+{
+	const size_t taps = (size_t)p->rows * t->taps;
+	/* Windows that become one row each. */
+	const bool shrinks = t->kind == IMAGE_SLICES && t->window;
+	const struct {
+		const char *name;
+		const void *data;
+		size_t n;
+	} all[IMAGE_INPUTS] = {
+		{"pixels", pixels, (size_t)p->rows * image_patch_elements(t)},
+		{"patch_positions", p->positions, t->kind == IMAGE_MERGE ? 2 * (size_t)p->rows : 0},
+		{"taps", p->taps, taps},
+		{"tap_weights", p->tap_weights, taps},
+		{"image_spans", p->image_spans, 2 * (size_t)p->spans},
+		{"window_spans", p->window_spans, t->window ? 2 * (size_t)p->windows : 0},
+		{"merged_spans", p->merged_spans, shrinks ? 2 * (size_t)p->spans : 0},
+		{"mean_rows", p->mean_rows, shrinks ? p->rows : 0},
+		{"mean_weights", p->mean_weights, shrinks ? p->rows : 0},
+		{"embed_rows", p->embed_rows, p->tokens},
+	};
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < IMAGE_INPUTS; i++) {
+		if (all[i].n)
+			ret[n++] = (struct image_input){all[i].name, all[i].data, all[i].n * 4};
+	}
+	return n;
+}
+
 /* ---- the prompt ---- */
 
 /*

@@ -143,6 +143,20 @@ uint64_t image_plan_bytes(const struct image_tower *t, struct image_size size);
 void image_plan_pixels(const struct image_tower *t, const struct image_plan *p, const float *pixels,
 		       float *out);
 
+/* An input of the program `vision`. */
+struct image_input {
+	const char *name;
+	const void *data;
+	size_t bytes;
+};
+#define IMAGE_INPUTS 10
+/*
+ * Those of a launch with @pixels, as of image_plan_pixels(), that the tower has. Returns their
+ * number.
+ */
+unsigned image_plan_inputs(const struct image_tower *t, const struct image_plan *p,
+			   const float *pixels, struct image_input ret[IMAGE_INPUTS]);
+
 /*
  * Positions of a prompt's tokens, [n][3]: time, row, column. Runs of the image token belong to the
  * images in order. *ret_delta: the difference between a later token's position and its index.

@@ -72,48 +72,27 @@ static uint32_t patches(const struct image_tower *t, unsigned pixels)
 	return (n ? n : 1) * t->merge;
 }
 
-/* Made-up pixels, in the range that processors give. */
-static int set_pixels(struct tower *w)
+/* With made-up pixels, in the range that processors give. */
+static int set_inputs(struct tower *w)
 {
 	size_t n = (size_t)w->plan.rows * image_patch_elements(&w->t);
 	float *pixels = malloc(n * sizeof(*pixels));
+	struct image_input inputs[IMAGE_INPUTS];
+	unsigned n_inputs;
 	uint32_t x = 1;
-	int err;
+	int err = 0;
 
 	if (!pixels)
-		return -ENOMEM;
+		return fail(w, "the inputs of an image", -ENOMEM);
 	for (size_t i = 0; i < n; i++) {
 		x = x * 1664525u + 1013904223u;
 		pixels[i] = (float)(int32_t)x * 0x1p-30f;
 	}
-	err = txda_model_set_input(w->model, "pixels", pixels, n * sizeof(*pixels));
+	n_inputs = image_plan_inputs(&w->t, &w->plan, pixels, inputs);
+	for (unsigned i = 0; i < n_inputs && !err; i++)
+		err = txda_model_set_input(w->model, inputs[i].name, inputs[i].data,
+					   inputs[i].bytes);
 	free(pixels);
-	return err;
-}
-
-static int set_inputs(struct tower *w)
-{
-	const struct image_plan *p = &w->plan;
-	const size_t taps = (size_t)p->rows * w->t.taps;
-	const struct {
-		const char *name;
-		const void *data;
-		size_t n;
-	} inputs[] = {
-		{"patch_positions", p->positions, 2 * (size_t)p->rows},
-		{"taps", p->taps, taps},
-		{"tap_weights", p->tap_weights, taps},
-		{"image_spans", p->image_spans, 2 * (size_t)p->spans},
-		{"window_spans", p->window_spans, w->t.window ? 2 * (size_t)p->windows : 0},
-		{"embed_rows", p->embed_rows, p->tokens},
-	};
-	int err = set_pixels(w);
-
-	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]) && !err; i++) {
-		if (inputs[i].n)
-			err = txda_model_set_input(w->model, inputs[i].name, inputs[i].data,
-						   inputs[i].n * 4);
-	}
 	return err ? fail(w, "the inputs of an image", err) : 0;
 }
 

@@ -45,7 +45,6 @@ static void add_text(cJSON *object, const char *name, const char *text)
 static int print_json(const struct txda_watch_event *event, FILE *out)
 {
 	cJSON *root = cJSON_CreateObject();
-	char *text;
 
 	cJSON_AddNumberToObject(root, "schema_version", SMI_SCHEMA_VERSION);
 	cJSON_AddNumberToObject(root, "time_unix_s", unix_time(event->time_ns));
@@ -58,13 +57,7 @@ static int print_json(const struct txda_watch_event *event, FILE *out)
 	else
 		cJSON_AddNullToObject(root, "pid");
 	add_text(root, "text", event->text);
-	text = cJSON_PrintUnformatted(root);
-	cJSON_Delete(root);
-	if (!text)
-		return -ENOMEM;
-	fprintf(out, "%s\n", text);
-	cJSON_free(text);
-	return 0;
+	return smi_print_document(root, out, true);
 }
 
 static int print_event(const struct txda_watch_event *event, bool json, FILE *out)

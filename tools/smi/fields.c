@@ -105,7 +105,7 @@ static void add_field(cJSON *object, const struct field *field, const struct smi
 	}
 }
 
-static int print_document(cJSON *root, FILE *out, bool compact)
+int smi_print_document(cJSON *root, FILE *out, bool compact)
 {
 	char *text = compact ? cJSON_PrintUnformatted(root) : cJSON_Print(root);
 
@@ -160,7 +160,7 @@ int smi_print_json(const struct smi_snapshot *snapshot, FILE *out, bool compact)
 			cJSON_AddNumberToObject(process, "busy_s", (double)p->info.busy_ns / 1e9);
 		}
 	}
-	return print_document(root, out, compact);
+	return smi_print_document(root, out, compact);
 }
 
 /* ---- chosen fields --------------------------------------------------------------------------- */
@@ -250,7 +250,7 @@ int smi_print_query(const struct smi_snapshot *snapshot, const char *list, bool 
 			if (!cJSON_HasObjectItem(object, field->name))
 				add_field(object, field, &snapshot->chip[i]);
 	}
-	return print_document(root, out, false);
+	return smi_print_document(root, out, false);
 }
 
 void smi_list_fields(FILE *out)

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <cjson/cJSON.h>
 
 #include "txda.h"
 
@@ -52,6 +53,9 @@ void smi_print_table(const struct smi_snapshot *snapshot, FILE *out, bool colour
 void smi_print_monitor(const struct smi_snapshot *snapshot, FILE *out, bool header);
 /* One JSON document, on one line when @compact. -ENOMEM. */
 int smi_print_json(const struct smi_snapshot *snapshot, FILE *out, bool compact);
+
+/* Prints @root, which it frees, and a line break; on one line when @compact. -ENOMEM. */
+int smi_print_document(cJSON *root, FILE *out, bool compact);
 
 /* 0, or -EINVAL with the name of the field that is not known in @unknown. */
 int smi_check_fields(const char *fields, char *unknown, size_t size);

@@ -249,17 +249,6 @@ static void compare_row(struct golden_result *g, const float *got, const float *
 	g->errors[g->rows++] = error == error ? error : INFINITY;
 }
 
-static unsigned argmax(const float *x, unsigned n)
-{
-	unsigned best = 0, i;
-
-	for (i = 1; i < n; i++) {
-		if (x[i] > x[best])
-			best = i;
-	}
-	return best;
-}
-
 static int run_prompt(struct runner *r, const struct golden_case *c, unsigned chunk,
 		      struct golden_result *g, float *logits, struct tool_error *error)
 {
@@ -314,7 +303,7 @@ static int run_greedy(struct runner *r, const struct golden_case *c, struct gold
 			.logits = logits,
 		};
 
-		if (argmax(logits, r->info.vocab) == (unsigned)c->greedy[i]) {
+		if (runner_argmax(logits, r->info.vocab) == (unsigned)c->greedy[i]) {
 			g->agreed++;
 		} else {
 			if (g->first_off == c->n_greedy)

@@ -17,17 +17,6 @@ struct window {
 	float *logits, *lse; /* [n, V], [n] */
 };
 
-static unsigned argmax(const float *x, unsigned n)
-{
-	unsigned best = 0, i;
-
-	for (i = 1; i < n; i++) {
-		if (x[i] > x[best])
-			best = i;
-	}
-	return best;
-}
-
 /* KL(p || q) of two rows of logits. */
 static double divergence(const float *p, double p_lse, const float *q, double q_lse, unsigned vocab)
 {
@@ -66,7 +55,7 @@ static void count_window(const struct window *a, const struct window *b, const i
 	/* Row i predicts token i + 1. */
 	for (i = 0; i + 1 < n; i++) {
 		const float *row = a->logits + (size_t)i * v, *other;
-		unsigned next = (unsigned)tokens[i + 1], best = argmax(row, v);
+		unsigned next = (unsigned)tokens[i + 1], best = runner_argmax(row, v);
 
 		sum->tokens++;
 		sum->nll += (double)a->lse[i] - (double)row[next];
@@ -76,7 +65,7 @@ static void count_window(const struct window *a, const struct window *b, const i
 		other = b->logits + (size_t)i * v;
 		sum->other_nll += (double)b->lse[i] - (double)other[next];
 		sum->divergence += divergence(other, (double)b->lse[i], row, (double)a->lse[i], v);
-		sum->agreement += argmax(other, v) == best;
+		sum->agreement += runner_argmax(other, v) == best;
 	}
 }
 

@@ -638,3 +638,14 @@ int runner_sequence(struct runner *r, const struct runner_part *part, unsigned c
 	free(rows);
 	return ret;
 }
+
+unsigned runner_argmax(const float *logits, unsigned n)
+{
+	unsigned best = 0, i;
+
+	for (i = 1; i < n; i++) {
+		if (logits[i] > logits[best])
+			best = i;
+	}
+	return best;
+}

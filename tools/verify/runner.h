@@ -94,5 +94,7 @@ int runner_step(struct runner *r, const struct runner_part *parts, unsigned n,
  */
 int runner_sequence(struct runner *r, const struct runner_part *part, unsigned chunk,
 		    struct tool_error *error);
+/* The index of the largest of @n logits. */
+unsigned runner_argmax(const float *logits, unsigned n);
 
 #endif /* TXDA_VERIFY_RUNNER_H */

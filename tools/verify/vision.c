@@ -166,31 +166,14 @@ static int run(struct runner *r, const struct image_tower *t, const struct image
 	       const float *pixels, struct vision_case *c, struct tool_error *error)
 {
 	struct txda_step step = TXDA_INIT(struct txda_step);
-	const size_t taps = (size_t)p->rows * t->taps;
-	const bool shrinks = t->kind == IMAGE_SLICES && t->window;
-	const struct {
-		const char *name;
-		const void *data;
-		size_t n;
-	} inputs[] = {
-		{"pixels", pixels, (size_t)p->rows * image_patch_elements(t)},
-		{"patch_positions", p->positions, t->kind == IMAGE_MERGE ? 2 * (size_t)p->rows : 0},
-		{"taps", p->taps, taps},
-		{"tap_weights", p->tap_weights, taps},
-		{"image_spans", p->image_spans, 2 * (size_t)p->spans},
-		{"window_spans", p->window_spans, t->window ? 2 * (size_t)p->windows : 0},
-		{"embed_rows", p->embed_rows, p->tokens},
-		{"merged_spans", p->merged_spans, shrinks ? 2 * (size_t)p->spans : 0},
-		{"mean_rows", p->mean_rows, shrinks ? p->rows : 0},
-		{"mean_weights", p->mean_weights, shrinks ? p->rows : 0},
-	};
+	struct image_input inputs[IMAGE_INPUTS];
+	unsigned n = image_plan_inputs(t, p, pixels, inputs);
 	uint64_t fence;
 	int ret = 0;
 
-	for (unsigned i = 0; i < sizeof(inputs) / sizeof(inputs[0]) && ret >= 0; i++)
-		if (inputs[i].n)
-			ret = txda_model_set_input(r->vision, inputs[i].name, inputs[i].data,
-						   inputs[i].n * 4);
+	for (unsigned i = 0; i < n && ret >= 0; i++)
+		ret = txda_model_set_input(r->vision, inputs[i].name, inputs[i].data,
+					   inputs[i].bytes);
 	step.tokens = p->units;
 	step.seqs = p->spans;
 	step.blocks = t->window ? p->windows : 1;
