@@ -6,13 +6,15 @@
 # builds what they say. CACHE is that of kernel-headers.sh. Exit status 77: there are no headers.
 set -eu
 cd "$(dirname "$0")/.."
-headers=$(sh scripts/kernel-headers.sh "$1" 2>/dev/null | tail -n 1)
+top=$PWD
+cache=$(mkdir -p "$1" && cd "$1" && pwd)
+headers=$(sh scripts/kernel-headers.sh "$cache" 2>/dev/null | tail -n 1)
 [ -n "$headers" ] || {
 	echo "Debian's kernel headers cannot be fetched"
 	exit 77
 }
 version=${headers##*/linux-headers-}
-conf=$1/root/usr/lib/linux-kbuild-${version%-*}/scripts/kconfig/conf
+conf=$cache/root/usr/lib/linux-kbuild-${version%-*}/scripts/kconfig/conf
 options=$headers/.config
 [ -x "$conf" ] || {
 	echo "no conf among the headers of $version"
@@ -51,8 +53,11 @@ configure() {
 	for line in CONFIG_MODULES=y "$@"; do
 		echo "$line" >>"$work/lines"
 	done
-	KCONFIG_ALLCONFIG=$work/lines KCONFIG_CONFIG=$work/config KCONFIG_WERROR=1 srctree=. \
-		"$conf" --allmodconfig "$work/Kconfig" >"$work/output" 2>&1 || die "conf: $(cat "$work/output")"
+	(
+		# It writes include/ where it runs.
+		cd "$work"
+		KCONFIG_ALLCONFIG=lines KCONFIG_CONFIG=config KCONFIG_WERROR=1 srctree=$top "$conf" --allmodconfig Kconfig
+	) >"$work/output" 2>&1 || die "conf: $(cat "$work/output")"
 	! grep -i warning "$work/output" || die "conf warns"
 }
 
