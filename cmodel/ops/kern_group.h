@@ -161,6 +161,107 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, const s
 	switch ((p)->mr) {                                                                         \
 		ROW_CASES_8(GROUP_ROWS, t, p);                                                     \
 	}
+
+V_INLINE void unpack_panel(const struct group_kind t, uint8_t *to, const struct cm_panel *p)
+{
+	const unsigned pairs = group_block_bytes(t) == 512 ? 4 : 2;
+	const uint8_t *w = p->w, *header = w;
+
+	for (size_t n = p->n, left = 0; n; n--, left--, to += 128) {
+		if (!left) {
+			header = w;
+			w += group_header(t);
+			left = p->group / 32;
+		}
+		for (unsigned i = 0; i < 16; i += pairs, w += 128, to += pairs * 128)
+			EACH(v, 2) {
+				__m512i codes = _mm512_load_si512(w + v * 64), pair[4];
+
+				if (t.dtype == TXDA_MX4)
+					mx4_pairs(codes, pair);
+				else
+					f8_pairs(codes, pair);
+				EACH(j, pairs)
+					_mm512_store_si512(to + j * 128 + v * 64, pair[j]);
+			}
+		EACH(v, 2)
+			v_store((float *)to + v * 16, group_scale(t, header, v * 16));
+	}
+}
+
+static void unpack_group(uint8_t *to, const struct cm_panel *p)
+{
+	if (p->dtype == TXDA_MX4)
+		unpack_panel((struct group_kind){TXDA_MX4, false}, to, p);
+	else
+		unpack_panel((struct group_kind){TXDA_F8, false}, to, p);
+}
+
+/* As group_rows() for rows [m0, m0 + rows) of the packed ones, with what unpack_group() has made: so the
+ * sums of both kinds stay in registers. */
+V_INLINE void unpacked_rows(const unsigned rows, const bool wide, const struct cm_panel *p,
+			    const unsigned m0)
+{
+	const unsigned lines = txda_tile_block_bytes(p->dtype) / 64, mr = p->mr;
+	const uint8_t *w = p->unpacked, *ahead = p->ahead;
+	const uint32_t *a = p->a + m0;
+	float *acc = p->acc + m0 * 32;
+	__m512 c[6][2], d[6][2], s[2];
+
+	EACH(m, rows)
+		EACH(v, 2)
+			c[m][v] = p->first ? _mm512_setzero_ps()
+					   : _mm512_loadu_ps(acc + m * 32 + v * 16);
+	for (size_t n = p->n; n; n--, w += 128) {
+		for (unsigned i = 0; i < lines && !m0; i++)
+			fetch_ahead(&ahead, p->pace, 1);
+		EACH(m, rows)
+			d[m][0] = d[m][1] = _mm512_setzero_ps();
+		for (unsigned i = 0; i < 16; i++, w += 128, a += PAIR_WORDS(wide) * mr) {
+			__m512i w0 = _mm512_load_si512(w), w1 = _mm512_load_si512(w + 64);
+
+			KEEP(w0);
+			KEEP(w1);
+			bf16_pair(rows, false, d, w0, w1, a);
+			if (wide)
+				bf16_pair(rows, false, d, w0, w1, a + mr);
+		}
+		EACH(v, 2)
+			s[v] = _mm512_load_ps((const float *)w + v * 16);
+		EACH(m, rows)
+			EACH(v, 2) {
+				c[m][v] = _mm512_fmadd_ps(s[v], d[m][v], c[m][v]);
+				KEEP(c[m][v]);
+			}
+	}
+	EACH(m, rows)
+		EACH(v, 2)
+			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);
+}
+
+/* Registers hold the sums of 6 rows. */
+V_INLINE void unpacked_panel(const bool wide, const struct cm_panel *p)
+{
+	switch (p->mr) {
+		ROW_CASES_6(unpacked_rows, wide, p, 0);
+	case 7:
+		unpacked_rows(4, wide, p, 0);
+		unpacked_rows(3, wide, p, 4);
+		break;
+	case 8:
+		unpacked_rows(4, wide, p, 0);
+		unpacked_rows(4, wide, p, 4);
+		break;
+	}
+}
+
+static void panel_unpacked(const struct cm_panel *p)
+{
+	if (p->wide)
+		unpacked_panel(true, p);
+	else
+		unpacked_panel(false, p);
+}
 #else
 /* ---- floats ---- */
 
@@ -344,6 +445,12 @@ GROUP_FUNCTION(group_mx4, TXDA_MX4)
 
 static void panel_group(const struct cm_panel *p)
 {
+#if defined(CM_GROUP_DOT)
+	if (p->unpacked) {
+		panel_unpacked(p);
+		return;
+	}
+#endif
 	switch (p->dtype) {
 #if VL != 16
 	case TXDA_W8: group_w8(p); break;

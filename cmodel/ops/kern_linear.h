@@ -65,8 +65,8 @@ V_INLINE void fetch_ahead(const uint8_t **ahead, size_t pace, const unsigned lin
 #if defined(CM_BF16_DOT)
 /* VDPBF16PS: a pair of K per lane and step. Wide: the low halves of the activations follow the high
  * ones. */
-V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], __m512i w0,
-			__m512i w1, const uint32_t *a)
+V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[][2], __m512i w0, __m512i w1,
+			const uint32_t *a)
 {
 	EACH(term, 1u + wide) {
 		EACH(m, rows) {
@@ -82,8 +82,8 @@ V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], _
 #define PAIR_WORDS(wide) ((wide) ? 2 : 1) /* 32-bit words of a packed pair and row */
 #else
 /* FMA on the pair's two elements as float32: faster where VDPBF16PS is microcode. */
-V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[12][2], __m512i w0,
-			__m512i w1, const uint32_t *a)
+V_INLINE void bf16_pair(const unsigned rows, const bool wide, __m512 c[][2], __m512i w0, __m512i w1,
+			const uint32_t *a)
 {
 	const __m512i high = _mm512_set1_epi32((int)0xffff0000);
 	__m512 e0 = (__m512)_mm512_slli_epi32(w0, 16), e1 = (__m512)_mm512_slli_epi32(w1, 16);

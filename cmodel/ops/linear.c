@@ -343,6 +343,7 @@ struct part {
 	uint64_t row0, row1, mr;
 	uint64_t panel0, panel1;
 	const uint8_t *a; /* packed rows */
+	void *scratch;	  /* of this core */
 };
 
 /* Rows [r, end) of a panel at once, unless some of its columns are not there. */
@@ -401,6 +402,7 @@ static void multiply_panels(const struct cm_launch *l, const struct part *t, flo
 		.packed = t->a + t->row0 * p->packed * p->unit_bytes,
 		.rows = t->row1 - t->row0,
 		.mr = (unsigned)t->mr,
+		.scratch = t->scratch,
 	};
 
 	for (uint64_t u = 0; u < p->units; u += stretch) {
@@ -441,6 +443,7 @@ static void multiply(const struct cm_launch *l, const struct cm_product *p, unsi
 		.panel0 = panels * group,
 		.panel1 = (panels + 1) * group,
 		.a = packed_rows(l, p, core),
+		.scratch = l->core[core],
 	};
 
 	if (l->state.u[U_STREAM])

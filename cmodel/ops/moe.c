@@ -291,7 +291,7 @@ static void put_row(const struct cm_launch *l, const struct cm_product *p, uint6
 
 /* One panel times all rows of an item, whose sums are acc[row][32]. */
 static void run_panel(const struct cm_launch *l, const struct cm_product *p, const struct item *it,
-		      uint64_t panel, float *acc)
+		      uint64_t panel, unsigned core, float *acc)
 {
 	uint64_t stretch = cm_product_stretch(p, it->rows);
 	struct cm_product_tile tile = {
@@ -301,6 +301,7 @@ static void run_panel(const struct cm_launch *l, const struct cm_product *p, con
 			  cm_product_packed(p, it->first),
 		.rows = it->rows,
 		.mr = p->mr,
+		.scratch = l->core[core],
 	};
 
 	for (uint64_t u = 0; u < p->units; u += stretch) {
@@ -323,7 +324,7 @@ static void run_item(const struct cm_launch *l, const struct item *it, unsigned 
 	product_of(l, it->matrix, &p);
 	acc = (float *)((uint8_t *)l->core[core] + cm_product_scratch(&p));
 	for (uint64_t panel = it->panel0; panel < it->panel1; panel++) {
-		run_panel(l, &p, it, panel, acc);
+		run_panel(l, &p, it, panel, core, acc);
 		for (uint32_t r = 0; r < it->rows; r++)
 			put_row(l, &p, it->matrix, acc + r * 32, sorted[r], panel);
 	}

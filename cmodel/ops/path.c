@@ -35,6 +35,8 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 #endif
 #if !defined(CM_GROUP_DOT)
 	.group_floats = true,
+#else
+	.unpack_group = unpack_group,
 #endif
 #if VL == 16
 	.groups_i16 = true,

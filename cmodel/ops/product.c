@@ -9,7 +9,9 @@
 
 #define STRETCH_BYTES 16384 /* of a panel, when several blocks of rows pass over it */
 #define TILE_STRETCH  32768 /* the same in tiles, of which rows do not take the room of weights */
-#define STRETCH_STEP  256   /* of K: a multiple of any group */
+#define STRETCH_STEP  256   /* of K: a multiple of any group, and what is unpacked at once */
+#define UNPACK_ROWS   15    /* more rows than that share weights that are unpacked once */
+#define UNPACKED      (STRETCH_STEP / TXDA_QUANT_BLOCK * CM_UNPACKED_BYTES)
 /*
  * How far ahead one block of rows prefetches: hardware prefetchers do not cross pages, and types that
  * take work to unpack leave the CPU's window few loads.
@@ -112,10 +114,19 @@ static uint64_t row_bytes(const struct cm_product *p)
 	return packs_apart(p) ? cm_div_up(cm_product_packed(p, 1), 64) * 64 : 0;
 }
 
-/* The row as float32, normalised, reordered; then the rows of a block that are packed apart. */
+/* Whether the weights are unpacked once for all of @rows rows. */
+static bool unpacks(const struct cm_product *p, uint64_t rows)
+{
+	return p->grouped && cm_simd->unpack_group && rows > UNPACK_ROWS;
+}
+
+/* The row as float32, normalised, reordered; then the rows of a block that are packed apart. Later, in
+ * their place, weights that are unpacked. */
 uint64_t cm_product_scratch(const struct cm_product *p)
 {
-	return (2 * row_floats(p->width) + row_floats(p->k)) * 4 + p->mr * row_bytes(p);
+	uint64_t pack = (2 * row_floats(p->width) + row_floats(p->k)) * 4 + p->mr * row_bytes(p);
+
+	return unpacks(p, UINT64_MAX) && pack < UNPACKED ? UNPACKED : pack;
 }
 
 uint64_t cm_product_bytes(const struct cm_product *p)
@@ -261,6 +272,8 @@ uint64_t cm_product_stretch(const struct cm_product *p, uint64_t rows)
 {
 	uint64_t bytes = cm_product_in_tiles(p) && !p->i8 ? TILE_STRETCH : STRETCH_BYTES, k;
 
+	if (unpacks(p, rows))
+		return STRETCH_STEP / p->per;
 	if (p->precise || rows <= p->mr || p->panel_bytes <= bytes)
 		return p->units;
 	k = bytes * p->k / p->panel_bytes;
@@ -315,6 +328,11 @@ void cm_product_multiply_block(const struct cm_product *p, const struct cm_produ
 	block.ahead = blocks == 1 ? block.w + AHEAD_BYTES : t->next + bytes * b / blocks;
 	block.a = (const uint32_t *)(t->packed +
 				     (r * p->packed + t->unit * block.mr) * p->unit_bytes);
+	if (unpacks(p, t->rows)) {
+		if (!b)
+			cm_simd->unpack_group(t->scratch, &block);
+		block.unpacked = t->scratch;
+	}
 	if (p->precise)
 		precise_panel(p, acc, t->tiles, (const float *)block.a, block.mr, t->panel);
 	else

@@ -33,7 +33,7 @@ void cm_product_init(struct cm_product *p, const struct cm_launch *l, const stru
 		     const struct cm_tensor *w, const struct cm_tensor *norm,
 		     const uint32_t *columns, float eps, uint32_t flags);
 
-/* Bytes of @rows packed rows, and of the scratch that packing one row takes. */
+/* Bytes of @rows packed rows, and of the scratch of a core that packing a row or multiplying takes. */
 uint64_t cm_product_packed(const struct cm_product *p, uint64_t rows);
 uint64_t cm_product_scratch(const struct cm_product *p);
 
@@ -57,11 +57,13 @@ struct cm_product_tile {
 	uint64_t rows;
 	unsigned mr;
 	const uint8_t *next; /* weights to prefetch meanwhile */
+	void *scratch;	     /* this core's, of cm_product_scratch() bytes */
 };
 
 /* acc[row][32] (+)= the rows times the units; unit 0 starts the sums. */
 void cm_product_multiply(const struct cm_product *p, const struct cm_product_tile *t, float *acc);
-/* The same for the rows of block @block alone; acc[row][32] begins with these. */
+/* The same for the rows of block @block alone; acc[row][32] begins with these. Block 0 comes first: it
+ * leaves in the scratch what the others take. */
 void cm_product_multiply_block(const struct cm_product *p, const struct cm_product_tile *t,
 			       uint64_t block, float *acc);
 /* Whether the products are made in tiles. */

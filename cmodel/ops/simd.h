@@ -53,7 +53,12 @@ struct cm_panel {
 	unsigned dtype, group; /* as in the tensor; whole groups unless the last */
 	const uint8_t *ahead;  /* to be prefetched meanwhile: */
 	unsigned pace;	       /* so many bytes of it for each 64 of w */
+	const void *unpacked;  /* w in the form of unpack_group(), or NULL */
 };
+
+/* Bytes of a block of 32 of K that unpack_group() has made: pairs of bf16 as the panels of bf16 weights
+ * have them, then 32 float32 scales. */
+#define CM_UNPACKED_BYTES (16 * 128 + 128)
 
 /* One KV head's share of ATTENTION for up to CM_ATT_ROWS query rows, over keys [from, to) of one
  * split. */
@@ -149,6 +154,9 @@ struct cm_simd {
 	void (*pack_group)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 			   bool nibbles, bool wide);
 	void (*panel_group)(const struct cm_panel *p);
+	/* The weights of @p at @to, CM_UNPACKED_BYTES for each block, so that many rows share the work.
+	 * NULL: no such form. */
+	void (*unpack_group)(uint8_t *to, const struct cm_panel *p);
 	/* y[2 pairs] = x rotated: pairs (i, i + pairs) by the angles of cos[pairs], sin[pairs] */
 	void (*rotate)(float *y, const float *x, const float *cs, const float *sn, unsigned pairs);
 	/* to[2 i] = h[i]; what lies between stays, other cores may be writing it */
