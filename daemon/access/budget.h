@@ -34,7 +34,7 @@
 #define ACCOUNT_LOAD_SECONDS  15
 #define ACCOUNT_LOOP_PART     8
 #define ACCOUNT_LOOP_BURST_NS 4000000
-#define ACCOUNT_LOOP_DEBT_NS  1000000000 /* the longest time for which it has none */
+#define ACCOUNT_LOOP_DEBT_NS  1000000000 /* the maximum time that a user may owe */
 #define BUDGET_LITTLE	      256
 
 struct http_conn;
@@ -61,8 +61,8 @@ struct account {
 	uint64_t loop_paid_ns;	/* state of account_charge_loop() */
 	/* Connections that wait until the user has time of the loop again (http_turn.c). */
 	TAILQ_HEAD(, http_conn) waiting;
-	uint64_t waits;	  /* how often one began to */
-	uint64_t surplus; /* connections that were closed without an answer instead */
+	uint64_t waits;	  /* number of connections that had to wait */
+	uint64_t surplus; /* connections closed without an answer */
 	TAILQ_ENTRY(account) link, turn;
 };
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Things kept for users' later requests, such as compiled grammars, found by their text.
+ * A cache of things for users' later requests, such as compiled grammars, found by their text.
  *
- * Their memory is charged to the user whose request made them (a thing's own by whoever makes it),
- * so it counts towards the limit and the user's share, and it is the first to be freed: what the
- * user keeps, then what others keep, least recently used first, as soon as a request would not fit
- * otherwise. Things that a request uses are not freed, since that would free nothing.
+ * Their memory is charged to the user whose request created them (the cache charges its entries,
+ * the creator the thing itself), so it counts towards the limit and the user's share. It is the
+ * first to be freed when a request would not fit otherwise: the user's own things, then those of
+ * others, least recently used first. Things in use by a request are not evicted, since that would
+ * free nothing.
  *
  * All that is kept has at most one KEPT_PART-th of the limit and KEPT_MAX entries; beyond that the
  * user who keeps most loses the least recently used one, of those that no request uses as long as

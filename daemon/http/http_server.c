@@ -146,20 +146,17 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	for (unsigned i = 0; !s->draining && i < s->n_listeners; i++)
-		if (s->is_tcp[i] || !http_storm_goes_on(s->storm))
+		if (s->is_tcp[i] || !http_storm_is_active(s->storm))
 			event_add(s->listeners[i], NULL);
 }
 
-/* Open connections, and those that have yet to be closed. */
+/* Number of open connections, and of those that are not closed yet. */
 static unsigned count_all(const struct http_server *s)
 {
 	return s->n_conns + descriptors_connections(s->options.descriptors);
 }
 
-/*
- * Whether there are too many connections that are being closed: they can only be waited for;
- * accepting more does not help. Any thread.
- */
+/* Whether accepting must wait for connections to be closed. Any thread. */
 static bool has_to_wait(void *arg)
 {
 	const struct http_server *s = arg;
@@ -185,7 +182,7 @@ static bool find_place(struct http_server *s, const struct http_conn *c)
 	if (!c->peer.tcp && all < max && s->callbacks.is_admin &&
 	    s->callbacks.is_admin(s->callbacks.arg, c))
 		return true;
-	/* Searching for an idle one takes time that the user has used up. */
+	/* Searching for an idle one takes loop time, of which the user has none left. */
 	if (c->waits)
 		return false;
 	if (!c->peer.tcp && evict_idle(s, c->account, 0))
@@ -210,9 +207,9 @@ static void admit(struct http_server *s, struct http_conn *c)
 	c->account->connections += c->admitted;
 	s->n_admitted += c->admitted;
 	/*
-	 * There is neither a place nor time for an answer, or too many refused connections are
-	 * open, since their clients do not read the answers. Half of that room is for connections
-	 * being closed, so that not all have to wait.
+	 * No slot is free and the user has no loop time left for an answer; or too many refused
+	 * connections are open, since their clients do not read the answers. Half of that room is
+	 * for connections being closed, so that not all have to wait.
 	 */
 	if (!c->admitted && (c->waits || count_all(s) > max + (max + 7) / 8)) {
 		c->account->surplus++;
@@ -224,7 +221,7 @@ static void admit(struct http_server *s, struct http_conn *c)
 
 /* ---- storms ---------------------------------------------------------------------------------- */
 
-/* Lets the other thread accept; the loop has closed a connection of that user as surplus. */
+/* Makes the thread of http_storm.h accept; the loop has just closed a connection of that user. */
 static void begin_storm(struct http_server *s, uid_t uid)
 {
 	int listeners[HTTP_MAX_LISTENERS];
@@ -235,8 +232,8 @@ static void begin_storm(struct http_server *s, uid_t uid)
 			listeners[n++] = event_get_fd(s->listeners[i]);
 	if (s->draining)
 		return;
-	http_storm_name(s->storm, uid, listeners, n);
-	for (unsigned i = 0; i < s->n_listeners && http_storm_goes_on(s->storm); i++)
+	http_storm_block(s->storm, uid, listeners, n);
+	for (unsigned i = 0; i < s->n_listeners && http_storm_is_active(s->storm); i++)
 		if (!s->is_tcp[i])
 			event_del(s->listeners[i]);
 }
@@ -257,8 +254,8 @@ static void on_storm_over(void *arg)
 }
 
 /*
- * Whether there is neither a place nor time for a connection of a Unix socket: it is closed before
- * anything is made of it.
+ * Whether there is no slot for a connection of a Unix socket, and the user has no loop time left:
+ * then it is closed immediately, without allocating anything for it.
  */
 static bool is_surplus(struct http_server *s, int fd, const struct http_peer *peer)
 {
@@ -278,7 +275,7 @@ static bool is_surplus(struct http_server *s, int fd, const struct http_peer *pe
 	return surplus;
 }
 
-/* Makes a connection of an accepted socket, or closes it. */
+/* Creates a connection for an accepted socket, or closes it. */
 static void take(struct http_server *s, int fd, const struct http_peer *peer)
 {
 	struct http_conn *c;
@@ -337,7 +334,7 @@ static void on_accept(evutil_socket_t listener, short what, void *arg)
 		else
 			http_tcp_accepted(s, fd, &address, &peer);
 		take(s, fd, &peer);
-		if (!tcp && http_storm_goes_on(s->storm))
+		if (!tcp && http_storm_is_active(s->storm))
 			return;
 	}
 	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {

@@ -18,16 +18,16 @@
 #include "descriptors.h"
 #include "listen.h"
 
-#define HANDED	 64  /* connections on their way to the loop */
+#define HANDED	 64  /* accepted connections that the loop has not taken yet */
 #define BATCH	 64  /* accepted at a time */
-#define PAUSE_MS 100 /* when no descriptors are free, or too many wait to be closed */
+#define PAUSE_MS 100 /* when no descriptors are free, or too many are waiting to be closed */
 
 struct handed {
 	int fd;
 	struct http_peer peer;
 };
 
-struct named {
+struct blocked {
 	uid_t uid;
 	uint64_t until_ms;
 	unsigned closed; /* not reported yet */
@@ -36,27 +36,27 @@ struct named {
 struct http_storm {
 	struct http_storm_options options;
 	struct event *event;
-	int wake_fd; /* tells the thread that something has changed */
-	int loop_fd; /* tells the loop that there are connections, or that it is quiet */
+	int wake_fd; /* wakes the thread */
+	int loop_fd; /* wakes the loop for accepted connections, or at the end */
 	pthread_t thread;
-	bool started;  /* the thread; the loop's */
-	bool goes_on;  /* likewise */
-	unsigned turn; /* of the listeners; the thread's */
+	bool started;	/* the thread exists; used by the loop only */
+	bool is_active; /* likewise */
+	unsigned turn;	/* the listener to start with; used by the thread only */
 
-	/* Held while the thread accepts; the loop takes it only to begin and to end a storm. */
+	/* Held while the thread accepts; the loop takes it only to start and to stop. */
 	pthread_mutex_t accepting;
 	int listeners[STORM_LISTENERS];
 	unsigned n_listeners;
 
-	/* Held for moments only: neither side waits for what the other does with connections. */
+	/* Held briefly: neither side handles connections while it holds it. */
 	pthread_mutex_t lock;
 	/* Under lock. */
 	bool active, quiet, stops;
 	struct handed handed[HANDED];
 	unsigned n_handed;
-	struct named named[STORM_USERS];
-	unsigned n_named;
-	uint64_t last_ms; /* when the last surplus connection came */
+	struct blocked blocked[STORM_USERS];
+	unsigned n_blocked;
+	uint64_t last_ms; /* time of the last connection of a blocked user */
 };
 
 void http_storm_peer(int fd, struct http_peer *ret)
@@ -67,7 +67,7 @@ void http_storm_peer(int fd, struct http_peer *ret)
 	*ret = (struct http_peer){.uid = (uid_t)-1, .gid = (gid_t)-1};
 	if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) && len == sizeof(cred))
 		*ret = (struct http_peer){.uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
-	/* These ids belong to the users of keys; no process has them as its uid. */
+	/* These uids belong to users of API keys; no process has them. */
 	if (ret->uid >= IDENTITY_OWN_UIDS)
 		ret->uid = (uid_t)-1;
 }
@@ -90,19 +90,19 @@ static void drain_fd(int fd)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* The user's entry, if it is named now. */
-static struct named *find_named(struct http_storm *s, uid_t uid, uint64_t now_ms)
+/* The user's entry, if it is blocked now. */
+static struct blocked *find_blocked(struct http_storm *s, uid_t uid, uint64_t now_ms)
 {
-	for (unsigned i = 0; i < s->n_named; i++) {
-		if (s->named[i].uid == uid && now_ms < s->named[i].until_ms)
-			return &s->named[i];
+	for (unsigned i = 0; i < s->n_blocked; i++) {
+		if (s->blocked[i].uid == uid && now_ms < s->blocked[i].until_ms)
+			return &s->blocked[i];
 	}
 	return NULL;
 }
 
 /*
- * Accepts up to @most connections, from another listener first each time, and returns how many.
- * *ret_failed: accepting has failed.
+ * Accepts up to @most connections, beginning with a different listener each time, and returns their
+ * number. *ret_failed: accept4() has failed.
  */
 static unsigned accept_some(struct http_storm *s, struct handed *ret, unsigned most,
 			    bool *ret_failed)
@@ -129,16 +129,16 @@ static unsigned accept_some(struct http_storm *s, struct handed *ret, unsigned m
 }
 
 /*
- * The lock is held. Hands connections to the loop, but for those of named users: these come first
- * in @fresh then, for the caller to close; returns how many.
+ * The lock is held. Passes connections to the loop, except those of blocked users: these are moved
+ * to the front of @fresh, for the caller to close. Returns their number.
  */
-static unsigned hand_over(struct http_storm *s, struct handed *fresh, unsigned n)
+static unsigned pass_on(struct http_storm *s, struct handed *fresh, unsigned n)
 {
 	uint64_t now = clock_ms();
 	unsigned n_surplus = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		struct named *user = find_named(s, fresh[i].peer.uid, now);
+		struct blocked *user = find_blocked(s, fresh[i].peer.uid, now);
 
 		if (user) {
 			user->closed++;
@@ -151,29 +151,32 @@ static unsigned hand_over(struct http_storm *s, struct handed *fresh, unsigned n
 	return n_surplus;
 }
 
-/* Accepts what waits; returns how long to wait then, in milliseconds; -1: until it is woken. */
+/*
+ * Accepts pending connections. Returns how long to wait then, in milliseconds; -1: until it is
+ * woken.
+ */
 static int work(struct http_storm *s)
 {
 	struct handed fresh[BATCH];
-	bool has_to_wait = s->options.has_to_wait(s->options.arg), failed, active, full, news;
+	bool has_to_wait = s->options.has_to_wait(s->options.arg), failed, active, full, signal;
 	unsigned n, n_surplus;
 
 	pthread_mutex_lock(&s->lock);
-	/* Only this thread adds to them. */
+	/* Only this thread adds entries. */
 	n = s->active && !has_to_wait ? HANDED - s->n_handed : 0;
 	pthread_mutex_unlock(&s->lock);
 	n = accept_some(s, fresh, n < BATCH ? n : BATCH, &failed);
 	pthread_mutex_lock(&s->lock);
-	n_surplus = hand_over(s, fresh, n);
+	n_surplus = pass_on(s, fresh, n);
 	if (s->active && clock_ms() - s->last_ms >= STORM_QUIET_MS) {
 		s->active = false;
 		s->quiet = true;
 	}
-	news = s->n_handed || s->quiet;
+	signal = s->n_handed || s->quiet;
 	active = s->active;
 	full = s->n_handed == HANDED;
 	pthread_mutex_unlock(&s->lock);
-	if (news)
+	if (signal)
 		signal_fd(s->loop_fd);
 	for (unsigned i = 0; i < n_surplus; i++)
 		descriptors_close(s->options.descriptors, fresh[i].peer.uid, fresh[i].fd);
@@ -199,7 +202,10 @@ static void *run(void *arg)
 		stops = s->stops;
 		pthread_mutex_unlock(&s->lock);
 		fds[0].fd = s->wake_fd;
-		/* Not while it pauses. One that is closed meanwhile wakes it once at most. */
+		/*
+		 * Not while it pauses. A listener that is closed meanwhile causes at most one
+		 * spurious wake-up.
+		 */
 		pthread_mutex_lock(&s->accepting);
 		for (unsigned i = 0; !wait && i < s->n_listeners; i++)
 			fds[n++] = (struct pollfd){.fd = s->listeners[i], .events = POLLIN};
@@ -226,24 +232,24 @@ static void close_listeners(struct http_storm *s)
 	pthread_mutex_unlock(&s->accepting);
 }
 
-/* Tells how many connections were closed. */
+/* Reports how many connections were closed. */
 static void report(struct http_storm *s)
 {
-	struct named named[STORM_USERS];
+	struct blocked blocked[STORM_USERS];
 	unsigned n;
 
 	pthread_mutex_lock(&s->lock);
-	n = s->n_named;
-	memcpy(named, s->named, sizeof(named));
+	n = s->n_blocked;
+	memcpy(blocked, s->blocked, sizeof(blocked));
 	for (unsigned i = 0; i < n; i++)
-		s->named[i].closed = 0;
+		s->blocked[i].closed = 0;
 	pthread_mutex_unlock(&s->lock);
 	for (unsigned i = 0; i < n; i++)
-		if (named[i].closed)
-			s->options.closed(s->options.arg, named[i].uid, named[i].closed);
+		if (blocked[i].closed)
+			s->options.closed(s->options.arg, blocked[i].uid, blocked[i].closed);
 }
 
-static void on_news(evutil_socket_t fd, short what, void *arg)
+static void on_signal(evutil_socket_t fd, short what, void *arg)
 {
 	struct http_storm *s = arg;
 	struct handed handed[HANDED];
@@ -256,14 +262,14 @@ static void on_news(evutil_socket_t fd, short what, void *arg)
 	n = s->n_handed;
 	memcpy(handed, s->handed, n * sizeof(handed[0]));
 	s->n_handed = 0;
-	/* It may have been named anew since. */
+	/* A user may have been blocked since. */
 	quiet = s->quiet && !s->active;
 	s->quiet = false;
 	pthread_mutex_unlock(&s->lock);
 	report(s);
 	for (unsigned i = 0; i < n; i++)
 		s->options.take(s->options.arg, handed[i].fd, &handed[i].peer);
-	if (!quiet || !s->goes_on)
+	if (!quiet || !s->is_active)
 		return;
 	http_storm_end(s);
 	s->options.over(s->options.arg);
@@ -280,7 +286,7 @@ int http_storm_new(const struct http_storm_options *options, struct http_storm *
 	pthread_mutex_init(&s->lock, NULL);
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->loop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	s->event = event_new(options->base, s->loop_fd, EV_READ | EV_PERSIST, on_news, s);
+	s->event = event_new(options->base, s->loop_fd, EV_READ | EV_PERSIST, on_signal, s);
 	if (s->wake_fd < 0 || s->loop_fd < 0 || !s->event || event_add(s->event, NULL)) {
 		http_storm_free(s);
 		return -ENOMEM;
@@ -318,21 +324,21 @@ void http_storm_free(struct http_storm *s)
 	free(s);
 }
 
-/* The lock is held. The entry of that user, or one that is not used. NULL: all are. */
-static struct named *entry_for(struct http_storm *s, uid_t uid, uint64_t now_ms)
+/* The lock is held. The entry of that user, or an unused one; NULL: there is none. */
+static struct blocked *entry_for(struct http_storm *s, uid_t uid, uint64_t now_ms)
 {
-	struct named *old = NULL;
+	struct blocked *old = NULL;
 
-	for (unsigned i = 0; i < s->n_named; i++) {
-		if (s->named[i].uid == uid)
-			return &s->named[i];
-		if (now_ms >= s->named[i].until_ms && !s->named[i].closed)
-			old = &s->named[i];
+	for (unsigned i = 0; i < s->n_blocked; i++) {
+		if (s->blocked[i].uid == uid)
+			return &s->blocked[i];
+		if (now_ms >= s->blocked[i].until_ms && !s->blocked[i].closed)
+			old = &s->blocked[i];
 	}
-	return s->n_named < STORM_USERS ? &s->named[s->n_named++] : old;
+	return s->n_blocked < STORM_USERS ? &s->blocked[s->n_blocked++] : old;
 }
 
-/* Signals are for the loop. */
+/* Signals are handled by the loop. */
 static bool start_thread(struct http_storm *s)
 {
 	sigset_t all, before;
@@ -345,7 +351,7 @@ static bool start_thread(struct http_storm *s)
 	return !error;
 }
 
-/* Takes copies of the listeners: the caller may close its own at any time. */
+/* Duplicates the listeners, since the caller may close its own at any time. */
 static void begin(struct http_storm *s, const int *listeners, unsigned n)
 {
 	pthread_mutex_lock(&s->accepting);
@@ -355,41 +361,44 @@ static void begin(struct http_storm *s, const int *listeners, unsigned n)
 		if (copy < 0)
 			break;
 		s->listeners[s->n_listeners++] = copy;
-		/* A short queue: nobody waits behind hundreds that are closed at once. */
+		/*
+		 * A short backlog, so that clients do not wait behind hundreds of connections that
+		 * are closed at once.
+		 */
 		listen(listeners[i], STORM_BACKLOG);
 	}
-	s->goes_on = s->n_listeners == n;
+	s->is_active = s->n_listeners == n;
 	pthread_mutex_unlock(&s->accepting);
-	s->goes_on = s->goes_on && (s->started || start_thread(s));
-	s->started = s->started || s->goes_on;
-	if (!s->goes_on)
+	s->is_active = s->is_active && (s->started || start_thread(s));
+	s->started = s->started || s->is_active;
+	if (!s->is_active)
 		close_listeners(s);
 }
 
-void http_storm_name(struct http_storm *s, uid_t uid, const int *listeners, unsigned n)
+void http_storm_block(struct http_storm *s, uid_t uid, const int *listeners, unsigned n)
 {
 	uint64_t now = clock_ms();
-	struct named *entry;
+	struct blocked *entry;
 
-	if (!s->goes_on)
+	if (!s->is_active)
 		begin(s, listeners, n);
 	pthread_mutex_lock(&s->lock);
-	entry = s->goes_on ? entry_for(s, uid, now) : NULL;
+	entry = s->is_active ? entry_for(s, uid, now) : NULL;
 	if (entry) {
 		unsigned closed = entry->uid == uid ? entry->closed : 0;
 
-		*entry = (struct named){uid, now + STORM_NAMED_MS, closed};
+		*entry = (struct blocked){uid, now + STORM_BLOCK_MS, closed};
 	}
 	s->last_ms = now;
-	s->active = s->goes_on;
+	s->active = s->is_active;
 	pthread_mutex_unlock(&s->lock);
-	if (s->goes_on)
+	if (s->is_active)
 		signal_fd(s->wake_fd);
 }
 
-bool http_storm_goes_on(const struct http_storm *s)
+bool http_storm_is_active(const struct http_storm *s)
 {
-	return s->goes_on;
+	return s->is_active;
 }
 
 void http_storm_end(struct http_storm *s)
@@ -398,5 +407,5 @@ void http_storm_end(struct http_storm *s)
 	s->active = s->quiet = false;
 	pthread_mutex_unlock(&s->lock);
 	close_listeners(s);
-	s->goes_on = false;
+	s->is_active = false;
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread that accepts connections in place of the event loop while users connect who have neither
- * a place nor time of the loop left. Such a connection is closed before anything is made of it,
- * which takes microseconds; but clients make as many as they find time for, and a loop that is
- * never idle waits for a processor behind everything else that computes, with every token of every
- * user. So from the first such connection until none has come for STORM_QUIET_MS this thread
- * accepts: it closes the connections of users whom the loop has named in the last STORM_NAMED_MS,
- * and hands all others to the loop. Others wait as long as before until they are accepted.
+ * A thread that accepts connections in place of the event loop while users connect beyond their
+ * shares.
  *
- *	loop: accepts ---- http_storm_name() ----> thread: accepts ---- quiet, http_storm_end() ----> loop
+ * When a user has neither a free connection slot nor loop time left, further connections are closed
+ * immediately. Each takes only microseconds, but a client can open many thousands per second, and a
+ * loop that is never idle is scheduled behind other busy threads, which delays every token of every
+ * user. So from the first such connection until there was none for STORM_QUIET_MS, this thread
+ * accepts: it closes connections of users whom the loop has blocked in the last STORM_BLOCK_MS, and
+ * passes all others to the loop, which they reach as fast as before.
  *
- * Threads: the event loop's, which also makes the callbacks where nothing else is said.
+ *	loop: accepts --- http_storm_block() ---> thread: accepts --- quiet, http_storm_end() ---> loop
+ *
+ * Threads: the event loop's, which also calls the callbacks unless stated otherwise.
  */
 #ifndef TXDA_HTTP_HTTP_STORM_H
 #define TXDA_HTTP_HTTP_STORM_H
@@ -21,9 +23,9 @@
 #include "http.h"
 
 #define STORM_LISTENERS 32
-#define STORM_BACKLOG	32 /* connections in the kernel's queue meanwhile */
+#define STORM_BACKLOG	32 /* the listening sockets' backlog in that time */
 #define STORM_QUIET_MS	200
-#define STORM_NAMED_MS	10
+#define STORM_BLOCK_MS	10
 #define STORM_USERS	16
 
 struct event_base;
@@ -33,9 +35,9 @@ struct http_storm;
 struct http_storm_options {
 	struct event_base *base;
 	struct descriptors *descriptors; /* of clients, may be NULL */
-	/* Whether nothing may be accepted now. Called by the thread, unlike the others. */
+	/* Whether accepting must pause. Called by the thread, unlike the others. */
 	bool (*has_to_wait)(void *arg);
-	/* A connection of a user who is not named; the callee takes over @fd. */
+	/* A connection of a user who is not blocked; takes over @fd. */
 	void (*take)(void *arg, int fd, const struct http_peer *peer);
 	/* @n connections of the user were closed since the last call. */
 	void (*closed)(void *arg, uid_t uid, unsigned n);
@@ -46,13 +48,16 @@ struct http_storm_options {
 int http_storm_new(const struct http_storm_options *options, struct http_storm **ret);
 /* NULL is accepted. */
 void http_storm_free(struct http_storm *s);
-/* The user's connections are surplus; begins a storm with these listeners if there is none. */
-void http_storm_name(struct http_storm *s, uid_t uid, const int *listeners, unsigned n);
-bool http_storm_goes_on(const struct http_storm *s);
-/* Ends it: nothing is accepted any more, and over() is not called. */
+/*
+ * Blocks the user for STORM_BLOCK_MS; starts accepting from @listeners in the thread if it does not
+ * yet.
+ */
+void http_storm_block(struct http_storm *s, uid_t uid, const int *listeners, unsigned n);
+bool http_storm_is_active(const struct http_storm *s);
+/* Stops it at once, without a call of over(). */
 void http_storm_end(struct http_storm *s);
 
-/* Who is at the other end of a Unix socket. */
+/* The identity of the peer of a Unix socket. */
 void http_storm_peer(int fd, struct http_peer *ret);
 
 #endif

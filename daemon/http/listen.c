@@ -177,7 +177,7 @@ int listen_socket_adopt(int fd, struct listen_socket *ret, char *err, size_t err
 			 "the inherited descriptor %d is not a listening Unix stream socket", fd);
 		return -EINVAL;
 	}
-	/* As the daemon changes the queue now and then, it has to know how long it was. */
+	/* The daemon changes the backlog temporarily, so it sets its own to return to. */
 	if (listen(fd, LISTEN_BACKLOG))
 		return fail(errno, err, errlen, "cannot listen on", "an inherited socket");
 	fcntl(fd, F_SETFD, FD_CLOEXEC);

@@ -92,7 +92,7 @@ static void end_text(char *text, size_t size)
 	utf8_tame(text, ' ');
 }
 
-/* Everything in it may be a lie, but nothing may be harmful. */
+/* Its contents may be wrong, but must be harmless. */
 static void tame(struct case_reply *reply)
 {
 	end_text(reply->message, sizeof(reply->message));

@@ -10,11 +10,11 @@
  *	parked     its model is being loaded                         loader          encoding, queued, finishing
  *	encoding   template, tokens, grammar, detokenisers           text worker     parked, queued, running,
  *	                                                                             finishing
- *	queued     the engine has given nothing yet                  engine          running, finishing
- *	running    the engine gives results, they become an answer   engine, worker  finishing
- *	finishing  the client has its answer or is gone; engine and  -               done
- *	           worker let go
- *	done       nothing refers to it any more                     text worker     -
+ *	queued     no result from the engine yet                     engine          running, finishing
+ *	running    results of the engine are converted to an answer  engine, worker  finishing
+ *	finishing  answered, or the client is gone; until engine     -               done
+ *	           and worker have released it
+ *	done       nothing refers to it any more; it is freed        text worker     -
  *
  * (A request that needs no engine is running as soon as it is encoded.) The kind of a request is a
  * table of functions for the steps of this life. The event loop only moves bytes and phases; any

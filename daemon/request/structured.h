@@ -2,8 +2,8 @@
 /*
  * Grammars for requested output formats: a JSON schema, a regular expression, ..., or a tool call.
  * The model's text process builds them. Recent ones are kept for the user (kept.h), including the
- * masks computed so far. A grammar's memory is charged to its user as long as it exists; a user who
- * holds more than its share has grammars that remember little.
+ * masks computed so far. A grammar's memory is charged to its user as long as it exists; the
+ * grammars of a user who holds more than its share cache little.
  *
  * Threads: any.
  */

@@ -85,7 +85,7 @@ bool grammar_is_shared(const struct grammar *g);
 /*
  * Accounts for a grammar's memory. count() is called with each change in bytes, by any thread, one
  * at a time, and must not use the grammar; the last call, with all that is left, is made when the
- * grammar is freed. False: its owner holds too much, and it should remember little.
+ * grammar is freed. False: its owner holds too much, and the grammar should cache little.
  */
 struct grammar_meter {
 	bool (*count)(void *arg, int64_t bytes);

@@ -50,7 +50,7 @@ static void on_take(void *arg, int fd, const struct http_peer *peer)
 	t.taken++;
 	close(fd);
 	if (t.name_again)
-		http_storm_name(t.storm, peer->uid, &t.socket.fd, 1);
+		http_storm_block(t.storm, peer->uid, &t.socket.fd, 1);
 }
 
 static void on_closed(void *arg, uid_t uid, unsigned n)
@@ -153,8 +153,8 @@ static void surplus_is_closed(void **state)
 {
 	(void)state;
 	t.name_again = true;
-	http_storm_name(t.storm, getuid(), &t.socket.fd, 1);
-	assert_true(http_storm_goes_on(t.storm));
+	http_storm_block(t.storm, getuid(), &t.socket.fd, 1);
+	assert_true(http_storm_is_active(t.storm));
 	for (unsigned i = 0; i < CLIENTS; i++) {
 		int fd = dial();
 
@@ -163,7 +163,7 @@ static void surplus_is_closed(void **state)
 	}
 	/* It ends by itself when no more come, and then nothing is accepted. */
 	wait_for(&t.over, 1);
-	assert_false(http_storm_goes_on(t.storm));
+	assert_false(http_storm_is_active(t.storm));
 	assert_int_equal(t.taken + t.closed, CLIENTS);
 	assert_true(t.closed > 0);
 	int fd = dial();
@@ -172,7 +172,7 @@ static void surplus_is_closed(void **state)
 	close(fd);
 	close(accept(t.socket.fd, NULL, NULL));
 	/* And begins again. */
-	http_storm_name(t.storm, getuid(), &t.socket.fd, 1);
+	http_storm_block(t.storm, getuid(), &t.socket.fd, 1);
 	fd = dial();
 	assert_true(is_closed(fd, 60000));
 	close(fd);
@@ -185,7 +185,7 @@ static void others_are_handed_on(void **state)
 		int fd;
 
 		/* More users than it knows at a time. */
-		http_storm_name(t.storm, getuid() + 1 + i, &t.socket.fd, 1);
+		http_storm_block(t.storm, getuid() + 1 + i, &t.socket.fd, 1);
 		fd = dial();
 		assert_true(is_closed(fd, 60000));
 		close(fd);
@@ -203,11 +203,11 @@ static void it_can_be_ended(void **state)
 	for (unsigned round = 0; round < 20; round++) {
 		unsigned n = 0, before;
 
-		http_storm_name(t.storm, getuid() + 1, &t.socket.fd, 1);
+		http_storm_block(t.storm, getuid() + 1, &t.socket.fd, 1);
 		for (; n < STORM_BACKLOG / 2; n++)
 			fds[n] = dial();
 		http_storm_end(t.storm);
-		assert_false(http_storm_goes_on(t.storm));
+		assert_false(http_storm_is_active(t.storm));
 		/* The queue is as long as before. */
 		for (; n < 2 * STORM_BACKLOG; n++)
 			fds[n] = dial();
@@ -223,7 +223,7 @@ static void it_can_be_ended(void **state)
 	}
 	assert_int_equal(t.over, 0);
 	/* With connections that nobody has taken yet. */
-	http_storm_name(t.storm, getuid() + 1, &t.socket.fd, 1);
+	http_storm_block(t.storm, getuid() + 1, &t.socket.fd, 1);
 	fds[0] = dial();
 	poll(NULL, 0, 20);
 	http_storm_free(t.storm);
@@ -238,13 +238,13 @@ static void nothing_is_accepted_while_too_many_are_closed(void **state)
 
 	(void)state;
 	atomic_store(&t.full, true);
-	http_storm_name(t.storm, getuid(), &t.socket.fd, 1);
+	http_storm_block(t.storm, getuid(), &t.socket.fd, 1);
 	fd = dial();
 	assert_false(is_closed(fd, 2 * STORM_QUIET_MS));
 	/* The loop waits for the same, if it still does. */
 	wait_for(&t.over, 1);
 	atomic_store(&t.full, false);
-	http_storm_name(t.storm, getuid(), &t.socket.fd, 1);
+	http_storm_block(t.storm, getuid(), &t.socket.fd, 1);
 	assert_true(is_closed(fd, 60000));
 	close(fd);
 }
@@ -275,7 +275,7 @@ static void the_queue_is_as_long_as_before(void **state)
 	assert_int_equal(listen(t.socket.fd, 2 * LISTEN_BACKLOG), 0);
 	assert_int_equal(listen_socket_adopt(t.socket.fd, &adopted, err, sizeof(err)), 0);
 	assert_int_equal(queued(2 * LISTEN_BACKLOG), own);
-	http_storm_name(t.storm, getuid(), &t.socket.fd, 1);
+	http_storm_block(t.storm, getuid(), &t.socket.fd, 1);
 	http_storm_end(t.storm);
 	assert_int_equal(queued(2 * LISTEN_BACKLOG), own);
 }
@@ -289,9 +289,9 @@ static void without_descriptors_nothing_begins(void **state)
 	none = (struct rlimit){(rlim_t)dup(0), before.rlim_max};
 	close((int)none.rlim_cur);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	http_storm_name(t.storm, getuid(), &t.socket.fd, 1);
+	http_storm_block(t.storm, getuid(), &t.socket.fd, 1);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-	assert_false(http_storm_goes_on(t.storm));
+	assert_false(http_storm_is_active(t.storm));
 	/* The loop goes on, with its own queue. */
 	assert_int_equal(queued(2 * STORM_BACKLOG), 2 * STORM_BACKLOG);
 }
