@@ -11,7 +11,7 @@
 
 #define MAX_OUTPUT (1u << 20)
 
-/* All that the command prints; the caller frees it. */
+/* The command's whole output; the caller frees it. */
 static int read_output(const char *command, char **ret, size_t *ret_len)
 {
 	char *text = malloc(MAX_OUTPUT);
@@ -36,7 +36,7 @@ static int read_output(const char *command, char **ret, size_t *ret_len)
 	return 0;
 }
 
-/* Of the test with @prompt and @gen. */
+/* The result of the test with @prompt and @gen. */
 static double find_rate(const cJSON *list, unsigned prompt, unsigned gen)
 {
 	const cJSON *item;

@@ -14,7 +14,7 @@
 
 extern char **environ;
 
-/* Runs txda-compile; its standard output goes to @out (a line), or stays ours for NULL. */
+/* Runs txda-compile; @out gets its standard output (a line), which is inherited if @out is NULL. */
 static int run_compiler(const char *const argv[], char *out, size_t len)
 {
 	char self[4096], path[4200];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Case dirs to measure: as they are, compiled from a checkpoint, or made up; the latter two are kept
- * for the next time.
+ * Case dirs to measure: existing ones, or compiled from a checkpoint or a synthetic model and kept
+ * for later runs.
  */
 #ifndef TXDA_BENCH_CASE_H
 #define TXDA_BENCH_CASE_H
@@ -15,8 +15,8 @@ struct case_options {
 };
 
 /*
- * @model: a case dir, a checkpoint's directory, or the name of a made-up model. @ret_dir has
- * CASE_PATH bytes. Says on stderr what failed.
+ * @model: a case dir, a checkpoint's directory, or the name of a synthetic model. @ret_dir has
+ * CASE_PATH bytes. Errors are reported on stderr.
  */
 int case_find(const char *model, const struct case_options *options, char *ret_dir);
 

@@ -18,8 +18,8 @@
 #include <immintrin.h>
 #endif
 
-#define MAX_BUFFER   (256ull << 20) /* each thread's; far beyond any cache it could own */
-#define MIN_BUFFER   (64ull << 20)  /* where threads are many */
+#define MAX_BUFFER   (256ull << 20) /* per thread; much larger than its caches */
+#define MIN_BUFFER   (64ull << 20)  /* with many threads */
 #define ALL_BUFFERS  (8ull << 30)
 #define MAX_THREADS  1024
 #define PASSES	     5
@@ -58,7 +58,7 @@ __attribute__((target("avx512f"))) static void read_avx512(struct worker *w)
 	w->done += buffer_bytes;
 }
 
-#define DOT_STEPS 10000 /* between two looks at the clock */
+#define DOT_STEPS 10000 /* between two reads of the clock */
 
 /*
  * Independent sums, enough to hide the latency of two units: 20 where there are 32 registers.
@@ -196,8 +196,10 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* Units of work in a nanosecond of the fastest pass of all threads at once, from the first start to
- * the last end. */
+/*
+ * Units of work per nanosecond in the fastest pass; a pass lasts from the first thread's start to
+ * the last one's end.
+ */
 static double best_rate(unsigned threads, void (*work)(struct worker *w))
 {
 	struct worker w[MAX_THREADS] = {0};
@@ -209,7 +211,7 @@ static double best_rate(unsigned threads, void (*work)(struct worker *w))
 		w[i].work = work;
 		w[i].buffer = buffers[i];
 		w[i].barrier = &barrier;
-		/* Cannot go on with fewer: the barrier counts them. */
+		/* The barrier needs all of them. */
 		while (pthread_create(&w[i].thread, NULL, thread_main, &w[i]))
 			;
 	}
@@ -231,7 +233,7 @@ static double best_rate(unsigned threads, void (*work)(struct worker *w))
 	return best;
 }
 
-/* Each thread fills its own, so that the pages are near the CPU that it runs on. */
+/* Each thread fills its own buffers, so that their pages are local to its CPU. */
 static void fill(struct worker *w)
 {
 	if (!w->buffer[0])

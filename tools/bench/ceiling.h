@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What this machine can do at most, measured now: the figures that a benchmark's results are
- * fractions of.
- *
- * Each is the best of several short passes with all cores at once. Shared machines change their
- * state from minute to minute, so a benchmark measures before and after each timed run and compares
- * with the mean of both bandwidths and the higher of both product rates.
+ * Measures the limits of the machine, of which a benchmark's results are fractions. Each is the
+ * best of several short passes on all cores. Shared machines change from minute to minute, so a
+ * benchmark measures the limits before and after each timed run, and compares with the mean of both
+ * bandwidths and the higher of both product rates.
  */
 #ifndef TXDA_BENCH_CEILING_H
 #define TXDA_BENCH_CEILING_H
@@ -19,15 +17,17 @@ struct ceiling {
 };
 
 /*
- * Whose products are measured from now on: those of the device model's path @name ("avx512bf16"), which
- * a path is to be compared with even where the CPU has faster ones; of another name the CPU's best.
- * Not while anything is measured.
+ * Selects the products to measure: those of the device model's path @name ("avx512bf16"), so that a
+ * path is compared with its own instructions even if the CPU has faster ones; for any other name
+ * the CPU's best. Not during a measurement.
  */
 void ceiling_for(const char *name);
 /* @threads: cores to load, each with buffers of its own. 0 or -errno. */
 int ceiling_measure(unsigned threads, struct ceiling *ret);
-/* GB/s of memcpy with @threads into memory that was just made: what loading weights is
- * compared with. */
+/*
+ * GB/s of memcpy by @threads threads into freshly allocated memory, for comparison with loading
+ * weights.
+ */
 int ceiling_fresh_copy(unsigned threads, double *ret_gbs);
 void ceiling_free(void); /* the buffers kept between measurements */
 

@@ -88,7 +88,7 @@ static void *answer(void *arg)
 	return NULL;
 }
 
-/* Half of the way to another thread and back. */
+/* Half the round trip to another thread. */
 static int eventfd_wake(double *v, unsigned rounds, double *ret_us)
 {
 	struct echo e = {eventfd(0, EFD_CLOEXEC), eventfd(0, EFD_CLOEXEC), rounds};
@@ -118,7 +118,9 @@ static int eventfd_wake(double *v, unsigned rounds, double *ret_us)
 
 /* ---- submission ---- */
 
-/* Medians of the submission alone (@ret_submit may be NULL) and of the whole way to the fence. */
+/*
+ * Medians of submission alone (@ret_submit may be NULL) and of the time from submission to fence.
+ */
 static int submit_to_fence(struct txda_queue *queue, unsigned flags, double *v, double *submits,
 			   unsigned rounds, double *ret_submit, double *ret_fence)
 {
@@ -222,7 +224,7 @@ static int copy_rate(struct txda_queue *queue, struct txda_buffer *dst, struct t
 	return 0;
 }
 
-/* One thread, memory that is there. */
+/* One thread, resident memory. */
 static int memcpy_rate(struct txda_buffer *dst, struct txda_buffer *src, double *ret_gbs)
 {
 	double v[COPIES];

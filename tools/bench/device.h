@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* A chip by itself: what submission, completion and copies cost, beside what they are made of. */
+/* Measures the costs of submission, completion and copies on a chip, and of their components. */
 #ifndef TXDA_BENCH_DEVICE_H
 #define TXDA_BENCH_DEVICE_H
 
 #include "txda.h"
 
-/* Submit to fence of a stream with one NOP, by the thread that waits: median in microseconds, or
- * negative when that does not work. */
+/*
+ * Median time in microseconds from submitting a stream with one NOP to its fence, as seen by the
+ * waiting thread; negative: it failed.
+ */
 double device_round_trip_us(struct txda_context *context);
 
 /* txda-bench device */

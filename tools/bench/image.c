@@ -64,7 +64,7 @@ static unsigned output_columns(struct tower *w, const char *name)
 	return (unsigned)info.dim[1];
 }
 
-/* Patches of a side of @pixels, as processors round them: whole tokens. */
+/* Patches along a side of @pixels, rounded to whole tokens as processors do. */
 static uint32_t patches(const struct image_tower *t, unsigned pixels)
 {
 	uint32_t token = t->patch * t->merge, n = (pixels + token / 2) / token;
@@ -72,7 +72,7 @@ static uint32_t patches(const struct image_tower *t, unsigned pixels)
 	return (n ? n : 1) * t->merge;
 }
 
-/* With made-up pixels, in the range that processors give. */
+/* With synthetic pixels, in the range that processors produce. */
 static int set_inputs(struct tower *w)
 {
 	size_t n = (size_t)w->plan.rows * image_patch_elements(&w->t);
@@ -144,7 +144,7 @@ static int encode(void *arg, double *ret_seconds)
 static double flops(const struct tower *w)
 {
 	const struct image_plan *p = &w->plan;
-	double pairs = 0; /* rows that see each other */
+	double pairs = 0; /* rows that attend to each other */
 
 	for (uint32_t i = 0; i < p->spans; i++)
 		pairs += (double)p->image_spans[2 * i + 1] * p->image_spans[2 * i + 1];

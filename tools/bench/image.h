@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an image costs a model that sees: its tower's launch, as a fraction of the bf16 peak, and
- * the first token of a prompt with the image against that of a text as long.
+ * Measures the cost of an image for a vision model: the launch of its tower, as a fraction of the
+ * bf16 peak, and the time to the first token of a prompt with the image, compared with a text
+ * prompt of the same length.
  */
 #ifndef TXDA_BENCH_IMAGE_H
 #define TXDA_BENCH_IMAGE_H
@@ -14,8 +15,8 @@ struct image_options {
 };
 
 /*
- * Measures nothing and returns 0 where the case dir has no program `vision`. @r runs the step
- * of the same case dir. Says on stderr what failed.
+ * Returns 0 without measuring if the case dir has no program `vision`. @r runs the step program of
+ * the same case dir. Errors are reported on stderr.
  */
 int image_bench(struct report *report, struct runner *r, const char *case_dir,
 		const struct image_options *options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* txda-bench: how fast a model runs, as fractions of what the machine can do. */
+/* txda-bench: measures how fast a model runs, in fractions of the machine's limits. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -94,7 +94,7 @@ static double flops(const struct runner *r, unsigned seqs, unsigned n, unsigned 
 		       keys * (double)i->flops_per_key);
 }
 
-/* A step that is timed: @tokens a sequence. */
+/* A timed step: @tokens per sequence. */
 struct shape {
 	struct runner *r;
 	unsigned tokens;
@@ -178,7 +178,7 @@ static int bench_decode(struct options *o, struct runner *r, unsigned batch, uns
 
 /* ---- beside another engine ---- */
 
-/* Tokens per second of a prompt, or of what is generated after its first token. */
+/* Tokens per second of a prompt, or of generation after the first token. */
 static int own_rate(const struct options *o, struct runner *r, unsigned prompt, double *ret)
 {
 	struct shape s = {r, prompt ? prompt : 1};
@@ -285,7 +285,7 @@ static int bench_synthetic(struct options *o, const char *weights)
 	return err ? err : bench_model(o, dir);
 }
 
-/* "TX8 (cmodel, avx512bf16)": products are compared with what this path's instructions can do. */
+/* "TX8 (cmodel, avx512bf16)": products are compared with the peak of that path's instructions. */
 static void choose_ceiling(const char *device)
 {
 	char path[32];

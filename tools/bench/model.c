@@ -172,7 +172,7 @@ static int measure_all(const struct options *o, const char *model)
 			err = case_find(model, &options, dir);
 			if (!err)
 				err = measure_model(o, dir);
-			if (!strcmp(dir, model)) /* a case dir is what it is */
+			if (!strcmp(dir, model)) /* a case dir has fixed options */
 				return err;
 		}
 	return err;

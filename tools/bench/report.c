@@ -24,7 +24,7 @@ unsigned report_cpus(void)
 	return n > 0 ? (unsigned)n : 1;
 }
 
-/* What the model's chips have read so far, by their own counters. */
+/* Bytes read by the model's chips so far, from their counters. */
 static uint64_t bytes_read(const struct runner *r)
 {
 	uint64_t bytes = 0;
@@ -38,7 +38,7 @@ static uint64_t bytes_read(const struct runner *r)
 	return bytes;
 }
 
-/* Seconds of processors that all threads of this process have had. */
+/* Processor seconds used by all threads of this process. */
 static double cpu_s(void)
 {
 	struct timespec t;
@@ -55,7 +55,7 @@ int report_time(struct report *report, const struct runner *r, struct result *x,
 	int err;
 
 	steps = steps > MAX_STEPS ? MAX_STEPS : steps;
-	/* What was measured right after the step before is right before this one. */
+	/* The measurement after the previous step is also the one before this step. */
 	if (clock_s() - report->last_s > RECENT_SECONDS &&
 	    ceiling_measure(report_cpus(), &report->last))
 		return -ENOMEM;
@@ -166,14 +166,17 @@ static void print_json(struct report *report, const struct runner *r, const stru
 
 void report_print(struct report *report, const struct runner *r, const struct result *x)
 {
-	/* Towers keep bf16 weights whatever those of the text are. */
+	/* Towers have bf16 weights, regardless of the text model's type. */
 	bool decode = !strcmp(x->what, "decode"), image = !strcmp(x->what, "image"),
 	     int8 = int8_weights(r->info.weights) && !image;
 	double read = (x->before.read_gbs + x->after.read_gbs) / 2;
-	/* what the units can do does not change; a low reading was a disturbed one */
+	/* peak rates do not change: a lower value was a disturbed measurement */
 	double peak = int8 ? fmax(x->before.int8_gops, x->after.int8_gops)
 			   : fmax(x->before.bf16_gflops, x->after.bf16_gflops);
-	/* The least time of a step that memory and units allow, as a share of the time it took. */
+	/*
+	 * The minimum time of a step, given memory bandwidth and peak rates, as a fraction of the
+	 * measured time.
+	 */
 	double roof = fmax((double)x->chip_bytes * 1e-9 / (read * x->seconds), x->gflops / peak);
 
 	if (report->json) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was measured of a model, and its printing: a line for people or an object of the JSON
- * document, each beside the ceilings of the same minute, and as a ratio to the same measurement of
- * an earlier run.
+ * Results of measurements and their output: a line of text or an object of the JSON document each,
+ * with the machine's limits at that time and the ratio to the same measurement of an earlier run.
  */
 #ifndef TXDA_BENCH_REPORT_H
 #define TXDA_BENCH_REPORT_H
@@ -17,7 +16,7 @@
 struct report {
 	bool json, ops;
 	bool begun;	     /* JSON: an object was printed */
-	cJSON *earlier;	     /* --compare: what --json of an earlier run printed; NULL: none */
+	cJSON *earlier;	     /* --compare: the output of an earlier run with --json; NULL: none */
 	struct ceiling last; /* what was measured last, and when */
 	double last_s;
 };
@@ -35,7 +34,7 @@ struct result {
 	uint64_t chip_bytes; /* that the chips read in a step */
 };
 
-/* One step of what is measured; *ret_seconds is its time. 0 or -errno. */
+/* Runs one step; *ret_seconds is its duration. 0 or -errno. */
 typedef int (*report_step)(void *arg, double *ret_seconds);
 
 /*
@@ -47,16 +46,16 @@ int report_time(struct report *report, const struct runner *r, struct result *x,
 void report_print(struct report *report, const struct runner *r, const struct result *x);
 
 /*
- * One more step with a timeline, printed summed up by op. @timing: where the step takes the
- * address of an array with an element for each op of @model.
+ * Runs one more step with a timeline and prints it, summed up by op. @timing: where the step
+ * expects the address of an array with an element for each op of @model.
  */
 int report_ops(struct txda_model *model, struct txda_op_timing **timing, report_step step,
 	       void *arg);
 
-/* Reads what --json of an earlier run printed. Says on stderr what is wrong with it. */
+/* Reads the output of an earlier run with --json. Errors are reported on stderr. */
 int report_load_earlier(struct report *report, const char *path);
 
-/* Processors that are online. */
+/* The number of online processors. */
 unsigned report_cpus(void);
 
 #endif

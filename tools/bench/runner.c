@@ -31,7 +31,7 @@ static int fail(struct runner *r, const char *what, int err)
 	return err;
 }
 
-/* Addresses of the inputs, and what of them differs from model to model. */
+/* Addresses of the inputs, including those that only some models have. */
 static int find_inputs(struct runner *r)
 {
 	struct txda_tensor_info info = TXDA_INIT(struct txda_tensor_info);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A loaded model driven step by step through libtxda, without a server: sequences of equal length
- * that are prefilled, then decoded greedily.
+ * Runs a loaded model step by step through libtxda, without a server: sequences of equal length are
+ * prefilled, then decoded greedily.
  */
 #ifndef TXDA_BENCH_RUNNER_H
 #define TXDA_BENCH_RUNNER_H
@@ -37,22 +37,24 @@ struct runner {
 	unsigned seqs;
 	unsigned columns;		  /* of the block tables, while these sequences run */
 	unsigned axes;			  /* coordinates of a position */
-	bool sees;			  /* it takes embeddings of images */
+	bool sees;			  /* it has inputs for images */
 	const struct runner_image *image; /* of the next step; NULL: only text */
 	unsigned length[MAX_SEQS];	  /* tokens in the cache by sequence */
 	int32_t next[MAX_SEQS];		  /* the token to decode next */
-	struct txda_op_timing *timing;	  /* of each op in the last step; NULL: not wanted */
+	struct txda_op_timing *timing;	  /* of each op in the last step; NULL: not requested */
 };
 
-/* Loads CASE on a group of its own. Says on stderr what failed; 0 or -errno. */
+/* Loads CASE on a group of its own. 0, or -errno with a message on stderr. */
 int runner_open(struct runner *r, const char *case_dir, unsigned max_tokens);
 void runner_close(struct runner *r);
 /* Starts @seqs empty sequences that will reach @tokens at most. */
 int runner_start(struct runner *r, unsigned seqs, unsigned tokens);
-/* One step that gives each sequence @n tokens (made up when n > 1, else the last step's argmax) and
- * takes its logits. */
+/*
+ * Runs one step with @n tokens per sequence (generated ones if n > 1, else the argmax of the last
+ * step) and reads its logits.
+ */
 int runner_step(struct runner *r, unsigned n, double *ret_seconds);
-/* Takes the embeddings that a launch of @vision has made; the next step is the prompt with them. */
+/* Copies the embeddings computed by a launch of @vision; the next step is the prompt with them. */
 int runner_take_image(struct runner *r, struct txda_model *vision,
 		      const struct runner_image *image);
 

@@ -63,8 +63,8 @@ struct load {
 	int epoll;
 	uint64_t random;
 	double next_arrival;
-	unsigned streaming; /* clients whose answer has begun */
-	double full_since;  /* all of them have, since then; 0: not all */
+	unsigned streaming; /* clients that are receiving an answer */
+	double full_since;  /* since when all of them have been; 0: not all */
 	struct serve_full full;
 };
 
@@ -120,7 +120,7 @@ static int connect_tcp(const char *host)
 	return fd;
 }
 
-/* Requests are small: they are written in one go before the socket is made non-blocking. */
+/* Requests are small: they are written at once, before the socket is made non-blocking. */
 static int send_request(struct load *l, struct client *c, const char *prompt)
 {
 	const struct serve_options *o = l->o;
@@ -165,7 +165,7 @@ static int send_request(struct load *l, struct client *c, const char *prompt)
 	return fd;
 }
 
-/* One client's answer more has begun, or less. */
+/* Counts one more client that receives an answer, or one less. */
 static void count_streaming(struct load *l, int more, double now)
 {
 	if (l->full_since > 0)
@@ -244,7 +244,7 @@ static void read_answer(struct load *l, struct client *c)
 
 	if (events && l->full_since > 0)
 		l->full.chunks += events;
-	/* Events that come together: no time passed between them. */
+	/* Events that arrived together have no gap between them. */
 	for (unsigned i = 0; i < events; i++) {
 		if (r->first <= 0) {
 			r->first = now;
@@ -263,7 +263,7 @@ static void read_answer(struct load *l, struct client *c)
 		end_request(l, c);
 }
 
-/* Starts what is due; returns how long the next one is away, -1: nothing is to come by itself. */
+/* Starts due requests; returns the time until the next one, -1: none is scheduled. */
 static int start_due(struct load *l)
 {
 	const struct serve_options *o = l->o;
@@ -380,7 +380,7 @@ static bool apply(struct serve_options *o, int id, const char *name, const char 
 	}
 }
 
-/* The key goes into a header as it is. */
+/* The key is sent in a header unchanged. */
 static bool find_key(struct serve_options *o)
 {
 	const char *key = getenv("TXDA_API_KEY");

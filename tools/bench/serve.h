@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * txda-bench serve: loads a server that speaks OpenAI's API and measures what its clients see.
+ * txda-bench serve: loads a server of OpenAI's API and measures latencies and throughput as its
+ * clients see them. Any such server will do (on a Unix socket, or TCP on this machine), so that
+ * others can be compared with the same requests.
  *
- * Any such server will do (a Unix socket, or TCP on this machine), so that others can be measured
- * with the same requests. Closed loop: a number of clients, each sends its next request when the
- * last one has ended. Open loop: requests arrive at a mean rate, with exponential gaps (a Poisson
- * process), whether or not earlier ones have ended.
+ * Closed loop: each of a number of clients sends its next request when the last one has ended. Open
+ * loop: requests arrive at a mean rate, with exponential gaps (a Poisson process), whether or not
+ * earlier ones have ended.
  *
- * Everything random comes from the seed: the same command sends the same requests.
+ * All random numbers are derived from the seed: the same command sends the same requests.
  */
 #ifndef TXDA_BENCH_SERVE_H
 #define TXDA_BENCH_SERVE_H
@@ -17,9 +18,9 @@
 #include <stdint.h>
 
 enum serve_workload {
-	SERVE_RANDOM,	     /* prompts with nothing in common */
+	SERVE_RANDOM,	     /* prompts without a common prefix */
 	SERVE_SHARED_PREFIX, /* all prompts begin with the same text */
-	SERVE_MULTI_TURN,    /* each client's prompt is its last one, the answer and more */
+	SERVE_MULTI_TURN,    /* conversations: a prompt continues the last one and its answer */
 };
 
 struct serve_options {
@@ -38,15 +39,17 @@ struct serve_options {
 	bool json;
 };
 
-/* What became of a request; times are CLOCK_MONOTONIC seconds. */
+/* The result of a request; times are CLOCK_MONOTONIC seconds. */
 struct serve_record {
 	double start, first, end;
 	unsigned prompt_tokens, cached_tokens, output_tokens, chunks;
 	int status; /* of HTTP; 0: the connection failed */
-	bool done;  /* the stream came to its end */
+	bool done;  /* the stream was complete */
 };
 
-/* While all clients of a closed loop had an answer coming: how long, and chunks of these answers.
+/*
+ * The time during which all clients of a closed loop were receiving answers, and the number of
+ * chunks in that time.
  */
 struct serve_full {
 	double seconds;
@@ -63,7 +66,7 @@ int serve_main(int argc, char **argv);
 
 /* serve_prompt.c: the prompt of request @index as JSON string contents; free() it. */
 char *serve_prompt(const struct serve_options *o, unsigned index, const char *history);
-/* The next of a sequence of random numbers in [0, 1). */
+/* The next pseudo-random number in [0, 1). */
 double serve_random(uint64_t *state);
 
 /* serve_report.c */

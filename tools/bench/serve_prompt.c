@@ -51,7 +51,7 @@ char *serve_prompt(const struct serve_options *o, unsigned index, const char *hi
 		at = put_words(at, o->seed, o->prefix_words);
 	if (history)
 		at = stpcpy(at, history);
-	/* Another stream of numbers for each request, far from the prefix's. */
+	/* A separate random sequence for each request, far from that of the prefix. */
 	put_words(at, o->seed ^ ((uint64_t)index + 1) << 32, o->prompt_words);
 	return text;
 }

@@ -11,7 +11,7 @@
 
 #define MAX_LINE (16u << 20)
 
-/* Where in the chunked coding the next byte is. */
+/* Position in the chunked coding. */
 enum { CHUNK_SIZE = 0, CHUNK_SIZE_REST, CHUNK_DATA, CHUNK_END };
 
 void stream_open(struct stream *s, int fd, bool keep_answer)
@@ -51,7 +51,7 @@ const char *stream_body(const struct stream *s)
 	return s->body;
 }
 
-/* Appends, with a NUL behind; what does not fit into memory is dropped. */
+/* Appends, NUL-terminated; what does not fit into memory is dropped. */
 static void append(char **text, size_t *n, size_t *cap, const char *from, size_t bytes)
 {
 	if (*n + bytes + 1 > *cap) {
@@ -75,7 +75,7 @@ static unsigned count_after(const char *text, const char *key)
 	return at ? (unsigned)strtoul(at + strlen(key), NULL, 10) : 0;
 }
 
-/* An event's JSON; true when it carries text. */
+/* Parses an event's JSON; true if it has text. */
 static bool take_event(struct stream *s, const char *json)
 {
 	const char *text = strstr(json, "\"text\":\""), *use = strstr(json, "\"usage\":{"), *end;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One answer of the server as it streams in: HTTP head, chunked coding, server-sent events. What it
- * looks for in an event is little: whether there is text, and the counts of the last one.
+ * One streamed answer of the server: HTTP head, chunked coding, server-sent events. Of an event
+ * only whether it has text is used, and of the last one the counts.
  */
 #ifndef TXDA_BENCH_SERVE_STREAM_H
 #define TXDA_BENCH_SERVE_STREAM_H
@@ -26,12 +26,14 @@ struct stream {
 	char body[256]; /* the beginning of what is not an event, for messages */
 };
 
-/* Takes over @fd (below 0: the request failed). What was there before is reused. */
+/* Takes over @fd (below 0: the request failed). Buffers of the previous answer are reused. */
 void stream_open(struct stream *s, int fd, bool keep_answer);
 void stream_close(struct stream *s);
 void stream_free(struct stream *s);
 
-/* Reads what is there; *ret_events: events with text in it. false: the answer is over. */
+/*
+ * Reads available data; *ret_events: the number of events with text. False: the answer has ended.
+ */
 bool stream_read(struct stream *s, unsigned *ret_events);
 const char *stream_answer(const struct stream *s);
 const char *stream_body(const struct stream *s);

@@ -26,7 +26,10 @@ bool cdi_name_is_valid(const char *name)
 	return true;
 }
 
-/* Whether it is another chip's, too, or an index: it would mean now this chip and now that. */
+/*
+ * Whether the name also belongs to another chip, or could be an index, so that it would be
+ * ambiguous.
+ */
 static bool is_ambiguous(const char *name, const struct cdi_chip *chips, unsigned n, unsigned at)
 {
 	char number[16];

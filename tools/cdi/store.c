@@ -20,7 +20,7 @@ static int fail_at(struct tool_error *error, const char *path)
 	return tool_fail(error, r, "%s: %s", path, strerror(-r));
 }
 
-/* A file is there after a crash when its directory is. */
+/* Syncs the directory, too, so that the file survives a crash. */
 static int sync_directory(const char *directory, struct tool_error *error)
 {
 	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;

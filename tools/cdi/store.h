@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keeps a file as the machine is, whoever else does that at the same time.
+ * Keeps a file consistent with the machine's chips while other processes do the same.
  *
- * Chips come and go in flocks, and udev tells of each in a process of its own. Nobody waits for a
- * lock, which any user could hold: who has replaced the file looks at the machine again, and
- * replaces it again if that has changed in between. So the last one to write has seen the machine
- * after he wrote, and later changes have their own process.
+ * Chips appear and disappear together, and udev starts a process for each of them. There is no
+ * lock, since any user could hold it: a process that has replaced the file examines the machine
+ * again, and replaces the file again if the machine has changed meanwhile. So the last writer has
+ * examined the machine after its write, and later changes have processes of their own.
  */
 #ifndef TXDA_CDI_STORE_H
 #define TXDA_CDI_STORE_H
 
 #include "error.h"
 
-/* What the file should say, to be freed; *ret_text is NULL when there should be none. 0 or -errno. */
+/*
+ * The required contents of the file, freed by the caller; *ret_text is NULL if there should be
+ * none. 0 or -errno.
+ */
 typedef int (*cdi_take)(void *data, char **ret_text, struct tool_error *error);
 
 /*
- * Makes @path say what @take says, in one piece: a new file (mode 0644) takes its place. Its
- * directory is made if need be. Returns 1 when the file is there, 0 when there is none, or -errno.
+ * Gives @path the contents from @take atomically: it is replaced by a new file (mode 0644). Creates
+ * its directory if necessary. Returns 1 if there is a file now, 0 if not, or -errno.
  */
 int cdi_store(const char *path, cdi_take take, void *data, struct tool_error *error);
 

@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define LINE_BYTES 1000 /* a little less than what the server takes */
+#define LINE_BYTES 1000 /* a little less than the server's limit */
 
 static int fail(const char *where, const char *why)
 {
@@ -18,7 +18,7 @@ static int fail(const char *where, const char *why)
 	return 1;
 }
 
-/* Whether @path was put together as a whole. */
+/* Whether @path was formatted completely. */
 static int set_path(struct sockaddr_un *address, const char *where)
 {
 	struct stat st;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The client of a server's control socket, so that scripts need no other program.
- */
+/* The client of a server's control socket; scripts need no other program. */
 #ifndef TXDA_CMODEL_CTL_H
 #define TXDA_CMODEL_CTL_H
 

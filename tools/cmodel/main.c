@@ -85,7 +85,7 @@ static int usage_error(const char *option, const char *value, const char *wanted
 	return EXIT_USAGE;
 }
 
-/* A decimal number; with @sizes a K, M, G or T behind it counts. */
+/* A decimal number; with @sizes a suffix K, M, G or T is allowed. */
 static bool read_number(const char *text, bool sizes, uint64_t min, uint64_t max, uint64_t *ret)
 {
 	return (sizes ? number_parse_size : number_parse)(text, max, ret) && *ret >= min;
@@ -168,7 +168,7 @@ static void on_signal(int sig)
 	vu_server_stop(running);
 }
 
-/* A client that goes away must not end the server; SIGTERM and SIGINT end it in order. */
+/* A client that disconnects must not end the server; SIGTERM and SIGINT shut it down. */
 static void set_signals(struct vu_server *s)
 {
 	struct sigaction action = {.sa_handler = on_signal};

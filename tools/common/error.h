@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Errors in words. A function that reads input takes a struct tool_error (NULL: nobody wants to
- * know), fills it when it fails and returns -errno; the text names the value at fault and the
- * limit. It is untouched on success.
+ * Error messages. A function that reads input takes a struct tool_error (NULL: the message is not
+ * needed), fills it on failure and returns -errno; the text names the invalid value and the limit.
+ * It is unchanged on success.
  */
 #ifndef TXDA_TOOLS_ERROR_H
 #define TXDA_TOOLS_ERROR_H

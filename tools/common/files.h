@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Small files, whole, with a limit. */
+/* Reads small files as a whole, with a size limit. */
 #ifndef TXDA_TOOLS_FILES_H
 #define TXDA_TOOLS_FILES_H
 
@@ -15,13 +15,17 @@
  */
 int tool_open_file(int dirfd, const char *name, struct stat *ret_stat, struct tool_error *error);
 
-/* Reads it whole; *ret is NUL-terminated beyond @ret_bytes and the caller frees it. -EFBIG above
- * @limit. */
+/*
+ * Reads the file as a whole; *ret is NUL-terminated after @ret_bytes, and the caller frees it.
+ * -EFBIG: it is larger than @limit.
+ */
 int tool_read_file(int dirfd, const char *name, size_t limit, char **ret, size_t *ret_bytes,
 		   struct tool_error *error);
 
-/* Which file it is, and in which state: what is equal was not written in between. All are 64 bits, so
- * that there are no holes. */
+/*
+ * Identifies a file and its state: if two are equal, the file was not written in between. All
+ * members have 64 bits, so there is no padding.
+ */
 struct file_identity {
 	uint64_t dev, inode, owner, bytes, mtime_ns, ctime_ns;
 };

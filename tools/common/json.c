@@ -7,7 +7,7 @@
 
 #include "json_strict.h"
 
-/* Each value but the first comes after one of these, whether they stand in strings or not. */
+/* Every value but the first follows one of these characters; those in strings are counted, too. */
 static size_t count_values(const char *text, size_t bytes)
 {
 	size_t n = 1, i;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * JSON from hostile files: the strict parser of lib/base, and what model files need beyond it: a
- * limit to the number of values, each of which takes some 80 bytes of memory, and a look for
- * duplicate keys.
+ * JSON from untrusted files: the strict parser of lib/base, with a limit on the number of values,
+ * each of which takes about 80 bytes of memory, and a check for duplicate keys.
  */
 #ifndef TXDA_TOOLS_JSON_H
 #define TXDA_TOOLS_JSON_H

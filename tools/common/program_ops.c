@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The contract of each opcode over the tensor table: program_check_op(). */
+/* Checks the operands of each opcode against its contract: program_check_op(). */
 #include "program_view.h"
 #include "isa_names.h"
 
@@ -17,7 +17,7 @@
 	 TYPE(TXDA_W4Z) | TYPE(TXDA_F8) | TYPE(TXDA_MX4) | TYPE(TXDA_W4M) | TYPE(TXDA_W5M) |       \
 	 TYPE(TXDA_W6S))
 
-/* What an op takes: which operands must be there, and their types. */
+/* The operands of an op: which are required, and their types. */
 struct op_contract {
 	uint8_t n_in, n_out;
 	uint8_t required; /* bit i: in[i] must be given */
@@ -101,7 +101,7 @@ static bool same_dim(struct txda_dim a, struct txda_dim b)
 	return a.sym == b.sym && a.mul == b.mul;
 }
 
-/* @t (NULL: fine) is row-major with exactly these extents. */
+/* Whether @t (NULL: accepted) is row-major with exactly these extents. */
 static bool is_rows(const struct txda_tensor *t, unsigned ndim, struct txda_dim a,
 		    struct txda_dim b)
 {

@@ -9,7 +9,7 @@
 #include "crc32c.h"
 #include "isa_names.h"
 
-/* Extents beyond this are refused, so that products of two and a few bytes stay below 2^64. */
+/* Larger extents are refused, so that products of two and a few bytes stay below 2^64. */
 #define MAX_DIM (1ull << 40)
 
 const char *program_name(const struct program_view *v, uint32_t offset)

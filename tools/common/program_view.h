@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Programs (kcore.bin) as a tool reads them: the tables of a file after every check that needs no
- * launch, so that a reader may follow each index and offset without another thought. What a chip
- * does with a program, it checks by itself.
+ * Programs (kcore.bin) as read by tools: the tables of a file, after all checks that need no
+ * launch, so that a reader may use each index and offset without further checks. A chip checks a
+ * program itself.
  */
 #ifndef TXDA_TOOLS_PROGRAM_VIEW_H
 #define TXDA_TOOLS_PROGRAM_VIEW_H
@@ -29,8 +29,10 @@ struct program_view {
 int program_view(const void *data, size_t bytes, struct program_view *ret,
 		 struct tool_error *error);
 
-/* One op against its contract in txda_isa.h: tensors given, types, layouts, shapes that agree,
- * parameters. */
+/*
+ * Checks an op against its contract in txda_isa.h: which tensors are given, types, layouts,
+ * matching shapes, parameters.
+ */
 int program_check_op(const struct program_view *v, uint32_t index, struct tool_error *error);
 
 const char *program_name(const struct program_view *v, uint32_t offset);

@@ -143,7 +143,7 @@ int family_parse_experts(const cJSON *json, struct model_config *c, struct tool_
 /* Qwen: decoder_sparse_step and mlp_only_layers say which layers have experts. */
 int family_parse_sparse(const cJSON *json, struct model_config *c, struct tool_error *error);
 /*
- * DeepSeek and its kin: first_k_dense_replace and moe_layer_freq or mlp_layer_types,
+ * DeepSeek and related families: first_k_dense_replace and moe_layer_freq or mlp_layer_types,
  * n_shared_experts, groups, scale.
  */
 int family_parse_deepseek_experts(const cJSON *json, struct model_config *c,

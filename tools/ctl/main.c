@@ -157,7 +157,7 @@ static int show_answer(struct client *c, const struct settings *s, const struct 
 	return status;
 }
 
-/* ---- how a load goes ------------------------------------------------------------------------- */
+/* ---- progress of a load ---------------------------------------------------------------------- */
 
 /* One line of the stream; true: the last state was ready. */
 static bool show_progress(const char *line, const struct settings *s, bool tty)

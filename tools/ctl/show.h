@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Answers of txdad for people: tables and plans. What an answer lacks is left out. */
+/* Formats answers of txdad as tables and plans. Missing members are left out. */
 #ifndef TXDA_CTL_SHOW_H
 #define TXDA_CTL_SHOW_H
 

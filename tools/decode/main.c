@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* txda-decode: one picture from standard input, in confinement (lib/image/decode_apart.h). */
+/* txda-decode: decodes one picture from standard input, confined (lib/image/decode_apart.h). */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * txda-holder: starts a daemon, keeps descriptors for it (store.h) and starts it again with them
- * when it ends. So weights outlive a daemon where no systemd runs it.
+ * txda-holder: starts a daemon, keeps descriptors for it (store.h), and starts it again with them
+ * when it ends. So weights outlive a daemon that is not run by systemd.
  *
- * One thread, one poll: the socket of sd_notify(3) and a signalfd. The socket lies in a directory
- * of its own, where nobody but the holder's user can send to it: closing a descriptor that somebody
- * sent can block. A message counts if the daemon itself sent it, as the kernel says.
+ * One thread with one poll: the socket of sd_notify(3) and a signalfd. The socket is in a directory
+ * of its own, where only the holder's user can send to it: closing a descriptor from anybody else
+ * could block. A message counts only if the kernel names the daemon itself as its sender.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,12 +30,12 @@
 #include "clock.h"
 #include "number.h"
 
-#define EXIT_CONFIG 78	  /* sysexits.h: what a restart does not cure */
+#define EXIT_CONFIG 78	  /* sysexits.h: errors that a restart does not fix */
 #define EARLY_MS    10000 /* a command that exits sooner is restarted after a delay */
 #define MAX_AT_ONCE 3	  /* early ends in a row that do not count */
-#define MAX_TAKEN   64	  /* messages in a row, before signals have their turn */
-#define MAX_LEFT    4096  /* more than a socket's queue holds of an exited command */
-#define MAX_VAIN    3 /* starts in a row that came to nothing, until the descriptors are blamed */
+#define MAX_TAKEN   64	  /* messages in a row, before signals are handled */
+#define MAX_LEFT    4096  /* more than an exited command can have left in the socket's queue */
+#define MAX_FAILED  3	  /* failed starts in a row that are attributed to the descriptors */
 
 struct holder {
 	char **command;
@@ -47,10 +47,10 @@ struct holder {
 	char notify_dir[96], notify_name[108]; /* "": not made yet; $NOTIFY_SOCKET */
 	pid_t child;			       /* 0: none */
 	int64_t started_ms, start_at_ms;
-	unsigned delay_ms, vain, early;
+	unsigned delay_ms, n_failed, early;
 	bool ready;    /* it has sent READY=1 */
-	bool stopping; /* we end with it */
-	bool renewing; /* it was sent SIGTERM in order to be restarted */
+	bool stopping; /* the holder ends with it */
+	bool renewing; /* SIGTERM was sent in order to restart it */
 };
 
 static void log_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -180,7 +180,10 @@ static void start(struct holder *h)
 	}
 }
 
-/* The first restarts are immediate; a command that keeps failing early waits longer each time. */
+/*
+ * The first restarts are immediate; a command that keeps failing early is restarted after
+ * increasing delays.
+ */
 static void plan_start(struct holder *h)
 {
 	int64_t now = (int64_t)clock_ms();
@@ -195,23 +198,23 @@ static void plan_start(struct holder *h)
 	h->start_at_ms = now + h->delay_ms;
 }
 
-/* Returns the status to end with, or -1: it is to be started again. */
+/* Returns the exit status, or -1 to start it again. */
 static int on_end(struct holder *h, int status)
 {
 	bool well =
 		WIFEXITED(status) && (!WEXITSTATUS(status) || WEXITSTATUS(status) == EXIT_CONFIG);
 
 	h->child = 0;
-	h->vain = h->ready ? 0 : h->vain + 1;
+	h->n_failed = h->ready ? 0 : h->n_failed + 1;
 	if (h->stopping || (well && !h->renewing))
 		return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 	if (WIFEXITED(status) && WEXITSTATUS(status) >= 126 && WEXITSTATUS(status) <= 127)
 		return WEXITSTATUS(status);
-	/* It may be what it was handed that lets it end. */
-	if (h->vain >= MAX_VAIN && h->store.n) {
+	/* The descriptors that it received may be the reason why it ends. */
+	if (h->n_failed >= MAX_FAILED && h->store.n) {
 		log_message(
 			"%s exited %u times before it was ready: its %u descriptors are dropped",
-			h->command[0], h->vain, h->store.n);
+			h->command[0], h->n_failed, h->store.n);
 		store_clear(&h->store);
 	}
 	plan_start(h);
@@ -282,7 +285,7 @@ static void signal_child(const struct holder *h, int number)
 		kill(h->child, number);
 }
 
-/* Returns a status to end with, or -1. */
+/* Returns an exit status, or -1. */
 static int take_signals(struct holder *h)
 {
 	struct signalfd_siginfo info;

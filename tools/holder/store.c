@@ -58,7 +58,7 @@ static void read_line(struct wish *w, const char *line, size_t len)
 		snprintf(w->name, sizeof(w->name), "%.*s", (int)(len - skip), line + skip);
 }
 
-/* Names are separated by colons where they are handed over. */
+/* Names are separated by colons when they are passed on. */
 static bool is_name(const char *name)
 {
 	for (const char *p = name; *p; p++)
@@ -121,7 +121,7 @@ bool store_message(struct store *s, const char *text, size_t len, const int *fds
 	return w.ready;
 }
 
-/* ---- the other way --------------------------------------------------------------------------- */
+/* ---- passing them on ------------------------------------------------------------------------- */
 
 static int put_number(const char *name, long value)
 {
@@ -157,7 +157,7 @@ int store_export(const struct store *s, pid_t pid)
 	error = put_number("FDSTORE", (long)s->max);
 	if (!s->n || error)
 		return error;
-	/* First out of the way of the places where they belong. */
+	/* First moves them above the numbers that they get. */
 	fds = calloc(s->n, sizeof(*fds));
 	if (!fds)
 		return -ENOMEM;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors that are kept for a program while it does not run, as it asks for them in
- * sd_notify(3)'s words: FDSTORE=1, FDSTOREREMOVE=1, FDNAME=. A message's descriptors are kept all
- * or none.
- *
- * Not for threads. Errors go to standard error: there is nobody else to tell.
+ * Keeps descriptors for a program while it does not run, as requested by sd_notify(3)'s messages:
+ * FDSTORE=1, FDSTOREREMOVE=1, FDNAME=. The descriptors of a message are kept completely or not at
+ * all. Not thread-safe. Errors are printed on standard error.
  */
 #ifndef TXDA_HOLDER_STORE_H
 #define TXDA_HOLDER_STORE_H
@@ -31,14 +29,16 @@ struct store {
 int store_init(struct store *s, unsigned max);
 void store_fini(struct store *s);
 /*
- * Does what a message says, whose bytes need not end in NUL. Takes @fds over: keeps or closes them.
- * True: it says READY=1.
+ * Handles a message, whose bytes need not end in NUL. Takes over @fds: keeps or closes them. True:
+ * it contains READY=1.
  */
 bool store_message(struct store *s, const char *text, size_t len, const int *fds, unsigned n_fds);
 void store_clear(struct store *s);
 
-/* The program's environment, in the process that becomes it: descriptors from 3 on, and what tells
- * of them. -errno. */
+/*
+ * Passes them on, in the process that becomes the program: as descriptors from 3 on, and in the
+ * environment. -errno.
+ */
 int store_export(const struct store *s, pid_t pid);
 
 #endif

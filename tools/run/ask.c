@@ -194,7 +194,7 @@ static int read_stream(struct client *c, struct answer *a)
 	return 0;
 }
 
-/* An answer that is an error; true when the model is loading, so that it is worth to wait. */
+/* Handles an error answer; true if the model is loading, so that a retry makes sense. */
 static bool take_error(struct client *c)
 {
 	cJSON *json = client_read_json(c);

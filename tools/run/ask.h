@@ -28,10 +28,10 @@ struct ask_options {
 #define ASK_LOST 2
 int ask(const struct ask_options *o, const cJSON *messages, char **ret_text);
 
-/* The names that are served, a line each, on stdout. */
+/* Prints the names of the served models on stdout, one per line. */
 int ask_models(const struct ask_options *o);
 
-/* Says on stderr why client_open() of @path failed. */
+/* Reports on stderr why client_open() of @path failed. */
 void ask_report_connect(const char *path, int error);
 /* Reports an unsuccessful answer on stderr. */
 void ask_report_answer(const cJSON *answer, int status);

@@ -13,7 +13,7 @@
 #include "interrupt.h"
 #include "show.h"
 
-#define MAX_EVENT 16384 /* bytes of one line on how a load goes */
+#define MAX_EVENT 16384 /* bytes of a line about a load's progress */
 
 static bool has_file(const char *dir, const char *name)
 {
@@ -33,13 +33,16 @@ bool attach_is_directory(const char *word)
 	bool path = *word == '/' || !strncmp(word, "./", 2) || !strncmp(word, "../", 3) ||
 		    !strcmp(word, ".") || !strcmp(word, "..");
 
-	/* What does not exist and has spaces is a prompt that begins like a path. */
+	/* A nonexistent path with spaces is a prompt that begins like a path. */
 	return (path && (!strpbrk(word, " \t\n") || !access(word, F_OK))) || is_model(word);
 }
 
-/* ---- a daemon that runs ---------------------------------------------------------------------- */
+/* ---- a running daemon ------------------------------------------------------------------------ */
 
-/* Whether a path of the daemon's is @wanted. A relative one is seen from the daemon's directory. */
+/*
+ * Whether a path reported by the daemon is @wanted. A relative one refers to the daemon's
+ * directory.
+ */
 static bool same_directory(const struct client *c, const char *root, const struct stat *wanted)
 {
 	struct ucred peer = {0};
@@ -57,9 +60,8 @@ static bool same_directory(const struct client *c, const char *root, const struc
 }
 
 /*
- * Looks which name a daemon has for a directory (@wanted NULL: whatever its first model is), and
- * whether it is ready. 0: found; -ENOENT: it serves others; other errors: of the connection, or
- * -EPROTO.
+ * Finds the daemon's name for a directory (@wanted NULL: its first model), and whether it is ready.
+ * 0: found; -ENOENT: it serves other models; other errors: of the connection, or -EPROTO.
  */
 static int find_model(const char *socket, const struct stat *wanted, char **ret_name,
 		      bool *ret_ready)
@@ -126,7 +128,7 @@ static int take_event(const char *line, const char *title)
 	return r;
 }
 
-/* Reads events up to the last one. As take_event(); -EPIPE: they broke off. */
+/* Reads events up to the last one. Returns as take_event(); -EPIPE: the stream was cut off. */
 static int follow(struct client *c, const char *title)
 {
 	char line[MAX_EVENT];
@@ -186,7 +188,7 @@ static int load(const char *socket, const char *model, const char *title)
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-/* Beside the results of attach(): the daemon that runs does not have the model. */
+/* Besides the results of attach(): the running daemon does not have the model. */
 enum { ELSEWHERE = 2 };
 
 static int attach_running(const struct attach_options *o, struct ask_options *ask,

@@ -63,7 +63,7 @@ static void set_command(struct chat *c, const char *rest)
 	const char *value;
 	size_t n;
 
-	/* As Ollama has it. */
+	/* As in Ollama. */
 	if (!strncmp(rest, "parameter ", 10))
 		rest += 10 + strspn(rest + 10, " ");
 	n = strcspn(rest, " \t\n");
@@ -124,7 +124,7 @@ static void load_command(struct chat *c, const char *rest)
 }
 
 static const struct command {
-	const char *name, *arguments, *what; /* what NULL: another name of one above */
+	const char *name, *arguments, *what; /* what is NULL: an alias of the command above */
 	void (*run)(struct chat *c, const char *rest);
 } commands[] = {
 	{"/help", "", "this list", help_command},
@@ -191,8 +191,8 @@ static void run_command(struct chat *c, const char *line)
 /* ---- turns ----------------------------------------------------------------------------------- */
 
 /*
- * One turn, with pictures or NULL, which it takes; what failed is forgotten, what was stopped is kept
- * as far as it came.
+ * One turn, with pictures or NULL, which it takes over. A failed turn is removed; of an interrupted
+ * one the text so far is kept.
  */
 static void take_turn(struct chat *c, const char *line, cJSON *pictures)
 {
@@ -223,7 +223,7 @@ static void take_line(struct chat *c, const char *line)
 {
 	cJSON *pictures = NULL;
 
-	/* A path begins as a command does. */
+	/* A path begins like a command. */
 	if (!c->options.raw && !drop_take(line, &pictures, &line))
 		return;
 	if (!pictures && *line == '/')

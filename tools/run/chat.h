@@ -7,9 +7,9 @@
 #include "private.h"
 
 /*
- * Goes on until the end of the input, /exit, or a signal. @o: the settings to begin with. @title:
- * what to call the model; NULL: as @o does. @daemon: a private one, whose end ends the chat. 0, or 1
- * when that ended by itself.
+ * Runs until the end of the input, /exit, or a signal. @o: the initial settings. @title: the
+ * displayed name of the model; NULL: that of @o. @daemon: a private one, whose end ends the chat.
+ * 0, or 1 if it ended by itself.
  */
 int chat(const struct ask_options *o, const char *system, const char *title,
 	 struct private_daemon *daemon);

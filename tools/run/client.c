@@ -91,7 +91,7 @@ static int send_all(struct client *c, const char *data, size_t len)
 	return 0;
 }
 
-/* Makes sure that there is something in buf: 1, 0 at the end of file, or -errno. */
+/* Makes sure that buf is not empty: 1, 0 at the end of file, or -errno. */
 static int fill(struct client *c)
 {
 	if (c->at < c->len)
@@ -113,7 +113,7 @@ static int fill(struct client *c)
 	}
 }
 
-/* A line without its end; -EPROTO when it is too long or the connection ends in it. */
+/* Reads a line without its end; -EPROTO if it is too long or the connection ends in it. */
 static int read_line(struct client *c, char *line, size_t size)
 {
 	size_t at = 0;
@@ -186,7 +186,7 @@ int client_request(struct client *c, const char *path, const char *body, size_t 
 	return r ? r : read_head(c);
 }
 
-/* The next chunk's size, behind the end of the one before. */
+/* The next chunk's size, after the end of the previous one. */
 static int next_chunk(struct client *c)
 {
 	char line[MAX_LINE], *end;

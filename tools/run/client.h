@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A small HTTP/1.1 client on a Unix socket: one request a connection, the answer read as it comes.
- *
- * Blocking; interrupted() ends a wait with -EINTR.
+ * A small HTTP/1.1 client on a Unix socket: one request per connection, the answer is read as it
+ * arrives. Blocking; interrupted() ends a wait with -EINTR.
  */
 #ifndef TXDA_RUN_CLIENT_H
 #define TXDA_RUN_CLIENT_H
@@ -18,25 +17,29 @@ struct client {
 	int status; /* of the answer */
 	int chunked;
 	int until_close; /* neither length nor chunks */
-	uint64_t left;	 /* bytes of the body or the chunk that are still to come */
+	uint64_t left;	 /* remaining bytes of the body or the chunk */
 	int ended;
 	unsigned char buf[16384];
-	size_t at, len; /* what was read and not used yet */
+	size_t at, len; /* read and not used yet */
 };
 
 /* $TXDA_SOCKET, $XDG_RUNTIME_DIR/txda.sock if it is there, else /run/txda/txda.sock. */
 const char *client_default_socket(void);
 /* Errors of connect(2): -ENOENT and -ECONNREFUSED: no listener; and of peer_check(). */
 int client_open(struct client *c, const char *socket_path);
-/* Sends a request (@body NULL: GET) and reads the head of the answer. -EPROTO: the answer is no
- * HTTP. */
+/*
+ * Sends a request (@body NULL: GET) and reads the head of the answer. -EPROTO: the answer is not
+ * HTTP.
+ */
 int client_request(struct client *c, const char *path, const char *body, size_t len);
-/* Reads some of the body: bytes, 0 at its end, -EPIPE when it was cut off. */
+/* Reads part of the body: the number of bytes, 0 at its end, -EPIPE if it was cut off. */
 long client_read(struct client *c, char *buf, size_t len);
-/* Reads the rest of the body into @text, whose data is to be freed in any case, with a NUL behind it.
- * -EFBIG: it has @max bytes or more. */
+/*
+ * Reads the rest of the body into @text, NUL-terminated, whose data must be freed in any case.
+ * -EFBIG: it has @max bytes or more.
+ */
 int client_read_all(struct client *c, size_t max, struct text_buf *text);
-/* Reads the rest of the body as JSON; NULL when it is none, or longer than 16 MiB. */
+/* Reads the rest of the body as JSON; NULL if it is not JSON, or longer than 16 MiB. */
 cJSON *client_read_json(struct client *c);
 void client_close(struct client *c);
 

@@ -66,7 +66,7 @@ void conversation_set_system(cJSON *messages, const char *system)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Names of files come from other people's directories; @rest is ours. */
+/* File names are untrusted text; @rest is not. */
 static void __attribute__((format(printf, 3, 4)))
 report(const char *what, const char *path, const char *format, ...)
 {
@@ -117,7 +117,7 @@ static char *read_file(const char *path, size_t *ret_len)
 	return text;
 }
 
-/* Whether the content is of texts and pictures. */
+/* Whether the content consists of texts and pictures. */
 static bool has_parts(const cJSON *message)
 {
 	const cJSON *content = cJSON_GetObjectItemCaseSensitive(message, "content"), *part;

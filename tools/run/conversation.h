@@ -9,9 +9,11 @@
 /* @system: instructions that come first; NULL: none. */
 cJSON *conversation_new(const char *system);
 void conversation_add(cJSON *messages, const char *role, const char *content);
-/* A part of a message's content: the picture in a file. NULL after an error, which was reported. */
+/*
+ * The picture in a file as a part of a message's content. NULL after an error, which was reported.
+ */
 cJSON *conversation_picture(const char *path);
-/* The content of the last message becomes @parts, with its text, if any, behind them. */
+/* The content of the last message becomes @parts, followed by its text, if any. */
 void conversation_show(cJSON *messages, cJSON *parts);
 void conversation_drop_last(cJSON *messages);
 /* The instructions; NULL: none. */

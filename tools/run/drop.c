@@ -13,7 +13,7 @@
 
 static const char white[] = " \t\n";
 
-/* Whether a file is written as a path, is there, and begins as pictures do. */
+/* Whether it is written as a path, exists, and begins like a picture file. */
 static bool is_picture(const char *path)
 {
 	static const struct {
@@ -43,7 +43,10 @@ static bool is_picture(const char *path)
 	return is;
 }
 
-/* The first word as a shell takes it, into @to of the line's size; returns what is behind it. */
+/*
+ * Copies the first word, unquoted as by a shell, to @to, which is as large as the line; returns the
+ * rest of the line.
+ */
 static const char *take_word(const char *line, char *to)
 {
 	char quote = 0;
@@ -87,7 +90,7 @@ bool drop_take(const char *line, cJSON **ret_parts, const char **ret_rest)
 
 	while (n && strchr(white, word[n - 1]))
 		word[--n] = 0;
-	/* Some terminals quote nothing. */
+	/* Some terminals do not quote. */
 	if (ok && is_picture(word)) {
 		ok = add_picture(&parts, word);
 		at += strlen(at);

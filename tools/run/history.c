@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define MAX_MESSAGES 1000
-#define MAX_FILE     (1 << 20) /* bytes; when it is longer its older half goes */
+#define MAX_FILE     (1 << 20) /* bytes; a longer file loses its older half */
 #define MAX_MESSAGE  65536     /* longer ones are not kept */
 
 static void give_up(struct past *p, const char *what, int error)
@@ -81,7 +81,7 @@ static FILE *open_file(struct past *p)
 	return file;
 }
 
-/* Writes the newest half of the list over a file that has grown too long, in one go. */
+/* Replaces a file that has grown too long by the newest half of the list, in one write. */
 static void shorten(const struct past *p, FILE *file)
 {
 	char *text = NULL;
@@ -98,7 +98,7 @@ static void shorten(const struct past *p, FILE *file)
 	/* O_APPEND writes nowhere else. */
 	fcntl(fd, F_SETFL, 0);
 	whole = len && len < MAX_FILE && pwrite(fd, text, len, 0) == (ssize_t)len;
-	/* What cannot be cut off stays: lines that are there twice. */
+	/* If the file cannot be truncated, some lines remain twice. */
 	(void)!ftruncate(fd, whole ? (off_t)len : 0);
 	free(text);
 }
@@ -125,7 +125,7 @@ void past_open(struct past *p)
 	fclose(file);
 }
 
-/* libedit's form of one message, at the end of the file; its head if that is the beginning, too. */
+/* Appends a message to the file in libedit's form, with the header if the file is empty. */
 static bool write_one(FILE *file, const char *message)
 {
 	History *one = history_init();

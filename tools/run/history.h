@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What was typed before, in $XDG_STATE_HOME/txda/history (~/.local/state/txda/history), which only
- * its owner may read. Each message is added when it was typed, so that a program that is killed,
- * or several at once, lose none. A file that cannot be used is said once and does no harm.
+ * its owner may read. Each message is added when it is typed, so that nothing is lost if the
+ * program is killed, or if several run at once. If the file cannot be used, this is reported once
+ * and has no other effect.
  */
 #ifndef TXDA_RUN_HISTORY_H
 #define TXDA_RUN_HISTORY_H

@@ -26,7 +26,7 @@ void interrupt_init(void)
 
 	sigemptyset(&set);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
-		/* What nohup(1), or a shell for its background, has turned off stays so. */
+		/* Signals ignored by nohup(1), or by a shell for background jobs, stay ignored. */
 		if (sigaction(numbers[i], NULL, &old) || old.sa_handler == SIG_IGN)
 			continue;
 		sigaction(numbers[i], &action, NULL);

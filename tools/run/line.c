@@ -23,7 +23,7 @@
 #define CTRL_D	    4
 #define PASTE_END   L"\033[201~"
 
-/* Terminals that know it put brackets around what is pasted; others ignore this. */
+/* Terminals that support it mark pasted text with brackets; others ignore this. */
 static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l";
 
 static EditLine *editor; /* NULL: a plain prompt */
@@ -48,7 +48,7 @@ static void set_paste(bool on)
 	fflush(screen);
 }
 
-/* Ctrl-Z: the shell gets its terminal as it was. */
+/* Ctrl-Z: restores the terminal for the shell. */
 static void suspend(EditLine *el)
 {
 	set_paste(false);
@@ -59,7 +59,7 @@ static void suspend(EditLine *el)
 	el_set(el, EL_REFRESH);
 }
 
-/* A byte of the terminal: 1, 0 at the end, -1 when a signal ends the line. */
+/* Reads a byte: 1, 0 at the end, -1 if a signal ends the line. */
 static int read_byte(EditLine *el, char *ret)
 {
 	for (;;) {
@@ -104,7 +104,9 @@ static int read_character(EditLine *el, wchar_t *ret)
 				fputs("\r\n(Ctrl-D or /exit ends)", screen);
 			return r;
 		}
-		/* Ctrl-D typed ahead, while the terminal still made lines, arrives as NUL. */
+		/*
+		 * Ctrl-D that was typed while the terminal was still in line mode arrives as NUL.
+		 */
 		if (!byte)
 			byte = CTRL_D;
 		got = mbrtowc(ret, &byte, 1, &state);
@@ -118,7 +120,7 @@ static int read_character(EditLine *el, wchar_t *ret)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* Inserts what is pasted up to its closing bracket, line breaks and all. */
+/* Inserts pasted text up to its closing bracket, including line breaks. */
 static unsigned char on_paste(EditLine *el, int ch)
 {
 	const size_t end = wcslen(PASTE_END);
@@ -133,7 +135,7 @@ static unsigned char on_paste(EditLine *el, int ch)
 						  ? NULL
 						  : realloc(text, (cap * 2 + 256) * sizeof(*text));
 
-			/* What does not fit is left out; its end is still found. */
+			/* Excess text is dropped; its end is still recognised. */
 			if (!bigger && len > end) {
 				memmove(text + len - end, text + len - end + 1,
 					(end - 1) * sizeof(*text));
@@ -299,7 +301,7 @@ static bool ends_with(const char *line, size_t n, const char *end)
 	return n >= m && !memcmp(line + n - m, end, m);
 }
 
-/* Lines up to the one that ends the message; false when there is none. */
+/* Reads lines up to the one that ends the message; false if there is none. */
 static bool read_message(char **all)
 {
 	bool quoted = false, goes_on = true;

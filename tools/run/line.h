@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What somebody types at a terminal: editing and history by libedit, as ~/.editrc says; a plain
- * prompt where the terminal cannot do that (TERM is unset or dumb). One at a time.
+ * Reads what is typed at a terminal: editing and history by libedit, as configured by ~/.editrc; a
+ * plain prompt if the terminal does not support that (TERM is unset or dumb). One at a time.
  */
 #ifndef TXDA_RUN_LINE_H
 #define TXDA_RUN_LINE_H
 
 #include <stdbool.h>
 
-/* @words: what Tab completes at the beginning of a line, sorted, up to a NULL; they stay. */
+/* @words: completed by Tab at the beginning of a line; sorted, NULL-terminated, borrowed. */
 void line_open(const char *const *words);
 
 /*
- * A message without its end, to be freed; NULL at the end of the input, or when a signal ends the
- * program. A line that ends in a backslash goes on in the next one; from """ to """ a message has
- * any number of lines, and so has what is pasted. Ctrl-C drops what was typed and gives an empty
- * message.
+ * A message without its end, freed by the caller; NULL at the end of the input, or if a signal ends
+ * the program. A line that ends in a backslash continues in the next one; between """ and """ a
+ * message has any number of lines, as pasted text has. Ctrl-C discards the input and returns an
+ * empty message.
  */
 char *line_read(void);
 

@@ -68,7 +68,7 @@ enum option_id {
 	OPT_RAW,
 	OPT_STATS,
 	OPT_PRIVATE,
-	OPT_DAEMON, /* handed on to the private daemon */
+	OPT_DAEMON, /* passed to the private daemon */
 	OPT_HELP,
 	OPT_VERSION,
 };
@@ -180,7 +180,7 @@ static int complain(const char *what)
 	return 2;
 }
 
-/* An option of the private daemon's, as "--name=value". */
+/* An option for the private daemon, as "--name=value". */
 static bool hand_on(struct attach_options *o, const char *name, const char *value)
 {
 	unsigned n = 0;
@@ -249,7 +249,7 @@ static int parse(int argc, char **argv, struct arguments *a)
 	return -1;
 }
 
-/* What does not go together; as parse(). */
+/* Checks for options that exclude each other; returns as parse(). */
 static int check(const struct arguments *a)
 {
 	if (a->ask.raw && a->system)
@@ -292,7 +292,7 @@ static int run(struct arguments *a, const char *prompt)
 		r = 1;
 	}
 	detach(&attachment);
-	/* Of a terminal that is closed the end of the input may have been seen first. */
+	/* When a terminal is closed, the end of the input may be seen before the signal. */
 	interrupt_poll(-1, 0, 0);
 	if (interrupt_end) {
 		interrupt_restore();
@@ -301,7 +301,9 @@ static int run(struct arguments *a, const char *prompt)
 	return r;
 }
 
-/* Finds the prompt, to be freed. 0, or the exit status after an error, which was reported. */
+/*
+ * Finds the prompt, freed by the caller. 0, or the exit status after an error, which was reported.
+ */
 static int find_prompt(const struct arguments *a, int n, char **words, char **ret)
 {
 	if (a->prompt && n)

@@ -111,7 +111,10 @@ static const char *find_program(void)
 	return NULL;
 }
 
-/* In the new process. Nothing is shared with the terminal or with what a service manager gave. */
+/*
+ * In the new process. It shares nothing with the terminal, and inherits nothing from a service
+ * manager.
+ */
 static _Noreturn void become(const char *program, char *const *argv, pid_t parent, int listen_fd,
 			     int log_fd)
 {
@@ -228,7 +231,7 @@ void private_stop(struct private_daemon *d)
 
 	if (d->pid > 0) {
 		kill(d->pid, SIGTERM);
-		/* The signals of interrupt.h are blocked here: an impatient one changes nothing. */
+		/* The signals of interrupt.h are blocked here, so further ones have no effect. */
 		if (d->pid_fd < 0 || poll(&p, 1, STOP_MS) != 1)
 			kill(d->pid, SIGKILL);
 		while (waitpid(d->pid, NULL, 0) < 0 && errno == EINTR)

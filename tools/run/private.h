@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon of this program's own, which serves one model to it and to nobody else.
- *
- * It lives as long as this process: private_stop() ends it, and should this process be killed the
- * kernel does (PR_SET_PDEATHSIG). Nothing of it is in the file system: the socket is made in a
- * directory that only its owner may enter, and both are removed as soon as there is a descriptor
- * to connect by; its log is in memory. What it compiles stays in the cache, see txdad(8).
+ * A private daemon, which serves one model to this program only. It lives as long as this process:
+ * private_stop() ends it, and if this process is killed the kernel does (PR_SET_PDEATHSIG). It
+ * leaves nothing in the file system: the socket is created in a directory that only its owner may
+ * enter, and both are removed as soon as a descriptor for connecting is open; its log is in memory.
+ * Compiled models stay in the cache, see txdad(8).
  */
 #ifndef TXDA_RUN_PRIVATE_H
 #define TXDA_RUN_PRIVATE_H
@@ -23,16 +22,15 @@ struct private_daemon {
 };
 
 /*
- * Starts txdad for the model in @dir, an absolute path. It listens when this returns, so that there
- * is nothing to wait for. @options: further arguments for it, up to a NULL. 0, or 1 after an error,
- * which was said on stderr.
+ * Starts txdad for the model in @dir, an absolute path. It is listening when this returns.
+ * @options: further arguments, NULL-terminated. 0, or 1 after an error, reported on stderr.
  */
 int private_start(struct private_daemon *d, const char *dir, char *const *options);
 
-/* Whether it has ended, or is about to; says so on stderr, with the end of its log. */
+/* Whether it has ended, or is about to; then reports that on stderr, with the end of its log. */
 bool private_failed(struct private_daemon *d);
 
-/* Ends it and waits for that. Nothing happens where there is none. */
+/* Ends it and waits until it has ended. Has no effect without one. */
 void private_stop(struct private_daemon *d);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers of a request that the command line and /set have in common. */
+/* Numeric parameters of a request, for the command line and for /set. */
 #ifndef TXDA_RUN_SETTINGS_H
 #define TXDA_RUN_SETTINGS_H
 
@@ -11,11 +11,11 @@
 /* "temperature", "max-tokens" ...; underscores are dashes. */
 bool settings_known(const char *name);
 /*
- * Sets one to @value, "" for the daemon's default. Only the form is checked here, the range is the
- * daemon's. False: it is not a number, which is said on stderr.
+ * Sets one to @value, "" for the daemon's default. Only the syntax is checked here, the range by
+ * the daemon. False: it is not a number, which is reported on stderr.
  */
 bool settings_set(struct ask_options *o, const char *name, const char *value);
-/* All of them, a line each. */
+/* Lists all of them, one per line. */
 void settings_show(const struct ask_options *o, FILE *file);
 
 #endif

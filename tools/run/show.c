@@ -14,7 +14,7 @@
 #define BAR_WIDTH 30
 #define MAX_NAME  30 /* bytes of a model's name beside the bar */
 
-/* Writes without being stuck in it: POLLOUT of a pipe promises PIPE_BUF bytes. */
+/* Writes without blocking: POLLOUT of a pipe guarantees room for PIPE_BUF bytes. */
 static int write_out(const char *data, size_t len)
 {
 	while (len) {
@@ -87,7 +87,7 @@ void show_progress(const char *name, const char *phase, double part)
 
 	if (!is_terminal(stderr))
 		return;
-	/* No half a character. */
+	/* Does not cut within a character. */
 	if (n > MAX_NAME)
 		for (n = MAX_NAME; n && ((unsigned char)name[n] & 0xc0) == 0x80; n--)
 			;

@@ -7,18 +7,21 @@
 #include <stdio.h>
 
 /*
- * A part of an answer, to stdout, unchanged if that is no terminal. Its reader may be slow:
- * interrupted() ends the wait. Returns 0, or -errno, which is said on stderr.
+ * Writes part of an answer to stdout, unchanged if that is not a terminal. A slow reader delays it;
+ * interrupted() ends the wait. Returns 0, or -errno, which is reported on stderr.
  */
 int show_answer(const char *text);
 
-/* Foreign text within a line. */
+/* Untrusted text within a line. */
 void show_text(FILE *file, const char *text);
 
-/* Whether @file is a terminal that takes colours (NO_COLOR, TERM). */
+/* Whether @file is a terminal that supports colours (NO_COLOR, TERM). */
 bool show_colors(FILE *file);
 
-/* One line on stderr that is written over; nothing where that is not a terminal. @part: 0 to 1. */
+/*
+ * A status line on stderr, which the next one overwrites; nothing if stderr is not a terminal.
+ * @part: 0 to 1.
+ */
 void show_progress(const char *name, const char *phase, double part);
 /* Removes it. */
 void show_progress_end(void);

@@ -10,7 +10,7 @@
 #include "smi.h"
 
 /*
- * Text fields give @text; number fields a value, NaN when it is not known. Units are in the names.
+ * Text fields return @text; number fields a value, NaN if it is unknown. Names include the units.
  */
 struct field {
 	const char *name;
@@ -90,7 +90,7 @@ static void add_field(cJSON *object, const struct field *field, const struct smi
 	if (field->text) {
 		const char *text = field->text(chip);
 
-		/* An empty text is one that is not known. */
+		/* An empty text means unknown. */
 		if (*text)
 			cJSON_AddStringToObject(object, field->name, text);
 		else

@@ -82,7 +82,7 @@ static bool read_count(const char *text, unsigned long max, unsigned long *ret)
 	return true;
 }
 
-/* One option; -1 to go on, else the exit status. */
+/* Handles one option; -1: continue, else the exit status. */
 static int read_option(int c, struct request *request)
 {
 	unsigned long value;

@@ -6,7 +6,9 @@
 
 #include "smi.h"
 
-/* The kernel's own way to reset a PCI function; the driver saves what it can and tells its users.
+/*
+ * The kernel's generic reset of a PCI function; the driver saves what it can and notifies its
+ * users.
  */
 static int reset_function(const char *bus)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * txda-smi: what the chips of this machine do, and for whom.
+ * txda-smi: shows the chips of this machine, their state and their users.
  *
  * main.c reads the command line and loops; a snapshot is taken (snapshot.c) and shown as a table
- * (table.c), as JSON, CSV or chosen fields (fields.c). topo.c shows links and how maps place groups,
- * events.c what happens, reset.c resets. Nothing here opens a chip but topo.
- * Threads: one.
+ * (table.c), as JSON, CSV or chosen fields (fields.c). topo.c shows links and how maps place
+ * groups, events.c shows events, reset.c resets chips. Only topo opens chips. One thread.
  */
 #ifndef TXDA_SMI_H
 #define TXDA_SMI_H
@@ -43,13 +42,13 @@ struct smi_snapshot {
 	struct smi_chip *chip; /* [n_chips] */
 };
 
-/* @chip: index, serial, bus address or node of the one that is wanted, or NULL. 0 or -errno. */
+/* @chip: index, serial, bus address or node of one chip, or NULL for all. 0 or -errno. */
 int smi_snapshot_take(const char *chip, struct smi_snapshot *ret_snapshot);
 void smi_snapshot_free(struct smi_snapshot *snapshot);
 
 /* The two boxes, 80 columns. */
 void smi_print_table(const struct smi_snapshot *snapshot, FILE *out, bool colour);
-/* One line a chip; @header: column titles first. */
+/* One line per chip; @header: preceded by column titles. */
 void smi_print_monitor(const struct smi_snapshot *snapshot, FILE *out, bool header);
 /* One JSON document, on one line when @compact. -ENOMEM. */
 int smi_print_json(const struct smi_snapshot *snapshot, FILE *out, bool compact);
@@ -59,9 +58,9 @@ int smi_print_document(cJSON *root, FILE *out, bool compact);
 
 /* 0, or -EINVAL with the name of the field that is not known in @unknown. */
 int smi_check_fields(const char *fields, char *unknown, size_t size);
-/* @fields: names with commas between. */
+/* @fields: names separated by commas. */
 int smi_print_query(const struct smi_snapshot *snapshot, const char *fields, bool csv, FILE *out);
-/* Names of all fields, one a line. */
+/* Names of all fields, one per line. */
 void smi_list_fields(FILE *out);
 
 struct smi_topo {

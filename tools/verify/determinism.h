@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A request gives the same bits alone, among others and in pieces. */
+/* Checks that a request gives the same bits alone, among others and in pieces. */
 #ifndef TXDA_VERIFY_DETERMINISM_H
 #define TXDA_VERIFY_DETERMINISM_H
 
@@ -9,10 +9,10 @@
 #define DETERMINISM_TOKENS 150 /* of the request */
 
 /*
- * Runs a request of made-up tokens alone, then in a batch with DETERMINISM_OTHERS others, then with
- * its prompt in pieces of 1, 7 and 64 tokens, then decoding beside the others, and compares the
- * logits of every token. Prints a line each. 0: the same bits, 1: not, or -errno. The runner needs
- * DETERMINISM_OTHERS + 1 slots of 2 * DETERMINISM_TOKENS positions.
+ * Runs a request of generated tokens alone, then in a batch with DETERMINISM_OTHERS others, then
+ * with its prompt in pieces of 1, 7 and 64 tokens, then decoding beside the others, and compares
+ * the logits of every token. Prints a line for each. 0: the same bits, 1: not, or -errno. The
+ * runner needs DETERMINISM_OTHERS + 1 slots of 2 * DETERMINISM_TOKENS positions.
  */
 int determinism_run(struct runner *r, struct tool_error *error);
 

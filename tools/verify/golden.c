@@ -206,7 +206,7 @@ int golden_keys(const char *path, unsigned *ret, struct tool_error *error)
 	return r;
 }
 
-/* What each layer chose for each token, @got [n_ids, layers keys]. */
+/* Compares the keys that each layer chose for each token, @got [n_ids, layers keys]. */
 static void compare_keys(struct golden_result *g, const struct golden_case *c, const int32_t *got)
 {
 	const size_t layers = c->index->dim[0], keys = c->index->dim[2];
@@ -239,7 +239,7 @@ static void compare_row(struct golden_result *g, const float *got, const float *
 			g->most_off = fabs(d);
 	}
 	error = sqrt(difference / (norm > 0 ? norm : 1));
-	/* NaN is the worst of all. */
+	/* NaN counts as the largest error. */
 	if (!(error <= g->worst) || !g->rows) {
 		g->worst = error == error ? error : INFINITY;
 		g->worst_row = row;

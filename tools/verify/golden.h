@@ -9,7 +9,7 @@
 
 struct golden_options {
 	const char *path;
-	unsigned chunk; /* tokens of the prompt a step; 0: all */
+	unsigned chunk; /* tokens of the prompt per step; 0: all */
 	double mean_limit,
 		worst_limit; /* relative error of a row; the first of the mean over all */
 	double images_limit; /* of a row of an image's embeddings */
@@ -18,23 +18,27 @@ struct golden_options {
 	bool check_greedy;
 	/* 95% of the rows must be within it. */
 	double rows_limit;
-	/* The model has routers: a rounding may tip one, and a row is another row then. Only the
-	 * mean, the share of rows within rows_limit and that of equal greedy tokens are judged. */
+	/*
+	 * The model has routers: rounding may change a choice, and with it a whole row. Only the
+	 * mean, the share of rows within rows_limit and that of equal greedy tokens are judged.
+	 */
 	bool routed;
-	/* Routed ones by their median row instead, which stays where it is when some rows are other
-	 * ones. */
+	/*
+	 * Models with routers are judged by the median row instead, which does not change if some
+	 * rows differ.
+	 */
 	bool median;
-	unsigned one_off_in; /* of greedy tokens, then: one in so many may be another */
+	unsigned one_off_in; /* of greedy tokens, then: one in this many may differ */
 };
 
 /* Keys that an indexer chooses for a token, of all layers, by the file; 0: not in the file. */
 int golden_keys(const char *path, unsigned *ret, struct tool_error *error);
-/* Prints a line a case. 0: within the limits, 1: beyond, or -errno. */
+/* Prints a line per case. 0: within the limits, 1: beyond, or -errno. */
 int golden_run(struct runner *r, const struct golden_options *options, struct tool_error *error);
 
 /*
- * The same of the logits in case{i}.mtp_rows, which the layer behind the last one gives: @r has the
- * output states, @mtp takes them as hidden_before.
+ * The same for the logits in case{i}.mtp_rows of the layer after the last one: @r has the output
+ * states, @mtp gets them as hidden_before.
  */
 int golden_run_mtp(struct runner *r, struct runner *mtp, const struct golden_options *options,
 		   struct tool_error *error);

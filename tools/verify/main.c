@@ -184,7 +184,9 @@ static int parse_command(struct command *c, int argc, char **argv)
 	return 0;
 }
 
-/* What rounding explains and a wrong graph does not, by how the weights and activations are kept.
+/*
+ * Limits that rounding stays below and a wrong graph exceeds, by the types of weights and
+ * activations.
  */
 static void set_limits(struct command *c, const char *weights, bool sees)
 {
@@ -196,7 +198,7 @@ static void set_limits(struct command *c, const char *weights, bool sees)
 	g->rows_limit = c->runner.precise ? 1e-4 : 1.5e-2;
 	g->margin_limit = c->runner.precise ? 0.01 : -1;
 	g->images_limit = c->runner.precise ? 1e-4 : 5e-2;
-	/* An error of an embedding is one of all tokens after it. */
+	/* An error in an embedding affects all tokens after it. */
 	if (sees && !c->runner.precise) {
 		g->mean_limit = 2e-2;
 		g->worst_limit = g->rows_limit = 5e-2;
@@ -209,7 +211,7 @@ static void set_limits(struct command *c, const char *weights, bool sees)
 		g->worst_limit = g->rows_limit = 6e-2;
 		g->margin_limit = -1;
 	}
-	/* The reference has other weights then: only --tol judges. */
+	/* The reference has other weights in that case: only --tol judges. */
 	if (quantised)
 		g->mean_limit = g->worst_limit = g->rows_limit = INFINITY;
 	if (c->tolerance > 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How well a model predicts a text: mean negative log likelihood a token and its exponential, in
- * windows that know nothing of each other. With a second model (the same weights in another type)
- * also what the two differ in.
+ * Measures how well a model predicts a text: mean negative log likelihood per token and its
+ * exponential, in independent windows. With a second model (the same weights in another type) also
+ * the difference between the two.
  */
 #ifndef TXDA_VERIFY_PERPLEXITY_H
 #define TXDA_VERIFY_PERPLEXITY_H
@@ -27,8 +27,10 @@ struct perplexity_result {
 int perplexity_run(struct runner *r, struct runner *other, const int32_t *tokens, size_t n,
 		   unsigned window, struct perplexity_result *ret, struct tool_error *error);
 
-/* Reads token ids, numbers with white space between, or text, which @model_dir's tokeniser makes
- * into ids. To be freed. */
+/*
+ * Reads token ids, numbers separated by white space, or text, which @model_dir's tokeniser converts
+ * to ids. Freed by the caller.
+ */
 int perplexity_read(const char *path, bool ids, const char *model_dir, unsigned vocab,
 		    int32_t **ret, size_t *ret_n, struct tool_error *error);
 

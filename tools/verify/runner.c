@@ -266,7 +266,7 @@ static unsigned input_columns(struct runner *r, const char *name)
 	return info.ndim > 1 ? (unsigned)info.dim[1] : 1;
 }
 
-/* What a model that sees takes beside tokens, and its other program. */
+/* The additional inputs of a vision model, and its other program. */
 static int open_images(struct runner *r, const char *path, bool precise, struct tool_error *error)
 {
 	struct txda_model_options m = TXDA_INIT(struct txda_model_options);

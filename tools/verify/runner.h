@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model ready to be asked for logits: a case dir, or a Hugging Face directory that is compiled
- * into a temporary one, on one group of chips. Sequences are numbered slots, each with cache blocks
- * of its own, scattered over the cache on purpose. A part at position 0 begins a slot anew; others go
- * on where the last one ended.
- *
- * Not to be used by several threads.
+ * Runs a model and returns logits: a case dir, or a Hugging Face directory that is compiled to a
+ * temporary one, on one group of chips. Sequences are numbered slots with cache blocks of their
+ * own, deliberately scattered over the cache. A part at position 0 restarts a slot; others continue
+ * where the last one ended. Not thread-safe.
  */
 #ifndef TXDA_VERIFY_RUNNER_H
 #define TXDA_VERIFY_RUNNER_H
@@ -22,7 +20,7 @@
 
 struct runner_options {
 	const char *path;
-	const char *config; /* text of a config.json whose weights are made up, instead of a path */
+	const char *config; /* text of a config.json, for synthetic weights, instead of a path */
 	struct compile_options compile; /* for a Hugging Face directory */
 	bool precise;
 	unsigned slots;	  /* sequences that are kept at the same time */
@@ -33,7 +31,7 @@ struct runner_options {
 struct runner_images {
 	unsigned n;		       /* tokens of the prompt */
 	const int32_t (*positions)[3]; /* [n] */
-	int32_t delta;	     /* what positions of later tokens are more than their places */
+	int32_t delta;	     /* difference between positions and indices of later tokens */
 	const int32_t *rows; /* [n] of the embeddings, or -1 */
 	const float *embeds, *deepstack;
 };
@@ -53,9 +51,9 @@ struct runner {
 	struct kv_seq *seqs; /* [slots], with entries of tables for each */
 	uint32_t *entries;
 	int32_t *tokens, *positions, *kv_slots, *rows, *spans, *contexts, *block_table,
-		*state_table; /* inputs being put together */
+		*state_table; /* inputs of the step being built */
 	float *hidden_before;
-	/* Models that see: coordinates of a position (else 1), rows that go with the tokens. */
+	/* Vision models: coordinates of a position (else 1), additional rows of tokens. */
 	unsigned axes, hidden, deep;
 	int32_t *image_rows;
 	float *image_embeds, *image_deepstack;

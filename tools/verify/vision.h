@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The images of a golden case: through the program `vision`, against the reference's embeddings. */
+/*
+ * Checks the images of a golden case: runs the program `vision` and compares with the reference's
+ * embeddings.
+ */
 #ifndef TXDA_VERIFY_VISION_H
 #define TXDA_VERIFY_VISION_H
 
@@ -18,7 +21,7 @@ struct vision_case {
 	int32_t *rows;
 };
 
-/* What the case dir says of its tower, and how pictures are made ready for it. */
+/* Reads a case dir's description of its tower, and of how pictures are prepared for it. */
 int vision_open(const char *case_dir, struct image_tower *ret,
 		struct image_processor *ret_processor, struct tool_error *error);
 /*
