@@ -288,7 +288,7 @@ bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable)
 
 	if (mutex_lock_killable(&evict->lock))
 		return false;
-	/* Nobody loses memory for what cannot succeed. */
+	/* No memory is taken for an allocation that cannot succeed anyway. */
 	taken = txda_vram_free_bytes(tdev) + evict->bytes >= bytes &&
 		(txda_evict_from(tdev, TXDA_IDLE_DEVICE, mappable) ||
 		 txda_evict_from(tdev, TXDA_IDLE_COLD, mappable));

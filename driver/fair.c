@@ -61,7 +61,10 @@ static void txda_fair_add(u64 *time, u64 ns, u64 level)
 		*time = most;
 }
 
-/* One that is not a little ahead is behind, even if it was idle for so long that it looks ahead. */
+/*
+ * A time that is not at most the maximum lead ahead of the level is behind it: after a long idle
+ * time the difference wraps.
+ */
 static void txda_fair_enter(u64 *time, u64 level)
 {
 	if (*time - level > TXDA_FAIR_MAX_LEAD_NS)
@@ -92,11 +95,11 @@ static bool txda_fair_is_next(const struct txda_fair_queue *queue,
 {
 	if (queue->user->time != best->user->time)
 		return txda_fair_is_before(queue->user->time, best->user->time);
-	/* Times of different users' queues say nothing about each other. */
+	/* Times of different users' queues are not comparable. */
 	return queue->user == best->user && txda_fair_is_before(queue->time, best->time);
 }
 
-/* Whoever starts to wait from now on is not before @queue. */
+/* A queue that starts to wait from now on does not come before @queue. */
 static void txda_fair_level(struct txda_fair *fair, struct txda_fair_queue *queue)
 {
 	txda_fair_raise(&fair->level, queue->user->time);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Who is next when more queues want a hardware queue than there are. Only the rules: share.h
- * applies them.
+ * Weighted fair queueing for hardware queues that several clients' queues take turns on. Only the
+ * rules: share.h applies them.
  *
- * Time on the chip is shared fairly among users, and each user's part among the user's queues, so
+ * Time on the chip is shared fairly among users, and each user's share among the user's queues, so
  * that more queues do not mean more time. A queue has a weight: two queues that always have work
- * get time in the ratio of their weights. Whoever had the least weighted time is next; who was idle
- * starts level with those that were not, so that nobody saves time up. Time that nobody else wanted
- * is not held against who had it. Whatever the weights, everybody's turn comes: a fence of a job
- * must signal some day, so nobody gets further ahead than TXDA_FAIR_MAX_LEAD_NS.
+ * get time in the ratio of their weights. The next queue is the one whose user, then which itself,
+ * has had the least weighted time. A user or queue that was idle starts at the level of the
+ * others, so that idle time gives no credit. Time used while nobody waited is not charged. The lead
+ * over others is limited to TXDA_FAIR_MAX_LEAD_NS, so that every queue gets its turn whatever the
+ * weights: the fence of a job must signal eventually.
  *
  * Times are in nanoseconds of one clock; their sums may wrap. The caller serialises.
  */
@@ -21,19 +22,19 @@
 
 /* The weight of a queue of normal priority whose client has the nice value 0. */
 #define TXDA_FAIR_WEIGHT 1024
-/* As much weighted time more than the others is remembered, at most. */
+/* The maximum lead in weighted time over the others. */
 #define TXDA_FAIR_MAX_LEAD_NS (60ull * NSEC_PER_SEC)
 
 /**
  * struct txda_fair_user - A user with queues.
  */
 struct txda_fair_user {
-	/** @time: Weighted time that its queues had; not behind txda_fair.level when they wait. */
+	/** @time: Weighted time of its queues; at least txda_fair.level while one of them waits. */
 	u64 time;
 
 	/**
-	 * @level: The time of its queue that was last picked, or ran while nobody waited: that of
-	 * one that starts to wait.
+	 * @level: The time of its queue that was last picked, or that ran while nobody waited; the
+	 * least time with which a queue starts to wait.
 	 */
 	u64 level;
 };
@@ -42,10 +43,10 @@ struct txda_fair_user {
  * struct txda_fair_queue - A queue.
  */
 struct txda_fair_queue {
-	/** @user: Whose it is. */
+	/** @user: The user that it belongs to. */
 	struct txda_fair_user *user;
 
-	/** @time: Weighted time that it had. */
+	/** @time: Its weighted time. */
 	u64 time;
 
 	/** @weight: From txda_fair_weight(). */
@@ -63,8 +64,8 @@ struct txda_fair {
 	struct list_head waiting;
 
 	/**
-	 * @level: The time of the user that was last picked, or ran while nobody waited: that of
-	 * one that starts to wait.
+	 * @level: The time of the user that was last picked, or that ran while nobody waited; the
+	 * least time with which a user starts to wait.
 	 */
 	u64 level;
 };
@@ -77,15 +78,15 @@ u32 txda_fair_weight(u32 priority, int nice);
 
 /* The queue has work and no hardware. It may be waiting already. */
 void txda_fair_wait(struct txda_fair *fair, struct txda_fair_queue *queue);
-/* It waits no longer, if it did. */
+/* It does not wait any more; it may not have been waiting. */
 void txda_fair_leave(struct txda_fair_queue *queue);
 bool txda_fair_is_empty(const struct txda_fair *fair);
-/* Takes the next one out, or NULL. */
+/* Removes and returns the next one, or NULL. */
 struct txda_fair_queue *txda_fair_pick(struct txda_fair *fair);
 /* The queue had the hardware for @ns. */
 void txda_fair_charge(struct txda_fair *fair, struct txda_fair_queue *queue, u64 ns);
 
-/* It had more than its part while others waited, and waits longer than others because of it. */
+/* It has had more than its share while others waited, so that others are served before it. */
 bool txda_fair_is_ahead(const struct txda_fair *fair, const struct txda_fair_user *user);
 
 #endif /* TXDA_FAIR_H */

@@ -11,22 +11,22 @@
 #include "reset.h"
 
 /**
- * struct txda_handover - A slot that changes hands.
+ * struct txda_handover - A slot that gets another owner.
  */
 struct txda_handover {
-	/** @slot: Which one. */
+	/** @slot: Its number. */
 	u32 slot;
 
-	/** @from: Who has it, NULL: nobody, or @to itself. Valid while @from_queue has it. */
+	/** @from: Its owner; NULL: none, or @to. Valid while @from_queue owns it. */
 	struct txda_hwq *from;
 
-	/** @from_queue: Its owner, with a reference. */
+	/** @from_queue: The queue of @from, with a reference. */
 	struct txda_queue *from_queue;
 
-	/** @to: Who gets it. Valid while @to_queue has it. */
+	/** @to: The next owner. Valid while @to_queue owns it. */
 	struct txda_hwq *to;
 
-	/** @to_queue: Its owner, with a reference. */
+	/** @to_queue: The queue of @to, with a reference. */
 	struct txda_queue *to_queue;
 };
 
@@ -52,8 +52,8 @@ static void txda_share_free_slot(struct txda_share *share, const struct txda_hwq
 }
 
 /*
- * A slot where nothing runs, best one that nobody has, or whose owner has no work; share->count:
- * there is none.
+ * A slot where nothing runs, preferably one without an owner, or whose owner has no work;
+ * share->count: there is none.
  */
 static u32 txda_share_find_slot(const struct txda_share *share)
 {
@@ -76,7 +76,7 @@ static u32 txda_share_find_slot(const struct txda_share *share)
 
 /* ---- Turns ---------------------------------------------------------------------------------- */
 
-/* To be called when somebody begins to wait, and when a slot may have become free. */
+/* Call when a queue begins to wait, and when a slot may have become free. */
 static void txda_share_kick(struct txda_share *share)
 {
 	lockdep_assert_held(&share->lock);
@@ -95,7 +95,7 @@ static void txda_share_wait(struct txda_hwq *hwq)
 	txda_share_kick(share);
 }
 
-/* Its job has left the ring: the slot can be taken unless its next job goes there at once. */
+/* Its job has left the ring: the slot is available unless its next job follows at once. */
 static void txda_share_idle(struct txda_turn *turn)
 {
 	lockdep_assert_held(&turn->share->lock);
@@ -218,7 +218,7 @@ static bool txda_share_choose(struct txda_share *share, struct txda_handover *re
 		goto out;
 
 	to = container_of(next, struct txda_hwq, turn.fair);
-	/* It stays where it is if its slice is over and nobody else is before it. */
+	/* It keeps its slot if its slice is over and no other comes before it. */
 	if (txda_share_slot_of(share, to) < share->count)
 		slot = txda_share_slot_of(share, to);
 	if (share->slot[slot] && share->slot[slot] != to) {
@@ -261,7 +261,7 @@ static void txda_share_work(struct work_struct *work)
 
 	if (!txda_bars_try_enter(share->tdev, &idx))
 		goto out;
-	/* One at a time: nobody waits for this section for longer, however many wait for turns. */
+	/* One per section, so that the section stays short however many wait for turns. */
 	if (txda_share_choose(share, &handover) && txda_share_hand_over(share, &handover)) {
 		spin_lock_irq(&share->lock);
 		txda_share_kick(share);

@@ -4,21 +4,20 @@
  *
  * A queue made with DRM_TXDA_QUEUE_SHARE has a ring of its own (hwq.h) and is bound to one of
  * the shared hardware queues of its class only while it has work and its turn has come. At most
- * one job of it is on the ring, so that the hardware changes hands between two jobs: whoever has
- * it keeps it for TXDA_SHARE_SLICE_NS if others wait, and as long as it has work if nobody does;
- * who is next is decided by fair.h. A job whose turn has not come costs its client neither time
- * limit nor busy time. A job that others wait for may take no longer than its queue's time limit
- * from then on, whatever progress it makes.
+ * one job of it is on the ring, so that the hardware queue can be rebound between two jobs. A queue
+ * keeps it for TXDA_SHARE_SLICE_NS if others wait, and as long as it has work if none does; fair.h
+ * decides which is next. While a job waits for its turn, neither its time limit nor its busy time
+ * runs. If others wait for the hardware queue, the running job must end within its queue's time
+ * limit from then on, whatever progress it makes.
  *
  *	state   on the chip          -> next
  *	none    no, unless it idled  -> moving: it waits, and was picked
- *	moving  on its way           -> idle: bound; -> none: its queue had died before it was
+ *	moving  being bound          -> idle: bound; -> none: its queue had died before it was
  *	idle    bound, nothing runs  -> busy: it has a job; -> none: another one was picked
- *	busy    a job is running     -> idle: it has ended, and no other goes on at once
+ *	busy    a job is running     -> idle: the job has ended, and no other follows at once
  *
- * A work item of each class changes the hardware: nobody else binds or parks. It reaches the chip
- * as in txda_bars_try_enter(), so that it does nothing while the chip is reset: that ends all
- * queues.
+ * Only a work item of each class binds and parks. It accesses the chip within
+ * txda_bars_try_enter(), so it does nothing during a chip reset, which ends all queues anyway.
  *
  * Threads: start, end and rest are called with txda_queue.lock held, the rest may sleep.
  */
@@ -36,7 +35,7 @@ struct txda_device;
 struct txda_hwq;
 
 #define TXDA_SHARE_SLICE_NS (10 * NSEC_PER_MSEC)
-/* Shared hardware queues of a class, at most. */
+/* The maximum number of shared hardware queues of a class. */
 #define TXDA_SHARE_SLOTS 2
 /*
  * Jobs that the scheduler releases at once: one runs, the next is there when it ends.
@@ -54,7 +53,7 @@ enum txda_turn_state {
  * struct txda_turn - The turns of one hardware queue's owner. Under txda_share.lock.
  */
 struct txda_turn {
-	/** @share: Where it takes turns; NULL: nowhere, it has a hardware queue for itself. */
+	/** @share: Where it takes turns; NULL: it has a hardware queue for itself. */
 	struct txda_share *share;
 
 	/** @state: See above. */
@@ -89,10 +88,10 @@ struct txda_share {
 	/** @fair: Those that wait. Under @lock. */
 	struct txda_fair fair;
 
-	/** @slot: Who has them, NULL: nobody. Under @lock. */
+	/** @slot: The one bound to each of them, or NULL. Under @lock. */
 	struct txda_hwq *slot[TXDA_SHARE_SLOTS];
 
-	/** @work: Lets the next ones have them. */
+	/** @work: Binds the next ones. */
 	struct work_struct work;
 };
 
@@ -105,19 +104,16 @@ void txda_share_add(struct txda_hwq *hwq, struct txda_fair_user *user, u32 weigh
 void txda_share_remove(struct txda_hwq *hwq);
 
 /*
- * Whether it may run its next job now; then it is busy. Else it waits for its turn. No job of it is
- * on the ring. Always true for one that does not share.
+ * Whether it may run its next job now; then it is busy. Else it waits for its turn. Call when no
+ * job of it is on the ring. Always true for one that does not share.
  */
 bool txda_share_start(struct txda_hwq *hwq);
-/* Its job has left the ring after @ns there. It calls start or rest next. */
+/* Its job has left the ring after @ns there. The caller calls start or rest next. */
 void txda_share_end(struct txda_hwq *hwq, u64 ns);
-/* It has no other job at the moment. */
+/* It has no further job at the moment. */
 void txda_share_rest(struct txda_hwq *hwq);
 
-/*
- * It is bound to its slot now, or was all the time; or it is not because its queue is dead. Under
- * hw_lock.
- */
+/* Whether it is bound to its slot now; it is not if its queue is dead. Under hw_lock. */
 void txda_share_settle(struct txda_hwq *hwq, bool bound);
 
 /*
@@ -126,7 +122,7 @@ void txda_share_settle(struct txda_hwq *hwq, bool bound);
  */
 bool txda_share_holds(struct txda_share *share, const struct txda_fair_user *user);
 
-/* For how long the first of those that wait for the same hardware has, 0: nobody does. */
+/* How long the longest wait for the same hardware queue has lasted; 0: nobody waits. */
 u64 txda_share_wanted_ns(struct txda_hwq *hwq);
 
 #endif /* TXDA_SHARE_H */
