@@ -3,7 +3,8 @@
  * Counters of corrected and survived errors of the chip's memory and links.
  *
  * The chip's own counters restart with each reset, and hardware faults often end in one. The driver
- * therefore accumulates them here, from the time it bound the chip.
+ * therefore accumulates them here, from the time it bound the chip. They are no node of drm_ras
+ * (7.2): its requests run without a reference to a node, also while that is unregistered.
  *
  * Threads: any, including those that must not wait for memory. In drm_dev_enter() with the BARs
  * accessible.
