@@ -25,69 +25,9 @@
 #include "trace.h"
 #include "vram.h"
 
-/* ---- Pins ----------------------------------------------------------------------------------- */
-
-bool txda_bo_pin(struct txda_bo *bo)
-{
-	return atomic_inc_unless_negative(&bo->pins);
-}
-
-void txda_bo_pin_more(struct txda_bo *bo)
-{
-	WARN_ON_ONCE(atomic_fetch_inc(&bo->pins) <= 0);
-}
-
-void txda_bo_unpin(struct txda_bo *bo)
-{
-	WARN_ON_ONCE(atomic_fetch_dec(&bo->pins) <= 0);
-}
-
-bool txda_bo_is_idle(const struct txda_bo *bo)
-{
-	/* Pairs with the release when it stops being idle. */
-	return atomic_read_acquire(&bo->pins) < 0;
-}
-
-/* ---- Lists of idle buffers ------------------------------------------------------------------ */
-
 static unsigned long txda_bo_pages(const struct txda_bo *bo)
 {
 	return bo->base.size >> PAGE_SHIFT;
-}
-
-static void txda_idle_add(struct txda_evict *evict, struct txda_bo *bo)
-{
-	enum txda_idle idle;
-
-	lockdep_assert_held(&evict->lock);
-
-	/* Its memory was taken already. */
-	if (!bo->runs)
-		return;
-	if (bo->kind == TXDA_BO_DEVICE)
-		idle = bo->advice == DRM_TXDA_COLD ? TXDA_IDLE_COLD : TXDA_IDLE_DEVICE;
-	else if (bo->advice == DRM_TXDA_DONTNEED)
-		idle = TXDA_IDLE_HOST;
-	else
-		return;
-	list_add_tail(&bo->idle_link, &evict->idle[idle]);
-	if (idle == TXDA_IDLE_HOST)
-		evict->pages += txda_bo_pages(bo);
-	else
-		evict->bytes += bo->base.size;
-}
-
-static void txda_idle_del(struct txda_evict *evict, struct txda_bo *bo)
-{
-	lockdep_assert_held(&evict->lock);
-
-	if (list_empty(&bo->idle_link))
-		return;
-	list_del_init(&bo->idle_link);
-	if (bo->kind == TXDA_BO_HOST)
-		evict->pages -= txda_bo_pages(bo);
-	else
-		evict->bytes -= bo->base.size;
 }
 
 void txda_evict_leave(struct txda_bo *bo)
@@ -252,37 +192,34 @@ static bool txda_evict_is_mappable(struct txda_device *tdev, const struct txda_b
 	return false;
 }
 
-/* Takes the memory of the first in the list that can lose it. */
-static bool txda_evict_from(struct txda_device *tdev, enum txda_idle idle, bool mappable)
-{
-	struct list_head *list = &tdev->evict.idle[idle];
-	struct txda_bo *bo, *next;
-	LIST_HEAD(stay);
-	int err = -ENOENT;
+/* Which idle buffers help. */
+struct txda_evict_want {
+	struct txda_device *tdev;
+	/* Those with memory within the aperture. */
+	bool mappable;
+};
 
-	list_for_each_entry_safe(bo, next, list, idle_link) {
-		if (mappable && !txda_evict_is_mappable(tdev, bo))
-			continue;
-		err = idle == TXDA_IDLE_COLD ? txda_evict_move(tdev, bo) : 0;
-		if (!err) {
-			txda_evict_take_vram(tdev, bo);
-			break;
-		}
+/* Takes the memory of @bo if that helps: txda_idle_fn. */
+static int txda_evict_try(struct txda_bo *bo, void *arg)
+{
+	struct txda_evict_want *want = arg;
+	struct txda_device *tdev = want->tdev;
+	int err;
+
+	if (want->mappable && !txda_evict_is_mappable(tdev, bo))
+		return -ENOENT;
+	err = bo->advice == DRM_TXDA_COLD ? txda_evict_move(tdev, bo) : 0;
+	if (!err)
+		txda_evict_take_vram(tdev, bo);
+	else
 		drm_dbg(&tdev->drm, "%zu bytes stay in device memory: %pe\n", bo->base.size,
 			ERR_PTR(err));
-		/* There may be room for a smaller one, or one of another control group. */
-		if (err != -ENOMEM && err != -ENOSPC)
-			break;
-		list_move_tail(&bo->idle_link, &stay);
-	}
-	/* They are tried last from now on. */
-	list_splice_tail(&stay, list);
-
-	return !err;
+	return err;
 }
 
 bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable)
 {
+	struct txda_evict_want want = {.tdev = tdev, .mappable = mappable};
 	struct txda_evict *evict = &tdev->evict;
 	bool taken;
 
@@ -290,8 +227,7 @@ bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable)
 		return false;
 	/* No memory is taken for an allocation that cannot succeed anyway. */
 	taken = txda_vram_free_bytes(tdev) + evict->bytes >= bytes &&
-		(txda_evict_from(tdev, TXDA_IDLE_DEVICE, mappable) ||
-		 txda_evict_from(tdev, TXDA_IDLE_COLD, mappable));
+		txda_idle_try(evict, txda_evict_try, &want);
 	mutex_unlock(&evict->lock);
 
 	return taken;
@@ -350,11 +286,9 @@ static void txda_evict_fini(struct drm_device *drm, void *shrinker)
 int txda_evict_init(struct txda_device *tdev)
 {
 	struct txda_evict *evict = &tdev->evict;
-	enum txda_idle idle;
 	int err;
 
-	for (idle = 0; idle < TXDA_IDLE_COUNT; idle++)
-		INIT_LIST_HEAD(&evict->idle[idle]);
+	txda_idle_init(evict);
 	err = drmm_mutex_init(&tdev->drm, &evict->lock);
 	if (err)
 		return err;
@@ -385,7 +319,7 @@ static void txda_advise_stop_cpu(struct txda_bo *bo)
 /* Whether its contents are what they were; as soon as it is idle, others may drop them. */
 static bool txda_advise_idle(struct txda_bo *bo, u32 advice)
 {
-	struct txda_evict *evict = &to_txda(bo->base.dev)->evict;
+	struct txda_device *tdev = to_txda(bo->base.dev);
 	bool retained;
 
 	if (bo->advice == DRM_TXDA_WILLNEED) {
@@ -394,14 +328,10 @@ static bool txda_advise_idle(struct txda_bo *bo, u32 advice)
 	}
 	if (advice == DRM_TXDA_DONTNEED && bo->moved) {
 		txda_evict_drop_file(bo);
-		txda_evict_note(to_txda(bo->base.dev), bo, true);
+		txda_evict_note(tdev, bo, true);
 	}
-	bo->advice = advice;
 	retained = !bo->dropped;
-	mutex_lock(&evict->lock);
-	txda_idle_add(evict, bo);
-	atomic_set_release(&bo->pins, TXDA_BO_IDLE);
-	mutex_unlock(&evict->lock);
+	txda_idle_enter(&tdev->evict, bo, advice);
 	return retained;
 }
 
@@ -446,33 +376,18 @@ static int txda_advise(struct txda_bo *bo, u32 advice, u32 *ret_retained)
 	*ret_retained = !bo->dropped;
 	txda_evict_forget(bo);
 	bo->dropped = false;
-	bo->advice = DRM_TXDA_WILLNEED;
-	atomic_set_release(&bo->pins, 0);
+	txda_idle_end(bo);
 	return 0;
 }
 
 /* 1: the buffer is CHANGING; 0: there is nothing to do. */
 static int txda_advise_begin(struct txda_bo *bo, u32 advice)
 {
-	struct txda_evict *evict = &to_txda(bo->base.dev)->evict;
-	int pins;
-
 	if (bo->kind != TXDA_BO_DEVICE && bo->kind != TXDA_BO_HOST)
 		return -EPERM;
 	if (READ_ONCE(bo->exported))
 		return advice == DRM_TXDA_WILLNEED ? 0 : -EPERM;
-	pins = atomic_cmpxchg(&bo->pins, TXDA_BO_IDLE, TXDA_BO_CHANGING);
-	if (pins != TXDA_BO_IDLE) {
-		if (pins >= 0 && advice == DRM_TXDA_WILLNEED)
-			return 0;
-		if (pins || atomic_cmpxchg(&bo->pins, 0, TXDA_BO_CHANGING))
-			return -EBUSY;
-	}
-
-	mutex_lock(&evict->lock);
-	txda_idle_del(evict, bo);
-	mutex_unlock(&evict->lock);
-	return 1;
+	return txda_idle_begin(&to_txda(bo->base.dev)->evict, bo, advice);
 }
 
 int txda_ioctl_bo_advise(struct drm_device *drm, void *data, struct drm_file *file)

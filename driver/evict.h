@@ -76,13 +76,6 @@ struct txda_evict {
 
 int txda_evict_init(struct txda_device *tdev);
 
-/* False: the buffer is idle. A buffer that is pinned can be pinned again by txda_bo_pin_more(). */
-bool txda_bo_pin(struct txda_bo *bo);
-void txda_bo_pin_more(struct txda_bo *bo);
-void txda_bo_unpin(struct txda_bo *bo);
-/* If not, it has its memory; it keeps that during a page fault (txda_gem.fault_lock). */
-bool txda_bo_is_idle(const struct txda_bo *bo);
-
 /*
  * For an allocation of @bytes: takes the memory of one idle buffer that has some in device memory;
  * @mappable: within the aperture. False: that does not help, there is none, or it cannot be moved.
@@ -96,6 +89,41 @@ int txda_evict_read_back(struct txda_bo *bo, struct txda_vram_block *block);
 void txda_evict_forget(struct txda_bo *bo);
 /* The buffer is being freed: nobody takes its memory any more. */
 void txda_evict_leave(struct txda_bo *bo);
+
+/* ---- idle.c ---- */
+
+/* False: the buffer is idle. A buffer that is pinned can be pinned again by txda_bo_pin_more(). */
+bool txda_bo_pin(struct txda_bo *bo);
+void txda_bo_pin_more(struct txda_bo *bo);
+void txda_bo_unpin(struct txda_bo *bo);
+/* If not, it has its memory; it keeps that during a page fault (txda_gem.fault_lock). */
+bool txda_bo_is_idle(const struct txda_bo *bo);
+
+void txda_idle_init(struct txda_evict *evict);
+/*
+ * A client's thread is about to change the advice on @bo. 1: the buffer is CHANGING and its memory
+ * is not taken; the thread calls one of the two below. 0: WILLNEED, and it is in use already.
+ * -EBUSY: it is in use, or another thread changes it.
+ */
+int txda_idle_begin(struct txda_evict *evict, struct txda_bo *bo, u32 advice);
+/* It is idle from now on. */
+void txda_idle_enter(struct txda_evict *evict, struct txda_bo *bo, u32 advice);
+/* It has its memory, and can be used from now on. */
+void txda_idle_end(struct txda_bo *bo);
+/* Takes it off its list, if it is in one: its memory was taken, or it is being freed. */
+void txda_idle_del(struct txda_evict *evict, struct txda_bo *bo);
+
+/*
+ * Takes the memory of one buffer. 0: it has left its list; -ENOENT: that would not help; -ENOMEM,
+ * -ENOSPC: it cannot be moved. These two are followed by a try of the next buffer, other errors are
+ * not.
+ */
+typedef int (*txda_idle_fn)(struct txda_bo *bo, void *arg);
+
+/* Tries buffers in device memory in the order of eviction until one lost its memory: true. */
+bool txda_idle_try(struct txda_evict *evict, txda_idle_fn take, void *arg);
+
+/* ---- The ioctl ---- */
 
 int txda_ioctl_bo_advise(struct drm_device *drm, void *data, struct drm_file *file);
 

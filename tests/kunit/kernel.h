@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <linux/types.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,6 +33,9 @@ typedef struct {
 	long long counter;
 } atomic64_t;
 typedef struct {
+	int counter;
+} atomic_t;
+typedef struct {
 	int held;
 } spinlock_t;
 struct mutex {
@@ -41,6 +45,8 @@ struct mutex {
 #define __iomem
 #define __force
 #define CONFIG_64BIT	   1
+#define PAGE_SHIFT	   12
+#define PAGE_SIZE	   (1ul << PAGE_SHIFT)
 #define U32_MAX		   UINT32_MAX
 #define U64_MAX		   (~0ull)
 #define SZ_4K		   0x1000u
@@ -118,6 +124,22 @@ static inline void list_del_init(struct list_head *entry)
 	INIT_LIST_HEAD(entry);
 }
 
+static inline void list_move_tail(struct list_head *entry, struct list_head *head)
+{
+	list_del_init(entry);
+	list_add_tail(entry, head);
+}
+
+static inline void list_splice_tail(struct list_head *list, struct list_head *head)
+{
+	if (list->next == list)
+		return;
+	list->next->prev = head->prev;
+	list->prev->next = head;
+	head->prev->next = list->next;
+	head->prev = list->prev;
+}
+
 static inline int list_empty(const struct list_head *head)
 {
 	return head->next == head;
@@ -166,6 +188,10 @@ static inline int list_empty(const struct list_head *head)
 #define writeq(value, at)	  (*(volatile u64 *)(at) = (value))
 #define readq(at)		  (*(volatile u64 *)(at))
 #define atomic64_read(value)	  ((value)->counter)
+#define atomic_read_acquire(v)	  ((v)->counter)
+#define atomic_set_release(v, to) ((v)->counter = (to))
+#define atomic_fetch_inc(v)	  ((v)->counter++)
+#define atomic_fetch_dec(v)	  ((v)->counter--)
 #define WRITE_ONCE(to, value)	  (*(volatile __typeof__(to) *)&(to) = (value))
 
 static inline void drm_err(const void *drm, const char *format, ...)
@@ -188,6 +214,23 @@ static inline int drmm_mutex_init(const void *drm, struct mutex *lock)
 	(void)drm;
 	mutex_init(lock);
 	return 0;
+}
+
+static inline bool atomic_inc_unless_negative(atomic_t *v)
+{
+	if (v->counter < 0)
+		return false;
+	v->counter++;
+	return true;
+}
+
+static inline int atomic_cmpxchg(atomic_t *v, int from, int to)
+{
+	int was = v->counter;
+
+	if (was == from)
+		v->counter = to;
+	return was;
 }
 
 /* ---- DRAM: pages of a small chip ------------------------------------------------------------- */
