@@ -140,13 +140,27 @@ static struct kept *find_victim(const struct kept_list *l)
 	return found;
 }
 
+/* Moves entries out of the list until it is within its limits; the lock is held. */
+static void shrink(struct kept_list *l, struct kept_entries *out)
+{
+	uint64_t bytes = 0;
+	struct kept *k;
+
+	TAILQ_FOREACH(k, &l->entries, link)
+		bytes += bytes_of(k);
+	while (l->n && (l->n > KEPT_MAX || bytes > l->limit)) {
+		k = find_victim(l);
+		bytes -= bytes_of(k) < bytes ? bytes_of(k) : bytes;
+		take_out(l, k, out);
+	}
+}
+
 void kept_add(struct account *a, const void *owner, char *key, size_t len,
 	      const struct kept_kind *kind, void *thing)
 {
 	struct kept_list *l = &a->budget->kept;
 	struct kept_entries out = TAILQ_HEAD_INITIALIZER(out);
-	struct kept *k = malloc(sizeof(*k)), *other;
-	uint64_t bytes = 0;
+	struct kept *k = malloc(sizeof(*k));
 
 	if (!k) {
 		free(key);
@@ -164,13 +178,17 @@ void kept_add(struct account *a, const void *owner, char *key, size_t len,
 	budget_add(a, own_bytes(k));
 	TAILQ_INSERT_TAIL(&l->entries, k, link);
 	l->n++;
-	TAILQ_FOREACH(other, &l->entries, link)
-		bytes += bytes_of(other);
-	while (l->n && (l->n > KEPT_MAX || bytes > l->limit)) {
-		other = find_victim(l);
-		bytes -= bytes_of(other) < bytes ? bytes_of(other) : bytes;
-		take_out(l, other, &out);
-	}
+	shrink(l, &out);
+	pthread_mutex_unlock(&l->lock);
+	drop_all(&out);
+}
+
+void kept_shrink(struct kept_list *l)
+{
+	struct kept_entries out = TAILQ_HEAD_INITIALIZER(out);
+
+	pthread_mutex_lock(&l->lock);
+	shrink(l, &out);
 	pthread_mutex_unlock(&l->lock);
 	drop_all(&out);
 }

@@ -56,6 +56,8 @@ void *kept_find(struct account *a, const void *owner, const char *key, size_t le
 /* Keeps @thing, with a reference of its own, unless there is no room. Takes over @key. */
 void kept_add(struct account *a, const void *owner, char *key, size_t len,
 	      const struct kept_kind *kind, void *thing);
+/* Drops what exceeds the limits: things grow after they were added, while requests use them. */
+void kept_shrink(struct kept_list *l);
 /* Drops all that @owner made. */
 void kept_forget(struct kept_list *l, const void *owner);
 

@@ -126,6 +126,9 @@ static void run_release(struct textpool_job *job)
 	pictures_free(&x->pictures, x->account);
 	descriptors_discard(x->set);
 	grammar_unref(x->grammar);
+	/* It has grown with what it remembers. */
+	if (x->grammar)
+		kept_shrink(&x->account->budget->kept);
 	if (x->parsed)
 		api_params_free(&x->params);
 	json_out_free(&x->out);

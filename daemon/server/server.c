@@ -148,17 +148,22 @@ static void log_status(struct served_model *m, unsigned seconds)
 
 /*
  * Returns free pages between allocated blocks to the system after a burst: when the daemon holds
- * half as much for clients as before, or less. So it is rare under load, and never done while
- * answering. Large blocks and free ends of arenas are returned automatically (bound_heap() in
- * main.c).
+ * half as much for clients as before, or less, apart from what is kept for later requests. So it is
+ * rare under load, and never done while answering. Large blocks and free ends of arenas are returned
+ * automatically (bound_heap() in main.c).
  */
 static void give_memory_back(struct server *s)
 {
 	struct budget *b = s->budget;
+	uint64_t used = b->used, kept = kept_unused(&b->kept, NULL, NULL), freed;
 
-	if (b->used > b->peak / 2 || b->peak - b->used < TRIM_BYTES)
+	if (used >= b->peak)
 		return;
-	b->peak = b->used;
+	freed = b->peak - used;
+	/* It takes longer the more blocks stay. */
+	if (freed < TRIM_BYTES || freed < kept / 8 || (used > kept && used - kept > freed))
+		return;
+	b->peak = used;
 	malloc_trim(0);
 }
 

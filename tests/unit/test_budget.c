@@ -195,6 +195,32 @@ static void all_that_is_kept_has_a_limit(void **state)
 	account_unref(b);
 }
 
+/* Things grow while they are used: the limit holds again when that has ended. */
+static void what_has_grown_is_limited(void **state)
+{
+	struct account *a = account_get(&budget, 1, "");
+	char letter = 'y';
+	struct thing *grows;
+	int owner;
+
+	(void)state;
+	keep(a, &owner, 'x', 64 * KIB);
+	keep(a, &owner, 'y', 64 * KIB);
+	keep(a, &owner, 'z', 64 * KIB);
+	kept_shrink(&budget.kept);
+	assert_true(is_kept(a, &owner, 'x') && is_kept(a, &owner, 'z'));
+	grows = kept_find(a, &owner, &letter, 1);
+	assert_non_null(grows);
+	budget_add(a, LIMIT / KEPT_PART);
+	grows->bytes += LIMIT / KEPT_PART;
+	drop_thing(grows);
+	assert_true(kept_unused(&budget.kept, NULL, NULL) > LIMIT / KEPT_PART);
+	kept_shrink(&budget.kept);
+	assert_true(kept_unused(&budget.kept, NULL, NULL) <= LIMIT / KEPT_PART);
+	assert_false(is_kept(a, &owner, 'y'));
+	account_unref(a);
+}
+
 /* As requests go on using what they have found, it is the last to be thrown out. */
 static void what_is_used_stays_longest(void **state)
 {
@@ -277,6 +303,7 @@ int main(void)
 		TEST(what_is_kept_counts_and_gives_way),
 		TEST(nothing_is_freed_in_vain),
 		TEST(all_that_is_kept_has_a_limit),
+		TEST(what_has_grown_is_limited),
 		TEST(what_is_used_stays_longest),
 		TEST(answers_are_ended_after_what_is_kept),
 		TEST(what_is_kept_holds_its_account),

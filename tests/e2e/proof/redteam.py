@@ -30,8 +30,9 @@ ATTACKER, OWNER, FRIEND = 60001, 60002, 60003
 # Threads that do everybody's steps; the chips' are those of the device model.
 ENGINE = {"txda-engine", "txda-masks", "txda-core"}
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Tell me of the fox"}], "max_tokens": 60, "temperature": 0}
-# KiB: what the allocator keeps of a crowd, and weights of those models that are well.
-MEMORY_ALLOWANCE = 1000000 if SANITIZED else 131072
+# KiB beyond the grammars that the daemon keeps for later requests: free pages between blocks, stacks.
+MEMORY_ALLOWANCE = 1000000 if SANITIZED else 16384
+MAX_MEMORY = 256 << 20
 tally = Tally()
 
 
@@ -285,7 +286,7 @@ def main():
     models = 4
     with directory() as where:
         os.chmod(where, 0o711)
-        options = ["--socket-mode", "0666", "--no-access-log", "--load", "demand", "--max-memory", "256M", "--kv-cache-memory", "32M",
+        options = ["--socket-mode", "0666", "--no-access-log", "--load", "demand", "--max-memory", str(MAX_MEMORY), "--kv-cache-memory", "32M",
                    "--text-timeout", "3"]
         options += os.environ.get("OPTIONS", "").split()
         for i in range(models):
@@ -317,9 +318,15 @@ def main():
                 tally.check(idle["texts"] == seen["texts"] and len(seen["texts"]) == 1, f"texts: {idle['texts']}, then {seen['texts']}")
             tally.check(d.until(lambda: d.idle() and children(d.process.pid) <= processes + 2 * models, 120), "it does not come to rest")
             after = d.sample_at_rest()
-            rss = d.rss_below(before["rss"] + MEMORY_ALLOWANCE)
-            print(f"memory {before['rss']} KiB, then {rss}; descriptors {before['fds']}, then {after['fds']}")
-            tally.check(rss <= before["rss"] + MEMORY_ALLOWANCE, "memory grew")
+            # Those that happen to be well have weights and a KV cache.
+            for i in range(models):
+                d.post("/v1/models/unload", {"model": f"evil{i}"})
+            kept = d.metrics()["http_kept_bytes"]
+            rss = d.rss_below(before["rss"] + kept / 1024 + MEMORY_ALLOWANCE)
+            print(f"memory {before['rss']} KiB, then {rss}, {kept / 1024:.0f} of them grammars kept for later requests; "
+                  f"descriptors {before['fds']}, then {after['fds']}")
+            tally.check(rss <= before["rss"] + kept / 1024 + MEMORY_ALLOWANCE, "memory grew")
+            tally.check(kept <= MAX_MEMORY / 4, "more is kept than a quarter of the memory")
             # A model that happens to be well has a text process with sockets.
             tally.check(after["fds"] <= before["fds"] + 8 * models, "descriptors are left")
             tally.check(d.stop() == 0, "exit status")
