@@ -32,6 +32,7 @@ static struct txda_device *txda_test_device(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, tdev);
 	KUNIT_ASSERT_NOT_NULL(test, regs);
 	tdev->regs = (void __iomem __force *)regs;
+	raw_spin_lock_init(&tdev->pair_lock);
 	tdev->info.family = TXDA_TEST_FAMILY;
 	tdev->info.max_vms = 1;
 	tdev->dram_reserved = SZ_2M;
@@ -421,17 +422,18 @@ static bool txda_test_log_put(void *arg, const char *line)
 	return log->lines < log->room;
 }
 
-static struct txda_test_log txda_test_log_show_in(struct txda_device *tdev, u32 max, u32 room)
+/* Shows at most @max messages to a reader that has @room for so many lines. Returns how many it got. */
+static u32 txda_test_log_show_in(struct txda_device *tdev, struct txda_test_log *log, u32 max,
+				 u32 room)
 {
-	struct txda_test_log log = {.room = room};
-
-	txda_fwlog_show(tdev, max, txda_test_log_put, &log);
-	return log;
+	*log = (struct txda_test_log){.room = room};
+	txda_fwlog_show(tdev, max, txda_test_log_put, log);
+	return log->lines;
 }
 
-static struct txda_test_log txda_test_log_show(struct txda_device *tdev, u32 max)
+static u32 txda_test_log_show(struct txda_device *tdev, struct txda_test_log *log, u32 max)
 {
-	return txda_test_log_show_in(tdev, max, U32_MAX);
+	return txda_test_log_show_in(tdev, log, max, U32_MAX);
 }
 
 /* A chip that has a log and, in all of its DRAM, the aperture. Returns the ring. */
@@ -470,25 +472,23 @@ static void txda_test_log_shows(struct kunit *test)
 	struct txda_test_log log;
 	u64 i;
 
-	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 100).lines, 0);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, &log, 100), 0);
 	for (i = 1; i <= 5; i++)
 		txda_test_log_add(tdev, ring, i, "text");
-	log = txda_test_log_show(tdev, 100);
-	KUNIT_EXPECT_EQ(test, log.lines, 5);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, &log, 100), 5);
 	KUNIT_EXPECT_TRUE(test, !strcmp(log.last, "[   12.345678] warning: text\n"));
-	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 3).lines, 3);
-	KUNIT_EXPECT_EQ(test, txda_test_log_show_in(tdev, 100, 2).lines, 2);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, &log, 3), 3);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show_in(tdev, &log, 100, 2), 2);
 	for (; i <= 20; i++)
 		txda_test_log_add(tdev, ring, i, i == 20 ? "last" : "text");
-	log = txda_test_log_show(tdev, 100);
-	KUNIT_EXPECT_EQ(test, log.lines, TXDA_TEST_MESSAGES);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, &log, 100), TXDA_TEST_MESSAGES);
 	KUNIT_EXPECT_TRUE(test, !strcmp(log.last, "[   12.345678] warning: last\n"));
 
 	/* One that is being written, and those that a function reset cleared. */
 	ring[(20 - 1) % TXDA_TEST_MESSAGES].number = 0;
-	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 100).lines, TXDA_TEST_MESSAGES - 1);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, &log, 100), TXDA_TEST_MESSAGES - 1);
 	memset(ring, 0, TXDA_TEST_MESSAGES * sizeof(*ring));
-	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 100).lines, 0);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, &log, 100), 0);
 }
 
 static void txda_test_log_hostile(struct kunit *test)
@@ -504,33 +504,33 @@ static void txda_test_log_hostile(struct kunit *test)
 	/* Text that would do something to a terminal, a level nobody knows, no zero at the end. */
 	txda_test_log_add(tdev, ring, 1, text);
 	ring->level = 200;
-	log = txda_test_log_show(tdev, 100);
+	txda_test_log_show(tdev, &log, 100);
 	KUNIT_EXPECT_TRUE(test, !strcmp(log.last, "[   12.345678] unknown level: a??[31m?\n"));
 	memset(text, 'x', sizeof(text) - 1);
 	txda_test_log_add(tdev, ring, 1, text);
-	log = txda_test_log_show(tdev, 100);
+	txda_test_log_show(tdev, &log, 100);
 	KUNIT_EXPECT_EQ(test, strlen(log.last),
 			strlen("[   12.345678] warning: ") + sizeof(ring->text) + 1);
 
 	/* A count that is nonsense, a chip that is gone. */
 	txda_write_pair(tdev, TXDA_REG_FW_LOG_COUNT_LO, U64_MAX);
-	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 100).lines, 0);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, &log, 100), 0);
 	ring[0].number = U64_MAX;
 	ring[TXDA_TEST_MESSAGES - 2].number = U64_MAX;
-	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, U32_MAX).lines, 1);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, &log, U32_MAX), 1);
 	txda_write(tdev, TXDA_REG_MAGIC, U32_MAX);
-	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, U32_MAX).lines, 0);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, &log, U32_MAX), 0);
 	txda_write(tdev, TXDA_REG_MAGIC, TXDA_MAGIC);
 
 	/* A log beyond the aperture, or beyond the reserved part. */
 	tdev->vram.aperture_bytes = SZ_2M - 1;
-	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 100).lines, 0);
+	KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, &log, 100), 0);
 	tdev->vram.aperture_bytes = SZ_2M;
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		txda_write(tdev, TXDA_REG_FW_LOG_ENTRIES, bad[i]);
 		txda_fwlog_init(tdev);
 		KUNIT_EXPECT_EQ(test, tdev->fwlog.at, tdev->dram_reserved);
-		KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, 100).lines, 0);
+		KUNIT_EXPECT_EQ(test, txda_test_log_show(tdev, &log, 100), 0);
 	}
 }
 
