@@ -113,7 +113,7 @@ void txda_share_end(struct txda_hwq *hwq, u64 ns);
 /* It has no further job at the moment. */
 void txda_share_rest(struct txda_hwq *hwq);
 
-/* Whether it is bound to its slot now; it is not if its queue is dead. Under hw_lock. */
+/* Ends TXDA_TURN_MOVING: @bound, or its queue is dead. Under hw_lock. */
 void txda_share_settle(struct txda_hwq *hwq, bool bound);
 
 /*

@@ -6,11 +6,12 @@
  *	parked   waits for memory to change or for a time to come
  *	neither  empty, faulted, or in line for a collective (c2c.h)
  *
- * Whoever has had least time is next, of several round robin: an op or a slice of a copy takes from
- * microseconds to milliseconds, and turns alone would leave a queue of short ops next to nothing
- * beside one of long copies. Time counts while several queues are active, and by priority: a step is
- * worth eight times as much. A queue that was idle starts level with the others. Whoever is more
- * than CM_READY_LEAD_NS ahead is not held back for longer than that, so that each makes progress.
+ * The slot that has had the least time is next; equal ones take turns. An op or a slice of a copy
+ * takes from microseconds to milliseconds, and turns alone would leave a queue of short ops next to
+ * nothing beside one of long copies. Time is charged while several queues are active, and weighted
+ * by priority: a step is worth eight times as much. A queue that was idle starts at the level of the
+ * others. A slot is held back for at most CM_READY_LEAD_NS, however far ahead it is, so that each
+ * makes progress.
  *
  * Threads: any thread activates a slot, sets @repoll or checks whether something is pending;
  * everything else is called by the leader (lead.h). Times are CLOCK_MONOTONIC in nanoseconds.
