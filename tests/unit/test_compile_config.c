@@ -398,100 +398,95 @@ static void test_most_layers(void **state)
 	assert_true(c.moe.layer[c.n_layers]);
 }
 
+static const struct {
+	const char *text, *what;
+} errors[] = {
+	{"", "JSON"},
+	{"[1]", "not a JSON object"},
+	{"{\"model_type\":3}", "model_type"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"vocab_size\":7}", "vocab_size: there twice"},
+	{"{\"model_type\":\"llama\"}", "hidden_size: missing"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"gelu\"}", "\"gelu\""},
+	{"{\"model_type\":\"llama\"," SIZES ",\"num_key_value_heads\":4}",
+	 "num_key_value_heads: 4"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"num_key_value_heads\":0}",
+	 "num_key_value_heads: 0"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"head_dim\":15}", "head_dim: 15"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"head_dim\":1024}", "[2, 512]"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"rms_norm_eps\":-1}", "rms_norm_eps: -1"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"rms_norm_eps\":1e999}", "rms_norm_eps"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"tie_word_embeddings\":1}", "tie_word_embeddings"},
+	{"{\"model_type\":\"llama\"," SIZES
+	 ",\"quantization_config\":{\"quant_method\":\"bitsandbytes\"}}",
+	 "quantization_config: quant_method \"bitsandbytes\" is not supported (gptq, awq"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":\"gptq\"}}",
+	 "quantization_config: bits: missing"},
+	{"{\"model_type\":\"llama\"," SIZES
+	 ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":3}}",
+	 "bits: 3 is not supported, only 4 and 8 are"},
+	{"{\"model_type\":\"llama\"," SIZES
+	 ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,"
+	 "\"group_size\":1e9}}",
+	 "group_size: 1e+09"},
+	{"{\"model_type\":\"llama\"," SIZES
+	 ",\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":8}}",
+	 "bits: 8 is not supported, only 4 is"},
+	{"{\"model_type\":\"llama\"," SIZES
+	 ",\"quantization_config\":{\"quant_method\":\"awq\",\"version\":\"gemv\"}}",
+	 "only gemm is"},
+	{"{\"model_type\":\"llama\"," SIZES
+	 ",\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e5m2\"}}",
+	 "only e4m3 is"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":\"fp8\","
+	 "\"weight_block_size\":[128]}}",
+	 "weight_block_size: not two numbers"},
+	{"{\"model_type\":\"llama\"," SIZES
+	 ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\"}}",
+	 "config_groups"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"rope_type\":\"longrope\"}}",
+	 "longrope"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"rope_type\":\"linear\"}}",
+	 "factor: missing"},
+	{"{\"model_type\":\"llama\"," SIZES
+	 ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
+	 "original_max_position_embeddings"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":3}", "rope_scaling: not an object"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":0.1}",
+	 "partial_rotary_factor: 0.1 of head_dim 16"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":2}",
+	 "partial_rotary_factor: 2 is not in [0, 1]"},
+	{"{\"model_type\":\"qwen3_moe\"," SIZES ",\"num_experts\":8}",
+	 "moe_intermediate_size: missing"},
+	{"{\"model_type\":\"qwen3_moe\"," SIZES ",\"num_experts\":8,"
+	 "\"num_experts_per_tok\":9,\"moe_intermediate_size\":32}",
+	 "num_experts_per_tok: 9 of 8 experts"},
+	{"{\"model_type\":\"qwen3_moe\"," SIZES ",\"num_experts\":8,"
+	 "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,"
+	 "\"mlp_only_layers\":[1.5]}",
+	 "mlp_only_layers: an element is not a layer number"},
+	{"{\"model_type\":\"glm4_moe\"," SIZES ",\"n_routed_experts\":8,"
+	 "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,\"n_group\":3}",
+	 "n_group: 3 does not divide n_routed_experts 8"},
+	{"{\"model_type\":\"llama\"," SIZES
+	 ",\"tensor_parallel\":{\"use_tp\":true,\"parallel_size\":9}}",
+	 "parallel_size: 9 is not in [1, 8]"},
+	{"{\"model_type\":\"llama\",\"hidden_size\":97,\"intermediate_size\":1,\"num_"
+	 "hidden_layers\":1,"
+	 "\"num_attention_heads\":6,\"vocab_size\":5}",
+	 "head_dim: missing"},
+	{"{\"model_type\":\"llama\",\"hidden_size\":96,\"intermediate_size\":1.5}",
+	 "intermediate_size: 1.5"},
+	{"{\"model_type\":\"llama\",\"hidden_size\":1e9}",
+	 "hidden_size: 1e+09 is not in [2, 131072]"},
+};
+
 static void test_errors(void **state)
 {
-	static const struct {
-		const char *text, *what;
-	} cases[] = {
-		{"", "JSON"},
-		{"[1]", "not a JSON object"},
-		{"{\"model_type\":3}", "model_type"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"vocab_size\":7}",
-		 "vocab_size: there twice"},
-		{"{\"model_type\":\"llama\"}", "hidden_size: missing"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"gelu\"}", "\"gelu\""},
-		{"{\"model_type\":\"llama\"," SIZES ",\"num_key_value_heads\":4}",
-		 "num_key_value_heads: 4"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"num_key_value_heads\":0}",
-		 "num_key_value_heads: 0"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"head_dim\":15}", "head_dim: 15"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"head_dim\":1024}", "[2, 512]"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"rms_norm_eps\":-1}", "rms_norm_eps: -1"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"rms_norm_eps\":1e999}", "rms_norm_eps"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"tie_word_embeddings\":1}",
-		 "tie_word_embeddings"},
-		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"quantization_config\":{\"quant_method\":\"bitsandbytes\"}}",
-		 "quantization_config: quant_method \"bitsandbytes\" is not supported (gptq, awq"},
-		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"quantization_config\":{\"quant_method\":\"gptq\"}}",
-		 "quantization_config: bits: missing"},
-		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":3}}",
-		 "bits: 3 is not supported, only 4 and 8 are"},
-		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,"
-		 "\"group_size\":1e9}}",
-		 "group_size: 1e+09"},
-		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":8}}",
-		 "bits: 8 is not supported, only 4 is"},
-		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"quantization_config\":{\"quant_method\":\"awq\",\"version\":\"gemv\"}}",
-		 "only gemm is"},
-		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e5m2\"}}",
-		 "only e4m3 is"},
-		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"quantization_config\":{\"quant_method\":\"fp8\","
-		 "\"weight_block_size\":[128]}}",
-		 "weight_block_size: not two numbers"},
-		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\"}}",
-		 "config_groups"},
-		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"rope_scaling\":{\"rope_type\":\"longrope\"}}",
-		 "longrope"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"rope_type\":\"linear\"}}",
-		 "factor: missing"},
-		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
-		 "original_max_position_embeddings"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":3}",
-		 "rope_scaling: not an object"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":0.1}",
-		 "partial_rotary_factor: 0.1 of head_dim 16"},
-		{"{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":2}",
-		 "partial_rotary_factor: 2 is not in [0, 1]"},
-		{"{\"model_type\":\"qwen3_moe\"," SIZES ",\"num_experts\":8}",
-		 "moe_intermediate_size: missing"},
-		{"{\"model_type\":\"qwen3_moe\"," SIZES ",\"num_experts\":8,"
-		 "\"num_experts_per_tok\":9,\"moe_intermediate_size\":32}",
-		 "num_experts_per_tok: 9 of 8 experts"},
-		{"{\"model_type\":\"qwen3_moe\"," SIZES ",\"num_experts\":8,"
-		 "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,"
-		 "\"mlp_only_layers\":[1.5]}",
-		 "mlp_only_layers: an element is not a layer number"},
-		{"{\"model_type\":\"glm4_moe\"," SIZES ",\"n_routed_experts\":8,"
-		 "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,\"n_group\":3}",
-		 "n_group: 3 does not divide n_routed_experts 8"},
-		{"{\"model_type\":\"llama\"," SIZES
-		 ",\"tensor_parallel\":{\"use_tp\":true,\"parallel_size\":9}}",
-		 "parallel_size: 9 is not in [1, 8]"},
-		{"{\"model_type\":\"llama\",\"hidden_size\":97,\"intermediate_size\":1,\"num_"
-		 "hidden_layers\":1,"
-		 "\"num_attention_heads\":6,\"vocab_size\":5}",
-		 "head_dim: missing"},
-		{"{\"model_type\":\"llama\",\"hidden_size\":96,\"intermediate_size\":1.5}",
-		 "intermediate_size: 1.5"},
-		{"{\"model_type\":\"llama\",\"hidden_size\":1e9}",
-		 "hidden_size: 1e+09 is not in [2, 131072]"},
-	};
 	unsigned i;
 
 	(void)state;
-	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		expect_error(cases[i].text, cases[i].what);
+	for (i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		expect_error(errors[i].text, errors[i].what);
 }
 
 static void test_placement(void **state)

@@ -55,6 +55,52 @@ static void assert_same(const struct engine_request *r, const struct engine_requ
 				    n * (unsigned)r->sampling.logprobs * sizeof(*r->top));
 }
 
+static struct engine_options random_options(unsigned round)
+{
+	static const unsigned budgets[] = {1, 7, 64, 256};
+
+	return (struct engine_options){
+		.max_num_batched_tokens = budgets[round / 4 % 4],
+		.max_num_seqs = 1 + (unsigned)rand() % 20,
+		.max_kv_blocks = 32 + (unsigned)rand() % 40 + (round % 4 ? 0 : 200),
+		.prefix_caching = round % 3 != 0,
+		.max_stall_ms = round % 5 == 0,
+		.max_decode_ms = round == 3,
+		.fair_time = round % 2 == 0,
+		.speculation = round % 2   ? ENGINE_SPECULATE_NOT
+			       : round % 4 ? ENGINE_SPECULATE_NGRAM
+					   : ENGINE_SPECULATE_MODEL,
+		.draft_case_dir = round % 4 ? NULL : "draft",
+		.speculative_tokens = 1 + round % 5,
+		.speculative_max_seqs = 64,
+	};
+}
+
+/* Two equal requests, one of them to run alone. */
+static void random_pair(int32_t prompts[4][MAX_PROMPT], struct engine_request **alone,
+			struct engine_request **shared)
+{
+	struct engine_sampling s = random_sampling();
+	int32_t *prompt = prompts[rand() % 4], last;
+	unsigned n = 1 + (unsigned)rand() % MAX_PROMPT;
+	bool prompt_lp = rand() % 5 == 0;
+
+	last = prompt[n - 1];
+	prompt[n - 1] = rand() % 97;
+	*alone = new_request(prompt, n, &s, prompt_lp);
+	*shared = new_request(prompt, n, &s, prompt_lp);
+	prompt[n - 1] = last;
+	if (rand() % 3 == 0) {
+		unsigned key = (unsigned)rand() % 100, length = (unsigned)rand() % 30;
+
+		constrain(*alone, key, length);
+		constrain(*shared, key, length);
+	}
+	/* One has many. */
+	(*shared)->uid = rand() % 6 ? 0 : (uid_t)rand() % 3;
+	(*shared)->priority = rand() % 3;
+}
+
 /*
  * Random requests under KV pressure, with shared prefixes, priorities, users, chunks of all sizes
  * and random cancellations: each gives what it gives alone. Limits of step and cache change with
@@ -64,7 +110,7 @@ static void company_changes_nothing(void **state)
 {
 	enum { REQUESTS = 60 };
 	static int32_t prompts[4][MAX_PROMPT];
-	struct engine_request *alone[REQUESTS], *crowd[REQUESTS];
+	struct engine_request *alone[REQUESTS], *shared[REQUESTS];
 	uint64_t preemptions = 0, hits = 0, cancelled = 0, limited = 0, accepted = 0;
 
 	(void)state;
@@ -72,46 +118,12 @@ static void company_changes_nothing(void **state)
 	for (unsigned i = 0; i < 4; i++)
 		random_prompt(prompts[i], MAX_PROMPT);
 	for (unsigned round = 0; round < 24; round++) {
-		static const unsigned budgets[] = {1, 7, 64, 256};
-		struct engine_options options = {
-			.max_num_batched_tokens = budgets[round / 4 % 4],
-			.max_num_seqs = 1 + (unsigned)rand() % 20,
-			.max_kv_blocks = 32 + (unsigned)rand() % 40 + (round % 4 ? 0 : 200),
-			.prefix_caching = round % 3 != 0,
-			.max_stall_ms = round % 5 == 0,
-			.max_decode_ms = round == 3,
-			.fair_time = round % 2 == 0,
-			.speculation = round % 2   ? ENGINE_SPECULATE_NOT
-				       : round % 4 ? ENGINE_SPECULATE_NGRAM
-						   : ENGINE_SPECULATE_MODEL,
-			.draft_case_dir = round % 4 ? NULL : "draft",
-			.speculative_tokens = 1 + round % 5,
-			.speculative_max_seqs = 64,
-		};
+		struct engine_options options = random_options(round);
 		struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 1});
 		struct engine_stats stats;
 
 		for (unsigned i = 0; i < REQUESTS; i++) {
-			struct engine_sampling s = random_sampling();
-			int32_t *prompt = prompts[rand() % 4], last;
-			unsigned n = 1 + (unsigned)rand() % MAX_PROMPT;
-			bool prompt_lp = rand() % 5 == 0;
-
-			last = prompt[n - 1];
-			prompt[n - 1] = rand() % 97;
-			alone[i] = new_request(prompt, n, &s, prompt_lp);
-			crowd[i] = new_request(prompt, n, &s, prompt_lp);
-			prompt[n - 1] = last;
-			if (rand() % 3 == 0) {
-				unsigned key = (unsigned)rand() % 100,
-					 length = (unsigned)rand() % 30;
-
-				constrain(alone[i], key, length);
-				constrain(crowd[i], key, length);
-			}
-			/* One has many. */
-			crowd[i]->uid = rand() % 6 ? 0 : (uid_t)rand() % 3;
-			crowd[i]->priority = rand() % 3;
+			random_pair(prompts, &alone[i], &shared[i]);
 			run(e, alone[i]);
 		}
 		close_engine(e);
@@ -120,16 +132,16 @@ static void company_changes_nothing(void **state)
 		e = open_engine(&options);
 		fake_model_config.delay_us = 0;
 		for (unsigned i = 0; i < REQUESTS; i++) {
-			submit(e, crowd[i]);
+			submit(e, shared[i]);
 			if (rand() % 8 == 0)
-				engine_cancel(e, crowd[(unsigned)rand() % (i + 1)]);
+				engine_cancel(e, shared[(unsigned)rand() % (i + 1)]);
 			if (rand() % 4 == 0)
 				usleep((unsigned)rand() % 300);
 		}
 		wait_finished(e, REQUESTS);
 		for (unsigned i = 0; i < REQUESTS; i++) {
-			assert_same(crowd[i], alone[i]);
-			engine_request_unref(crowd[i]);
+			assert_same(shared[i], alone[i]);
+			engine_request_unref(shared[i]);
 			engine_request_unref(alone[i]);
 		}
 		engine_stats(e, &stats);

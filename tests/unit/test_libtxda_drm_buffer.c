@@ -123,12 +123,10 @@ static void test_room(void **state)
 
 static void test_sharing(void **state)
 {
-	struct rlimit limit;
 	unsigned char data[5000], back[5000];
-	struct txda_buffer *a, *b, *c, *host;
+	struct txda_buffer *a, *b, *c;
 	struct txda_context *context;
-	void *view;
-	int fd, r;
+	int fd;
 
 	(void)state;
 	fake_drm_start(2);
@@ -163,7 +161,55 @@ static void test_sharing(void **state)
 				    TXDA_BUFFER_PRIVATE, &a));
 	assert_int_equal(txda_buffer_export(a, &fd), -ENOTSUP);
 	txda_buffer_unref(a);
+	txda_context_unref(context);
+	fake_drm_end();
+}
 
+/* What an error of the kernel's limits is attributed to. */
+static void check_limits(struct txda_context *context, int fd)
+{
+	struct txda_buffer *buffer;
+	struct rlimit limit;
+
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	limit.rlim_cur = 65536;
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	fake_drm.fail_request = DRM_IOCTL_TXDA_BO_FROM_USERPTR;
+	fake_drm.fail_error = -EDQUOT;
+	assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &buffer), -EDQUOT);
+	assert_has(txda_context_error(context), "LimitMEMLOCK");
+	/* The limit of locked memory is to blame only where there is one. */
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	limit.rlim_cur = limit.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	if (limit.rlim_cur == RLIM_INFINITY) {
+		fake_drm.fail_error = -EDQUOT;
+		fake_drm.fail_after = 0;
+		assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &buffer),
+				 -EDQUOT);
+		assert_has(txda_context_error(context), "this user");
+	}
+	fake_drm.fail_request = DRM_IOCTL_TXDA_BO_CREATE;
+	fake_drm.fail_error = -EDQUOT;
+	fake_drm.fail_after = 0;
+	assert_int_equal(
+		txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer),
+		-EDQUOT);
+	assert_has(txda_context_error(context), "this user");
+}
+
+static void test_memfd(void **state)
+{
+	unsigned char data[5000], back[5000];
+	struct txda_buffer *a, *host;
+	struct txda_context *context;
+	void *view;
+	int fd;
+
+	(void)state;
+	fake_drm_start(2);
+	context = open_fake();
+	fill(data, sizeof(data), 7);
 	/* A memfd of somebody's: its pages, not a copy. */
 	fd = memfd_create("pages", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	assert_int_equal(ftruncate(fd, 8192), 0);
@@ -188,33 +234,10 @@ static void test_sharing(void **state)
 	assert_memory_equal(data, back, sizeof(data));
 	txda_buffer_unref(a);
 	txda_buffer_unref(host);
-	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	limit.rlim_cur = 65536;
-	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	fake_drm.fail_request = DRM_IOCTL_TXDA_BO_FROM_USERPTR;
-	fake_drm.fail_error = -EDQUOT;
-	assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &host), -EDQUOT);
-	assert_has(txda_context_error(context), "LimitMEMLOCK");
-	/* The limit of locked memory is to blame only where there is one. */
-	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	limit.rlim_cur = limit.rlim_max;
-	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	if (limit.rlim_cur == RLIM_INFINITY) {
-		fake_drm.fail_error = -EDQUOT;
-		fake_drm.fail_after = 0;
-		assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &host), -EDQUOT);
-		assert_has(txda_context_error(context), "this user");
-	}
-	fake_drm.fail_request = DRM_IOCTL_TXDA_BO_CREATE;
-	fake_drm.fail_error = -EDQUOT;
-	fake_drm.fail_after = 0;
-	assert_int_equal(txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &a),
-			 -EDQUOT);
-	assert_has(txda_context_error(context), "this user");
+	check_limits(context, fd);
 	close(fd);
 	fd = open("/dev/null", O_RDONLY);
-	r = txda_buffer_import(device_of(context, 0), fd, 0, &host);
-	assert_int_equal(r, -EINVAL);
+	assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &host), -EINVAL);
 	close(fd);
 	txda_context_unref(context);
 	fake_drm_end();
@@ -305,7 +328,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_copies), cmocka_unit_test(test_load),
 		cmocka_unit_test(test_room),   cmocka_unit_test(test_sharing),
-		cmocka_unit_test(test_advice),
+		cmocka_unit_test(test_memfd),  cmocka_unit_test(test_advice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

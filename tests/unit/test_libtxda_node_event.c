@@ -39,7 +39,7 @@ static bool parse(struct nl_msg *msg, struct txda__node_event *event)
 	return good;
 }
 
-static void test_kinds(void **state)
+static void test_clients(void **state)
 {
 	struct txda__node_event event = {0};
 	struct nl_msg *msg;
@@ -90,7 +90,14 @@ static void test_kinds(void **state)
 			    "banned for 60 s");
 	assert_int_equal(event.pid, 4711);
 	assert_int_equal(event.queue_id, 5);
+}
 
+static void test_health(void **state)
+{
+	struct txda__node_event event = {0};
+	struct nl_msg *msg;
+
+	(void)state;
 	msg = message(TXDA_NL_EVENT_ECC);
 	nla_put_u32(msg, TXDA_A_EVENT_ECC_CORRECTED, 3);
 	nla_put_u32(msg, TXDA_A_EVENT_ECC_UNCORRECTED, 1);
@@ -216,9 +223,8 @@ static void test_fault_text(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kinds),
-		cmocka_unit_test(test_nonsense),
-		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_clients),	   cmocka_unit_test(test_health),
+		cmocka_unit_test(test_nonsense),   cmocka_unit_test(test_random),
 		cmocka_unit_test(test_fault_text),
 	};
 

@@ -354,21 +354,8 @@ static void put_link(const char *root, const char *target, const char *name)
 	assert_int_equal(symlink(target, path), 0);
 }
 
-static void test_nodes(void **state)
+static void put_nodes(const char *sys, const char *dev)
 {
-	struct txda_survey *survey = calloc(1, sizeof(*survey));
-	struct txda_process_info process = TXDA_INIT(struct txda_process_info);
-	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
-	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
-	char sys[320], dev[320], proc[320], command[1000];
-
-	(void)state;
-	snprintf(sys, sizeof(sys), "%s/sys", directory);
-	snprintf(dev, sizeof(dev), "%s/dev", directory);
-	snprintf(proc, sizeof(proc), "%s/proc", directory);
-	mkdir(dev, 0755);
-	mkdir(sys, 0755);
-	mkdir(proc, 0755);
 	put(sys, "devices/0000:01:00.0/serial", "TX8-0042\n");
 	put(sys, "devices/0000:01:00.0/card", "8000000000000001\n");
 	put(sys, "devices/0000:01:00.0/fw_version", "1.2.3\n");
@@ -413,6 +400,10 @@ static void test_nodes(void **state)
 	put_link(sys, "../../drivers/txda", "devices/0000:01:00.0/driver");
 	put_link(sys, "../../drivers/txda", "devices/0000:02:00.0/driver");
 	put_link(sys, "../../drivers/other", "devices/0000:03:00.0/driver");
+}
+
+static void put_processes(const char *proc)
+{
 	put(proc, "77/comm", "txdad\n");
 	put(proc, "77/fd/x", "");
 	/* The same client by two descriptors. */
@@ -432,7 +423,25 @@ static void test_nodes(void **state)
 	put_link(proc, "/dev/accel/accel3", "77/fd/7");
 	put_link(proc, "/dev/null", "77/fd/8");
 	put(proc, "self-not/comm", "x");
+}
 
+static void test_nodes(void **state)
+{
+	struct txda_survey *survey = calloc(1, sizeof(*survey));
+	struct txda_process_info process = TXDA_INIT(struct txda_process_info);
+	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+	char sys[320], dev[320], proc[320], command[1000];
+
+	(void)state;
+	snprintf(sys, sizeof(sys), "%s/sys", directory);
+	snprintf(dev, sizeof(dev), "%s/dev", directory);
+	snprintf(proc, sizeof(proc), "%s/proc", directory);
+	mkdir(dev, 0755);
+	mkdir(sys, 0755);
+	mkdir(proc, 0755);
+	put_nodes(sys, dev);
+	put_processes(proc);
 	assert_int_equal(txda__survey_nodes(survey, sys, dev, proc), 0);
 	/* By card, then by the place on it, whatever the nodes' numbers. */
 	assert_int_equal(txda_survey_chips(survey), 3);
