@@ -15,6 +15,7 @@
 struct txda_device {
 	int drm;
 	u8 *regs;
+	raw_spinlock_t pair_lock;
 	struct drm_txda_device_info info;
 	u32 n_ports;
 	u64 dram_reserved, dram_bytes;

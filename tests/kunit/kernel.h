@@ -37,7 +37,7 @@ typedef struct {
 } atomic_t;
 typedef struct {
 	int held;
-} spinlock_t;
+} spinlock_t, raw_spinlock_t;
 struct mutex {
 	int held;
 };
@@ -173,6 +173,7 @@ static inline int list_empty(const struct list_head *head)
 /* ---- locks, registers, log: one thread, memory, silence -------------------------------------- */
 
 #define spin_lock_init(lock)	  ((lock)->held = 0)
+#define raw_spin_lock_init(lock)  spin_lock_init(lock)
 #define spin_lock(lock)		  assert(!(lock)->held++)
 #define spin_unlock(lock)	  assert(!--(lock)->held)
 #define mutex_init(lock)	  ((lock)->held = 0)
