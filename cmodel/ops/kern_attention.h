@@ -32,6 +32,8 @@ V_INLINE vi lane_numbers(void)
 struct tile {
 	const uint32_t *k[GROUPS];			  /* [D'/2][16] pairs */
 	const uint32_t *v[GROUPS];			  /* [8][D'] pairs */
+	bool paced;					  /* see find_next() */
+	const uint32_t *next_k[GROUPS];			  /* of what comes then, or NULL */
 	unsigned groups;				  /* with any key before a->to */
 	uint32_t at;					  /* first key */
 	float k_scale[CM_ATT_TILE], v_scale[CM_ATT_TILE]; /* int8: of each key; 0 past the last */
@@ -260,6 +262,8 @@ V_INLINE void score_rows(const unsigned rows, const unsigned groups, const struc
 {
 	const unsigned terms = a->q_f32 ? WIDE_ROWS : 1, pairs = a->dim / 2;
 	const size_t row = (size_t)terms * pairs * DOT_WORDS;
+	/* The first rows bring the values, which are as far from the keys for all groups. */
+	const size_t ahead = t->paced && !r0 ? (size_t)a->block_size * TXDA_KV_DIM(a->dim) / 2 : 0;
 	const uint32_t *k[8], *q = a->q_pack + r0 * row;
 	dotacc c[ATT_ROWS][8];
 
@@ -269,6 +273,9 @@ V_INLINE void score_rows(const unsigned rows, const unsigned groups, const struc
 		EACH(g, groups)
 			c[r][g] = DOT_ZERO;
 	for (unsigned i = 0; i < pairs; i++, q += DOT_WORDS) {
+		EACH(g, groups)
+			if (ahead)
+				__builtin_prefetch(k[g] + ahead, 0, 2);
 		dot_pairs(rows, groups, c, k, q, row);
 		if (terms == 2)
 			dot_pairs(rows, groups, c, k, q + pairs, row);
@@ -286,7 +293,7 @@ V_INLINE void value_rows(const unsigned rows, const unsigned vectors, const stru
 {
 	const uint32_t *p = a->p_pack + r0 * P_ROW;
 	float *acc = a->acc + r0 * a->acc_stride + d0;
-	const uint32_t *w[8];
+	const uint32_t *w[8], *next;
 	dotacc c[ATT_ROWS][8];
 
 	EACH(r, rows)
@@ -298,7 +305,13 @@ V_INLINE void value_rows(const unsigned rows, const unsigned vectors, const stru
 
 		EACH(v, vectors)
 			w[v] = t->v[g] + d0 + v * 16;
+		next = t->paced && !r0 && t->next_k[g] ? t->next_k[g] + d0 : NULL;
 		for (unsigned i = 0; i < pairs; i++) {
+			if (next) {
+				EACH(v, vectors)
+					__builtin_prefetch(next + v * 16, 0, 2);
+				next += a->v_stride;
+			}
 			dot_pairs(rows, vectors, c, w, p + (g * 8 + i) * DOT_WORDS, P_ROW);
 			EACH(v, vectors)
 				w[v] += a->v_stride;
@@ -562,8 +575,8 @@ static void pack_queries(const struct cm_attend *a)
 }
 
 /*
- * Prefetches the keys and values of a tile: those of a block are too short for the hardware to
- * detect.
+ * Prefetches the keys and values of a tile at once: those of a block are too short for the hardware to
+ * detect. For what find_next() does not do.
  */
 static void foresee(const struct cm_attend *a, const struct cm_attend_keys *k, uint32_t at)
 {
@@ -620,6 +633,34 @@ static void value_tile(const struct cm_attend *a, const struct tile *t, const fl
 	}
 }
 
+/*
+ * Keys and values of bf16 are prefetched line by line as others are used: the values of a tile as its
+ * keys pass by, the keys of the next tile as these values do. Prefetches in a row would wait for each
+ * other, with nothing computed meanwhile.
+ */
+static void find_next(const struct cm_attend *a, uint32_t at, struct tile *t)
+{
+	const struct cm_attend_keys own = {a->cache, a->blocks, a->to};
+	const struct cm_attend_keys *k = at + CM_ATT_TILE < a->to ? &own : &a->next;
+	const uint32_t from = at + CM_ATT_TILE < a->to ? at + CM_ATT_TILE : a->next_from;
+	const size_t dim = TXDA_KV_DIM(a->dim);
+
+	for (unsigned g = 0; g < GROUPS; g++) {
+		uint32_t p = from + g * 16;
+
+		t->next_k[g] = NULL;
+		if (!k->cache || p >= k->to)
+			continue;
+		t->next_k[g] = (const uint32_t *)(k->cache +
+						  (uint64_t)(uint32_t)k->blocks[p / a->block_size] *
+							  a->block_stride) +
+			       p % a->block_size / 16 * dim * 8;
+		/* What passes by is too short. */
+		for (size_t i = 0; at + (g + 1) * 16 > a->to && i < dim * 8; i += 16)
+			__builtin_prefetch(t->next_k[g] + i, 0, 2);
+	}
+}
+
 static void attend(const struct cm_attend *a)
 {
 	const struct cm_attend_keys keys = {a->cache, a->blocks, a->to};
@@ -634,7 +675,10 @@ static void attend(const struct cm_attend *a)
 	for (uint32_t at = a->from; at < a->to; at += CM_ATT_TILE) {
 		struct tile t;
 
-		if (at + CM_ATT_TILE < a->to)
+		t.paced = !a->rope && !a->i8 && !in_tiles(a);
+		if (t.paced)
+			find_next(a, at, &t);
+		else if (at + CM_ATT_TILE < a->to)
 			foresee(a, &keys, at + CM_ATT_TILE);
 		else if (a->next.cache)
 			foresee(a, &a->next, a->next_from);
