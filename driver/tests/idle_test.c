@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of idle buffers: who may use a buffer in which state, which ones lose their memory and
- * in what order, and how much there is to take. See txda_test.c for how they are run.
+ * KUnit tests of idle buffers: who may use a buffer in which state, which ones lose their memory
+ * and in what order, and how much there is to take. See txda_test.c for how they are run.
  */
 #include <kunit/test.h>
 #include <linux/mm.h>

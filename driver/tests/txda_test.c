@@ -422,7 +422,7 @@ static bool txda_test_log_put(void *arg, const char *line)
 	return log->lines < log->room;
 }
 
-/* Shows at most @max messages to a reader that has @room for so many lines. Returns how many it got. */
+/* Shows at most @max messages to a reader that has @room for so many lines; how many it got. */
 static u32 txda_test_log_show_in(struct txda_device *tdev, struct txda_test_log *log, u32 max,
 				 u32 room)
 {
