@@ -166,9 +166,9 @@ static int begin_work(struct work *w, const char *cache, const char *key, const 
 	int error;
 
 	w->lock_fd = -1;
-	if ((size_t)snprintf(w->lock, sizeof(w->lock), "%s/.%s.txda-lock", cache, key) >=
+	if ((size_t)snprintf(w->lock, sizeof(w->lock), "%s/.%s" CACHE_LOCK, cache, key) >=
 		    sizeof(w->lock) ||
-	    (size_t)snprintf(w->dir, sizeof(w->dir), "%s/.%s.txda-new", cache, key) >=
+	    (size_t)snprintf(w->dir, sizeof(w->dir), "%s/.%s" CACHE_NEW, cache, key) >=
 		    sizeof(w->dir) ||
 	    (size_t)snprintf(w->made, sizeof(w->made), "%s/case", w->dir) >= sizeof(w->made))
 		return -ENAMETOOLONG;
@@ -215,9 +215,28 @@ static struct confine_limits limits_for(const char *cache, const struct cache_so
 	};
 }
 
+/* What a compile may write in all; each file has the limit of limits_for(). */
+struct quota {
+	const char *dir;
+	uint64_t bytes;
+};
+
+static int check_quota(void *arg, char *err, size_t errlen)
+{
+	const struct quota *q = arg;
+
+	if (cache_tree_bytes(q->dir) <= q->bytes)
+		return 0;
+	snprintf(err, errlen, "its files have more than %.1f MB, the limit of the cache",
+		 (double)q->bytes / 1e6);
+	return -EFBIG;
+}
+
 static int run_compiler(const struct cache_source *source, const struct child_options *options,
 			const struct work *w, char *err, size_t errlen)
 {
+	struct quota quota = {w->dir, source->cache_size};
+	struct child_options child = *options;
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	char out[8], tp[16], jobs[24];
 	unsigned n;
@@ -232,7 +251,11 @@ static int run_compiler(const struct cache_source *source, const struct child_op
 		argv[n++] = (char *)"--jobs";
 		argv[n] = jobs;
 	}
-	error = child_run(options, argv, out, sizeof(out), NULL, err, errlen);
+	if (quota.bytes) {
+		child.check = check_quota;
+		child.check_arg = &quota;
+	}
+	error = child_run(&child, argv, out, sizeof(out), NULL, err, errlen);
 	if (!error && !cache_is_case(w->made)) {
 		snprintf(err, errlen, "%s made no %s/model_info.json", source->compiler, w->made);
 		error = -EIO;
@@ -263,8 +286,8 @@ static int compile(const char *cache, const char *key, const struct cache_source
 		}
 	}
 	if (!error)
-		error = cache_make_room(cache, source->bytes / part, source->cache_size, err,
-					errlen);
+		error = cache_reserve(cache, w.lock_fd, source->bytes / part, source->cache_size,
+				      err, errlen);
 	if (!error)
 		error = run_compiler(source, options, &w, err, errlen);
 	if (!error) {
@@ -304,7 +327,7 @@ int cache_get(const char *cache, const struct cache_source *source, bool again,
 		error = compile(cache, key, source, again, &child, case_dir, &use, err, errlen);
 	/* The actual size may differ from the estimate, and so may the limit that applies now. */
 	if (!error)
-		error = cache_make_room(cache, 0, source->cache_size, err, errlen);
+		error = cache_make_room(cache, source->cache_size, err, errlen);
 	if (error)
 		cache_release(use);
 	else

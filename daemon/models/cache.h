@@ -37,7 +37,7 @@ struct cache_source {
 /*
  * Finds the case dir of a source in @cache, compiling it if it is not there, or if @again; unused
  * entries may be evicted for that. *ret holds it: cache_release() (cache_room.h). @options: its
- * limits are set here. Blocks; errors as child_run(), and those of cache_make_room().
+ * limits are set here. Blocks; errors as child_run(), and those of cache_reserve().
  */
 struct cache_use;
 int cache_get(const char *cache, const struct cache_source *source, bool again,

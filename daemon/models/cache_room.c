@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +18,9 @@
 #include "log.h"
 
 #define KEY_LEN	  32
-#define MAX_DEPTH 2  /* entry/chipN/file */
-#define RESERVE	  50 /* this fraction of the file system stays free */
+#define MAX_DEPTH 3		    /* entry/chipN/file, new/case/chipN/file */
+#define RESERVE	  50		    /* this fraction of the file system stays free */
+#define MOST	  (UINT64_MAX >> 8) /* bytes: the sizes of sparse files can add up to anything */
 
 /* ---- entries in use -------------------------------------------------------------------------- */
 
@@ -89,6 +91,11 @@ static uint64_t tree_bytes(int parent, const char *name, unsigned depth)
 	}
 	closedir(dir);
 	return bytes;
+}
+
+uint64_t cache_tree_bytes(const char *path)
+{
+	return tree_bytes(AT_FDCWD, path, 0);
 }
 
 static int compare_use(const void *a, const void *b)
@@ -175,28 +182,121 @@ static void end_choice(const char *cache, const struct entries *e, bool remove)
 	}
 }
 
-/* Bytes that still have to be freed. */
-static uint64_t missing(int cache_fd, uint64_t used, uint64_t need, uint64_t limit)
+/* ---- compiles that run ----------------------------------------------------------------------- */
+
+/* Held while room is looked for and reserved, so that not two threads find the same. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* What compiles have and will have. */
+struct running {
+	uint64_t bytes;	  /* reserved or, if that is more, written */
+	uint64_t pending; /* reserved and not written yet */
+};
+
+static int write_reserved(int lock_fd, uint64_t bytes)
 {
-	uint64_t over, room, reserve;
+	char text[32];
+	int n = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)bytes);
+
+	if (ftruncate(lock_fd, 0) || pwrite(lock_fd, text, (size_t)n, 0) != n)
+		return errno ? -errno : -EIO;
+	return 0;
+}
+
+static uint64_t read_reserved(int fd)
+{
+	char text[32];
+	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+	uint64_t bytes;
+
+	text[n > 0 ? n : 0] = '\0';
+	bytes = strtoull(text, NULL, 10);
+	return bytes < MOST ? bytes : MOST;
+}
+
+/* Adds the compile whose lock file that is, unless it has ended. */
+static void add_running(int cache, const char *name, const struct stat *own, struct running *ret)
+{
+	int stem = (int)(strlen(name) - strlen(CACHE_LOCK)), fd;
+	uint64_t reserved, written;
+	char made[NAME_MAX + 1];
+	struct stat st;
+	bool is_own;
+
+	fd = cache_try_lock(cache, name, O_RDONLY, LOCK_SH);
+	if (fd >= 0)
+		close(fd);
+	if (fd >= 0 || errno != EWOULDBLOCK)
+		return;
+	fd = openat(cache, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	reserved = read_reserved(fd);
+	is_own = fstat(fd, &st) || (own && st.st_dev == own->st_dev && st.st_ino == own->st_ino);
+	close(fd);
+	if (is_own ||
+	    snprintf(made, sizeof(made), "%.*s" CACHE_NEW, stem, name) >= (int)sizeof(made))
+		return;
+	written = tree_bytes(cache, made, 0);
+	ret->bytes += reserved > written ? reserved : written;
+	ret->pending += reserved > written ? reserved - written : 0;
+	if (ret->bytes > MOST)
+		*ret = (struct running){MOST, MOST};
+}
+
+/* All but the one of @lock_fd. */
+static struct running find_running(int cache, int lock_fd)
+{
+	int fd = openat(cache, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct running found = {0};
+	const struct dirent *entry;
+	struct stat own;
+	bool has_own = !fstat(lock_fd, &own);
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return found;
+	}
+	while ((entry = readdir(dir))) {
+		size_t n = strlen(entry->d_name), end = strlen(CACHE_LOCK);
+
+		if (*entry->d_name == '.' && n > end + 1 &&
+		    !strcmp(entry->d_name + n - end, CACHE_LOCK))
+			add_running(fd, entry->d_name, has_own ? &own : NULL, &found);
+	}
+	closedir(dir);
+	return found;
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+/* Bytes that still have to be freed. */
+static uint64_t missing(int cache_fd, uint64_t used, uint64_t need, uint64_t limit,
+			const struct running *running)
+{
+	uint64_t over, room, reserve, all;
 	struct statvfs fs;
 
-	/* The sizes of sparse files can add up to anything. */
-	if (need > INT64_MAX / 2)
-		need = INT64_MAX / 2;
-	over = limit && used + need > limit ? used + need - limit : 0;
-
+	if (need > MOST)
+		need = MOST;
+	all = used + need + running->bytes;
+	over = limit && all > limit ? all - limit : 0;
 	if (!need || fstatvfs(cache_fd, &fs))
 		return over;
 	room = (uint64_t)fs.f_bavail * fs.f_frsize;
-	reserve = (uint64_t)fs.f_blocks * fs.f_frsize / RESERVE;
+	reserve = (uint64_t)fs.f_blocks * fs.f_frsize / RESERVE + running->pending;
 	if (room < need + reserve && need + reserve - room > over)
 		over = need + reserve - room;
 	return over;
 }
 
-int cache_make_room(const char *cache, uint64_t need, uint64_t limit, char *err, size_t errlen)
+/* @lock_fd: of the compile that needs it; -1: there is none, and those that run do not count. */
+static int make_room(const char *cache, int lock_fd, uint64_t need, uint64_t limit, char *err,
+		     size_t errlen)
 {
+	struct running running = {0};
 	struct entries e = {0};
 	int fd = open(cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 	uint64_t over;
@@ -209,7 +309,9 @@ int cache_make_room(const char *cache, uint64_t need, uint64_t limit, char *err,
 			close(fd);
 		return r;
 	}
-	over = missing(fd, e.bytes, need, limit);
+	if (lock_fd >= 0)
+		running = find_running(fd, lock_fd);
+	over = missing(fd, e.bytes, need, limit, &running);
 	/* Evicts nothing if that is not enough. */
 	enough = choose_entries(fd, &e, over);
 	end_choice(cache, &e, enough);
@@ -220,15 +322,37 @@ int cache_make_room(const char *cache, uint64_t need, uint64_t limit, char *err,
 			snprintf(why, sizeof(why),
 				 "of --cache-size %.1f MB or on its file system, and %.1f MB are "
 				 "in use",
-				 (double)limit / 1e6, (double)e.bytes / 1e6);
+				 (double)limit / 1e6, (double)(e.bytes + running.bytes) / 1e6);
 		snprintf(err, errlen,
 			 "the cache %s has no room for a model of about %.1f MB: %.1f MB are "
 			 "missing %s",
 			 cache, (double)need / 1e6, (double)over / 1e6, why);
 		/* -EFBIG: it would not fit if nothing else were there, so others need not go. */
-		r = over > e.bytes ? -EFBIG : -ENOSPC;
+		r = over > e.bytes + running.bytes ? -EFBIG : -ENOSPC;
 	}
 	free(e.all);
 	close(fd);
 	return r;
+}
+
+int cache_reserve(const char *cache, int lock_fd, uint64_t need, uint64_t limit, char *err,
+		  size_t errlen)
+{
+	int r;
+
+	pthread_mutex_lock(&lock);
+	r = make_room(cache, lock_fd, need, limit, err, errlen);
+	if (!r) {
+		r = write_reserved(lock_fd, need);
+		if (r)
+			snprintf(err, errlen, "cannot write a lock file in %s: %s", cache,
+				 strerror(-r));
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+int cache_make_room(const char *cache, uint64_t limit, char *err, size_t errlen)
+{
+	return make_room(cache, -1, 0, limit, err, errlen);
 }

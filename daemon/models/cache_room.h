@@ -15,10 +15,18 @@
 
 /*
  * Evicts entries until @need more bytes keep the cache within @limit (0: none) and leave its file
- * system some free space. On failure nothing is removed and @err is set: -ENOSPC, other entries
- * have to be released first; -EFBIG, removing all of them would not do.
+ * system some free space, beside what compiles that run may write yet. On success those bytes are
+ * reserved: @lock_fd is the open lock file of the entry that they are for (CACHE_LOCK in
+ * cache_sweep.h), which says so to other threads and processes until it is unlocked. On failure
+ * nothing is removed and @err is set: -ENOSPC, other entries have to be released first; -EFBIG,
+ * removing all of them would not do.
  */
-int cache_make_room(const char *cache, uint64_t need, uint64_t limit, char *err, size_t errlen);
+int cache_reserve(const char *cache, int lock_fd, uint64_t need, uint64_t limit, char *err,
+		  size_t errlen);
+/* What the files below a directory of the cache take. */
+uint64_t cache_tree_bytes(const char *path);
+/* Evicts entries until the finished ones are within @limit. */
+int cache_make_room(const char *cache, uint64_t limit, char *err, size_t errlen);
 
 /* An entry in use. */
 struct cache_use;

@@ -61,7 +61,7 @@ int cache_try_lock(int dirfd, const char *name, int flags, int lock)
 
 static void sweep_one(int cache, const char *name)
 {
-	static const char *const ends[] = {".txda-new", ".txda-old", ".txda-lock"};
+	static const char *const ends[] = {CACHE_NEW, ".txda-old", CACHE_LOCK};
 	char lock[NAME_MAX + 1], left[NAME_MAX + 1];
 	size_t n = strlen(name);
 	int fd;
@@ -72,7 +72,7 @@ static void sweep_one(int cache, const char *name)
 		if (*name != '.' || n <= end + 1 || strcmp(name + n - end, ends[i]))
 			continue;
 		n -= end;
-		if ((size_t)snprintf(lock, sizeof(lock), "%.*s.txda-lock", (int)n, name) >=
+		if ((size_t)snprintf(lock, sizeof(lock), "%.*s" CACHE_LOCK, (int)n, name) >=
 		    sizeof(lock))
 			return;
 		fd = cache_try_lock(cache, lock, O_RDWR | O_CREAT, LOCK_EX);

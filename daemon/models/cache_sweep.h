@@ -8,6 +8,8 @@
 #define TXDA_MODELS_CACHE_SWEEP_H
 
 #define CACHE_PRIVATE ".txda-private-" /* prefix of the names of private directories */
+#define CACHE_NEW     ".txda-new"      /* ends of the names; they begin with a dot */
+#define CACHE_LOCK    ".txda-lock"
 
 /*
  * Removes these for each NAME whose lock is free, and private directories (cache_private.h) of

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define POLL_MS	   100 /* interval of checks for timeout and stop */
+#define CHECK_MS   1000
 #define MAX_READS  128 /* bytes per read; at least as much as a pipe holds */
 #define LINE_BYTES 512
 
@@ -28,6 +29,7 @@ struct child {
 	size_t line_used;
 	char *err;
 	size_t err_len;
+	char refused[LINE_BYTES]; /* message of check() */
 };
 
 /* ---- starting -------------------------------------------------------------------------------- */
@@ -172,7 +174,7 @@ static void drain(struct child *c, const struct child_options *o, int *fd)
  */
 static int listen_to(struct child *c, const struct child_options *o, int *ret_status)
 {
-	uint64_t end = clock_ms() + 1000ull * o->seconds;
+	uint64_t start = clock_ms(), end = start + 1000ull * o->seconds, next = start + CHECK_MS;
 	int killed = 0;
 	pid_t ended = 0;
 
@@ -186,6 +188,12 @@ static int listen_to(struct child *c, const struct child_options *o, int *ret_st
 		if (!killed && (atomic_load(o->stop) || clock_ms() >= end)) {
 			killed = atomic_load(o->stop) ? -ECANCELED : -ETIMEDOUT;
 			kill(-c->pid, SIGKILL);
+		}
+		if (!killed && o->check && clock_ms() >= next) {
+			next = clock_ms() + CHECK_MS;
+			killed = o->check(o->check_arg, c->refused, sizeof(c->refused));
+			if (killed)
+				kill(-c->pid, SIGKILL);
 		}
 		ended = waitpid(c->pid, ret_status, WNOHANG);
 		if (ended < 0 && errno == EINTR)
@@ -217,6 +225,8 @@ static int judge(struct child *c, const struct child_options *o, const char *pro
 	if (how == -ETIMEDOUT) {
 		snprintf(c->err, c->err_len, "%s did not end within %u seconds", program,
 			 o->seconds);
+	} else if (how && *c->refused) {
+		snprintf(c->err, c->err_len, "%s was stopped: %s", program, c->refused);
 	} else if (how == -ECANCELED) {
 		snprintf(c->err, c->err_len, "%s was stopped", program);
 	} else if (how) {

@@ -24,13 +24,16 @@ struct child_options {
 	/* Called for each line "progress DONE TOTAL" on standard error. */
 	void (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *progress_arg;
+	/* NULL, or called about once a second; not 0: it is killed, with that error and @err. */
+	int (*check)(void *arg, char *err, size_t errlen);
+	void *check_arg;
 };
 
 /*
  * Runs argv[0], a path, with argv, NULL-terminated. Standard output goes to @out, NUL-terminated,
  * truncated to its size; *ret_n, unless NULL: bytes of it. 0 if it exited with status 0. -EIO: it
  * did not, err has the end of its standard error. -ETIMEDOUT, -ECANCELED: killed because of the
- * time limit or @stop. Else it could not be started.
+ * time limit or @stop; or the error of check(). Else it could not be started.
  */
 int child_run(const struct child_options *options, char *const argv[], char *out, size_t outlen,
 	      size_t *ret_n, char *err, size_t errlen);

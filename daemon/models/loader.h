@@ -30,6 +30,7 @@ struct load_job {
 	struct model_found found; /* filled by LOAD_PLAN */
 	/* Set by LOAD_PLAN, also on errors: the holds of its case dirs in the cache. */
 	struct cache_use *use, *draft_use;
+	uint64_t cache_releases;      /* LOAD_PLAN: the table's when it began */
 	struct holding on_chip;	      /* LOAD_ENGINE: only the group before; LOAD_FREE */
 	struct engine_options engine; /* LOAD_ENGINE: max_kv_blocks and what was configured */
 	uint64_t spare_need;	      /* drop kept weights until each chip has this free; 0: no */

@@ -297,6 +297,7 @@ static void become_ready(struct served_model *m)
 
 void model_release_cache(struct served_model *m)
 {
+	m->table->cache_releases += m->use || m->draft_use;
 	cache_release(m->use);
 	cache_release(m->draft_use);
 	m->use = m->draft_use = NULL;

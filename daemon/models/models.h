@@ -214,6 +214,8 @@ struct models {
 	bool drops_kept; /* the loader should drop kept weights of models that are not served */
 	bool looks_kept; /* the loader should check which kept weights can be used */
 	bool shutdown;
+	uint64_t
+		cache_releases; /* how often entries of the cache, or reserved room, were released */
 };
 
 int models_new(const struct models_options *options, struct models **ret, char *err, size_t errlen);

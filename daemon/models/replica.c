@@ -371,6 +371,7 @@ static void start_plan(struct loader *l, struct replica *r)
 	job->kind = LOAD_PLAN;
 	job->replica = r;
 	job->spec = r->model->spec;
+	job->cache_releases = r->model->table->cache_releases;
 	loader_start(l);
 }
 
@@ -578,7 +579,7 @@ static bool is_any_planned(const struct models *t)
  * The cache has no room for @r's compiled form: releases the least recently used model that holds
  * an entry and may be unloaded. Returns whether planning is worth another attempt.
  */
-static bool make_cache_room(struct replica *r)
+static bool make_cache_room(struct replica *r, const struct load_job *job)
 {
 	const struct served_model *m = r->model;
 	struct models *t = m->table;
@@ -589,8 +590,11 @@ static bool make_cache_room(struct replica *r)
 
 	if (!m->demanded)
 		return wait;
-	/* A plan holds entries that its model gets, or releases, when it is done. */
-	wait = wait || is_any_planned(t);
+	/*
+	 * A plan holds entries that its model gets, or releases, when it is done. What was released
+	 * since this one looked for room may be enough.
+	 */
+	wait = wait || is_any_planned(t) || t->cache_releases != job->cache_releases;
 	for (unsigned i = 0; i < t->n; i++) {
 		struct served_model *other = t->all[i];
 		bool idle = other->state == MODEL_ASLEEP || model_is_idle(other);
@@ -611,11 +615,11 @@ static bool make_cache_room(struct replica *r)
 	return true;
 }
 
-static void plan_failed(struct replica *r, int error, const char *why)
+static void plan_failed(struct replica *r, const struct load_job *job, const char *why)
 {
-	bool no_room = error == -ENOSPC;
+	bool no_room = job->error == -ENOSPC;
 
-	if (no_room && make_cache_room(r)) {
+	if (no_room && make_cache_room(r, job)) {
 		snprintf(r->model->error, sizeof(r->model->error), "%s", why);
 		r->retry_ns = clock_ns() + NS_PER_S;
 		return;
@@ -652,7 +656,7 @@ static void on_planned(struct load_job *job)
 	if (r->state != MODEL_COMPILING)
 		return;
 	if (job->error) {
-		plan_failed(r, job->error, why);
+		plan_failed(r, job, why);
 		return;
 	}
 	r->state = MODEL_LOADING;
@@ -673,6 +677,7 @@ static void take_job(struct models *t, struct loader *l)
 		on_planned(&done);
 		cache_release(done.use);
 		cache_release(done.draft_use);
+		t->cache_releases++;
 		break;
 	case LOAD_ENGINE: on_loaded(t, &done); break;
 	case LOAD_FREE: take_copy(done.replica, done.copy); break;

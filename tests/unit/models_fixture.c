@@ -41,6 +41,8 @@ static const char script[] =
 	"crash) kill -SEGV $$;;\n"
 	"hang) sleep 1000;;\n"
 	"nothing) exit 0;;\n"
+	"floods) mkdir \"$3\"; while :; do n=$((n + 1)); head -c 1000000 /dev/zero >\"$3/$n\"; "
+	"sleep 0.02; done;;\n"
 	"slow) sleep 0.3;;\n"
 	"esac\n"
 	"rm -rf \"$3\"; mkdir \"$3\" && echo '{}' > \"$3/model_info.json\"\n";

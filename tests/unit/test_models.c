@@ -624,6 +624,66 @@ static void waits_for_others_plans(void **state)
 	models_free(t);
 }
 
+/* A checkpoint with weights of that size, none of which take room. */
+static void make_large(const char *name, const char *behave, off_t bytes, uid_t owner)
+{
+	char path[64];
+	int fd;
+
+	make_hf(name, behave);
+	snprintf(path, sizeof(path), "%s/model.safetensors", name);
+	fd = open(at(path), O_WRONLY | O_CREAT, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, bytes), 0);
+	close(fd);
+	give_to(name, owner);
+}
+
+/* A compile that runs has its room, although it has written nothing yet. */
+static void counts_what_compiles_will_write(void **state)
+{
+	struct served_model *runs_long, *large, *small, *floods, *huge;
+	struct outcome called_off, waits;
+	struct models *t;
+
+	(void)state;
+	if (geteuid())
+		skip(); /* owners take root */
+	test_cache_size = 10 << 20;
+	t = open_table(0);
+	make_large("runs_long", "hang", 6 << 20, 60000);
+	make_large("large", "", 5 << 20, 60001);
+	make_large("small", "", 3 << 20, 60002);
+	make_large("huge", "", 11 << 20, 60003);
+	make_large("floods", "floods", 0, 60004);
+	runs_long = add(t, "runs_long");
+	begin_wait(runs_long, &called_off);
+	while (!runs("runs_long"))
+		turn_loop();
+	large = add(t, "large");
+	begin_wait(large, &waits);
+	while (!large->error[0])
+		turn_loop();
+	assert_non_null(strstr(large->error, "has no room"));
+	assert_int_equal(large->state, MODEL_COMPILING);
+	assert_int_equal(runs("large"), 0);
+	/* Others that fit go on. Who writes more than there may be, or needs more, is refused. */
+	small = add(t, "small");
+	assert_int_equal(load(small), MODEL_READY);
+	floods = add(t, "floods");
+	assert_int_equal(load(floods), MODEL_FAILED);
+	assert_non_null(strstr(floods->error, "was stopped: its files have more than 10.5 MB"));
+	huge = add(t, "huge");
+	assert_int_equal(load(huge), MODEL_FAILED);
+	assert_int_equal(runs("huge"), 0);
+	model_unload(runs_long, false, MODEL_BY_ADMIN);
+	assert_int_equal(end_wait(&called_off), MODEL_WAKE_REFUSED);
+	assert_int_equal(load(large), MODEL_READY);
+	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
+	assert_int_equal(runs("large"), 1);
+	models_free(t);
+}
+
 /* A plan is made without a load; who wants the model meanwhile gets it. */
 static void prepares_a_plan(void **state)
 {
@@ -746,6 +806,7 @@ int main(void)
 		CASE(calls_off_a_load),
 		CASE(goes_on_beside_a_compile),
 		CASE(waits_for_others_plans),
+		CASE(counts_what_compiles_will_write),
 		CASE(prepares_a_plan),
 		CASE(goes_on_beside_slow_files),
 	};
