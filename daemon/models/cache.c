@@ -218,14 +218,20 @@ static struct confine_limits limits_for(const char *cache, const struct cache_so
 /* What a compile may write in all; each file has the limit of limits_for(). */
 struct quota {
 	const char *dir;
-	uint64_t bytes;
+	uint64_t bytes; /* 0: no limit */
 };
 
 static int check_quota(void *arg, char *err, size_t errlen)
 {
 	const struct quota *q = arg;
 
-	if (cache_tree_bytes(q->dir) <= q->bytes)
+	uint64_t bytes = cache_tree_bytes(q->dir);
+
+	if (bytes >= CACHE_ABSURD) {
+		snprintf(err, errlen, "its files are not those of a case dir");
+		return -EINVAL;
+	}
+	if (!q->bytes || bytes <= q->bytes)
 		return 0;
 	snprintf(err, errlen, "its files have more than %.1f MB, the limit of the cache",
 		 (double)q->bytes / 1e6);
@@ -251,11 +257,11 @@ static int run_compiler(const struct cache_source *source, const struct child_op
 		argv[n++] = (char *)"--jobs";
 		argv[n] = jobs;
 	}
-	if (quota.bytes) {
-		child.check = check_quota;
-		child.check_arg = &quota;
-	}
+	child.check = check_quota;
+	child.check_arg = &quota;
 	error = child_run(&child, argv, out, sizeof(out), NULL, err, errlen);
+	if (!error)
+		error = check_quota(&quota, err, errlen);
 	if (!error && !cache_is_case(w->made)) {
 		snprintf(err, errlen, "%s made no %s/model_info.json", source->compiler, w->made);
 		error = -EIO;

@@ -17,10 +17,12 @@
 #include "cache_sweep.h"
 #include "log.h"
 
-#define KEY_LEN	  32
-#define MAX_DEPTH 3		    /* entry/chipN/file, new/case/chipN/file */
-#define RESERVE	  50		    /* this fraction of the file system stays free */
-#define MOST	  (UINT64_MAX >> 8) /* bytes: the sizes of sparse files can add up to anything */
+#define KEY_LEN	   32
+#define MAX_DEPTH  3		/* entry/chipN/file, new/case/chipN/file */
+#define MAX_FILES  65536	/* of a tree */
+#define FILE_LEAST 4096		/* bytes that a file counts for: it takes an inode, too */
+#define RESERVE	   50		/* this fraction of the file system stays free */
+#define MOST	   CACHE_ABSURD /* bytes: the sizes of sparse files can add up to anything */
 
 /* ---- entries in use -------------------------------------------------------------------------- */
 
@@ -68,34 +70,50 @@ struct entries {
 	uint64_t bytes;
 };
 
-static uint64_t tree_bytes(int parent, const char *name, unsigned depth)
+/*
+ * What a compiler has made may be anything if a checkpoint has taken it over. A tree of more files or
+ * more depth than a case dir has, or that this user may not read, counts for MOST.
+ */
+static uint64_t bytes_below(int parent, const char *name, unsigned depth, unsigned *n_files)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *entry;
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, more;
 	struct stat st;
 
 	if (!dir) {
 		if (fd >= 0)
 			close(fd);
-		return 0;
+		return errno == EACCES ? MOST : 0;
 	}
-	while ((entry = readdir(dir))) {
-		if (*entry->d_name == '.' || fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
+	while (bytes < MOST && (entry = readdir(dir))) {
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
+		    fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
-		if (S_ISDIR(st.st_mode) && depth < MAX_DEPTH)
-			bytes += tree_bytes(fd, entry->d_name, depth + 1);
-		else
-			bytes += (uint64_t)st.st_blocks * 512;
+		more = (uint64_t)st.st_blocks * 512;
+		if (S_ISDIR(st.st_mode))
+			more = depth < MAX_DEPTH
+				       ? bytes_below(fd, entry->d_name, depth + 1, n_files)
+				       : MOST;
+		bytes += more < FILE_LEAST ? FILE_LEAST : more;
+		if (++*n_files > MAX_FILES)
+			bytes = MOST;
 	}
 	closedir(dir);
-	return bytes;
+	return bytes < MOST ? bytes : MOST;
+}
+
+static uint64_t tree_bytes(int parent, const char *name)
+{
+	unsigned n_files = 0;
+
+	return bytes_below(parent, name, 0, &n_files);
 }
 
 uint64_t cache_tree_bytes(const char *path)
 {
-	return tree_bytes(AT_FDCWD, path, 0);
+	return tree_bytes(AT_FDCWD, path);
 }
 
 static int compare_use(const void *a, const void *b)
@@ -135,9 +153,11 @@ static int list_entries(int cache, struct entries *ret)
 		all += ret->n++;
 		memcpy(all->name, entry->d_name, sizeof(all->name));
 		all->used = st.st_mtim;
-		all->bytes = tree_bytes(fd, all->name, 0);
+		all->bytes = tree_bytes(fd, all->name);
 		all->lock = -1;
 		ret->bytes += all->bytes;
+		if (ret->bytes > MOST)
+			ret->bytes = MOST;
 	}
 	closedir(dir);
 	if (ret->n)
@@ -237,7 +257,7 @@ static void add_running(int cache, const char *name, const struct stat *own, str
 	if (is_own ||
 	    snprintf(made, sizeof(made), "%.*s" CACHE_NEW, stem, name) >= (int)sizeof(made))
 		return;
-	written = tree_bytes(cache, made, 0);
+	written = tree_bytes(cache, made);
 	ret->bytes += reserved > written ? reserved : written;
 	ret->pending += reserved > written ? reserved - written : 0;
 	if (ret->bytes > MOST)

@@ -23,7 +23,8 @@
  */
 int cache_reserve(const char *cache, int lock_fd, uint64_t need, uint64_t limit, char *err,
 		  size_t errlen);
-/* What the files below a directory of the cache take. */
+/* What the files below a directory of the cache take. No case dir has as much as CACHE_ABSURD. */
+#define CACHE_ABSURD (UINT64_MAX >> 8)
 uint64_t cache_tree_bytes(const char *path);
 /* Evicts entries until the finished ones are within @limit. */
 int cache_make_room(const char *cache, uint64_t limit, char *err, size_t errlen);

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Depth limit: a private directory holds case dirs, these hold files and directories of files. */
-#define MAX_DEPTH 4
+/* Directories that are open at a time. */
+#define MAX_DEPTH 8
 
 static DIR *open_below(int parent, const char *name)
 {
@@ -24,22 +24,73 @@ static DIR *open_below(int parent, const char *name)
 	return dir;
 }
 
-/* Like rm -r, without following links; errors are ignored. */
-static void remove_tree(int parent, const char *name, unsigned depth)
+/* A tree that is being removed. */
+struct removal {
+	int root;
+	unsigned n_moved; /* directories moved up to the root, which has to be read again then */
+};
+
+static void remove_below(struct removal *r, int parent, const char *name, unsigned depth);
+
+static void empty(struct removal *r, DIR *dir, unsigned depth)
 {
 	const struct dirent *entry;
+
+	while ((entry = readdir(dir))) {
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+			remove_below(r, dirfd(dir), entry->d_name, depth);
+	}
+}
+
+/* A directory that is too deep to be opened from here. */
+static void move_up(struct removal *r, int parent, const char *name)
+{
+	char to[64];
+
+	do
+		snprintf(to, sizeof(to), "moved-%u", r->n_moved++);
+	while (renameat2(parent, name, r->root, to, RENAME_NOREPLACE) && errno == EEXIST);
+}
+
+static void remove_below(struct removal *r, int parent, const char *name, unsigned depth)
+{
 	DIR *dir;
 
-	if (!unlinkat(parent, name, 0) || (errno != EISDIR && errno != EPERM) || depth == MAX_DEPTH)
+	if (!unlinkat(parent, name, 0) || (errno != EISDIR && errno != EPERM))
 		return;
+	/* A compiler that a checkpoint has taken over may have made it with any mode. */
+	if (fchmodat(parent, name, 0700, 0))
+		return;
+	if (depth == MAX_DEPTH) {
+		move_up(r, parent, name);
+		return;
+	}
 	dir = open_below(parent, name);
 	if (!dir)
 		return;
-	while ((entry = readdir(dir))) {
-		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-			remove_tree(dirfd(dir), entry->d_name, depth + 1);
-	}
+	empty(r, dir, depth + 1);
 	closedir(dir);
+	unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+/* Like rm -r, without following links; errors are ignored. Nobody else may change the tree. */
+static void remove_tree(int parent, const char *name)
+{
+	struct removal r = {.root = -1};
+	unsigned before;
+	DIR *dir;
+
+	if (!unlinkat(parent, name, 0) || (errno != EISDIR && errno != EPERM))
+		return;
+	do {
+		dir = open_below(parent, name);
+		if (!dir)
+			return;
+		r.root = dirfd(dir);
+		before = r.n_moved;
+		empty(&r, dir, 1);
+		closedir(dir);
+	} while (r.n_moved != before);
 	unlinkat(parent, name, AT_REMOVEDIR);
 }
 
@@ -80,7 +131,7 @@ static void sweep_one(int cache, const char *name)
 			return;
 		for (unsigned j = 0; j < 2; j++) {
 			snprintf(left, sizeof(left), "%.*s%s", (int)n, name, ends[j]);
-			remove_tree(cache, left, 0);
+			remove_tree(cache, left);
 		}
 		unlinkat(cache, lock, 0);
 		close(fd);
@@ -94,13 +145,13 @@ static void sweep_private(int cache, const char *name)
 
 	if (fd < 0)
 		return;
-	remove_tree(cache, name, 0);
+	remove_tree(cache, name);
 	close(fd);
 }
 
 void cache_remove_tree(const char *path)
 {
-	remove_tree(AT_FDCWD, path, 0);
+	remove_tree(AT_FDCWD, path);
 }
 
 void cache_sweep(const char *cache)

@@ -25,7 +25,7 @@ void cache_sweep(const char *cache);
  */
 int cache_try_lock(int dirfd, const char *name, int flags, int lock);
 
-/* Like rm -r, except for anything deeper than in a private directory; links are not followed. */
+/* Like rm -r, of any depth and with any modes; links are not followed. */
 void cache_remove_tree(const char *path);
 
 #endif

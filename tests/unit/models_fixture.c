@@ -43,6 +43,12 @@ static const char script[] =
 	"nothing) exit 0;;\n"
 	"floods) mkdir \"$3\"; while :; do n=$((n + 1)); head -c 1000000 /dev/zero >\"$3/$n\"; "
 	"sleep 0.02; done;;\n"
+	"hides) mkdir \"$3\"; head -c 11000000 /dev/zero >\"$3/.x\"; echo '{}' "
+	">\"$3/model_info.json\"; exit 0;;\n"
+	"buries) mkdir -p \"$3/$(seq -s / 40)\"; echo x >\"$3/$(seq -s / 40)/x\"; mkdir "
+	"\"$3/moved-0\";\n"
+	"	echo '{}' >\"$3/model_info.json\"; exit 0;;\n"
+	"crowds) mkdir \"$3\"; cd \"$3\"; seq 3000 | xargs touch model_info.json; exit 0;;\n"
 	"slow) sleep 0.3;;\n"
 	"esac\n"
 	"rm -rf \"$3\"; mkdir \"$3\" && echo '{}' > \"$3/model_info.json\"\n";

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <seccomp.h>
 #include <sys/wait.h>
@@ -684,6 +685,32 @@ static void counts_what_compiles_will_write(void **state)
 	models_free(t);
 }
 
+/* What a compiler makes that a checkpoint has taken over: no entry, and it leaves nothing. */
+static void removes_what_is_no_case(void **state)
+{
+	static const char *const names[] = {"hides", "buries", "crowds"};
+	struct served_model *m;
+	struct dirent *entry;
+	struct models *t;
+	DIR *dir;
+
+	(void)state;
+	test_cache_size = 10 << 20;
+	t = open_table(0);
+	for (unsigned i = 0; i < 3; i++) {
+		make_hf(names[i], names[i]);
+		m = add(t, names[i]);
+		assert_int_equal(load(m), MODEL_FAILED);
+		assert_non_null(strstr(m->error, "its files "));
+	}
+	models_free(t);
+	dir = opendir(at("cache"));
+	assert_non_null(dir);
+	while ((entry = readdir(dir)))
+		assert_true(!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."));
+	closedir(dir);
+}
+
 /* A plan is made without a load; who wants the model meanwhile gets it. */
 static void prepares_a_plan(void **state)
 {
@@ -807,6 +834,7 @@ int main(void)
 		CASE(goes_on_beside_a_compile),
 		CASE(waits_for_others_plans),
 		CASE(counts_what_compiles_will_write),
+		CASE(removes_what_is_no_case),
 		CASE(prepares_a_plan),
 		CASE(goes_on_beside_slow_files),
 	};
