@@ -122,7 +122,12 @@ static void note_visit(struct textpool *pool, uid_t user)
 static bool has_others(const struct textpool *pool, uid_t user, uint64_t now)
 {
 	const struct visit *v = &pool->visits[pool->visits[0].user == user];
+	const struct textpool_share *s;
 
+	TAILQ_FOREACH(s, &pool->shares, link) {
+		if (s->user != user)
+			return true;
+	}
 	return v->ns && now - v->ns < TEXTPOOL_NEAR_NS;
 }
 
@@ -165,7 +170,8 @@ static uint64_t low_from(struct textpool *pool, const struct textpool_job *job, 
 {
 	uint64_t paid;
 
-	if (job->brief || job->user == TEXTPOOL_DAEMON || !has_others(pool, job->user, now))
+	if (!pool->has_priorities || job->brief || job->user == TEXTPOOL_DAEMON ||
+	    !has_others(pool, job->user, now))
 		return 0;
 	paid = paid_until(pool, job->user, now);
 	return paid < now ? now + (now - paid) / TEXTPOOL_PART : now;
