@@ -197,7 +197,20 @@ struct txda_evict_want {
 	struct txda_device *tdev;
 	/* Those with memory within the aperture. */
 	bool mappable;
+	/* Those charged to this control group, NULL: any. */
+	struct dmem_cgroup_pool_state *limit;
+	/* What groups ask to be spared if possible (dmem.low) is taken, too; or some was spared. */
+	bool ignore_low, spared;
 };
+
+static bool txda_evict_helps(const struct txda_bo *bo, struct txda_evict_want *want)
+{
+	if (want->mappable && !txda_evict_is_mappable(want->tdev, bo))
+		return false;
+	/* Nothing is charged without a region. */
+	return !bo->cgroup || dmem_cgroup_state_evict_valuable(want->limit, bo->cgroup,
+							       want->ignore_low, &want->spared);
+}
 
 /* Takes the memory of @bo if that helps: txda_idle_fn. */
 static int txda_evict_try(struct txda_bo *bo, void *arg)
@@ -206,7 +219,7 @@ static int txda_evict_try(struct txda_bo *bo, void *arg)
 	struct txda_device *tdev = want->tdev;
 	int err;
 
-	if (want->mappable && !txda_evict_is_mappable(tdev, bo))
+	if (!txda_evict_helps(bo, want))
 		return -ENOENT;
 	err = bo->advice == DRM_TXDA_COLD ? txda_evict_move(tdev, bo) : 0;
 	if (!err)
@@ -215,6 +228,18 @@ static int txda_evict_try(struct txda_bo *bo, void *arg)
 		drm_dbg(&tdev->drm, "%zu bytes stay in device memory: %pe\n", bo->base.size,
 			ERR_PTR(err));
 	return err;
+}
+
+static bool txda_evict_any(struct txda_evict_want *want)
+{
+	struct txda_evict *evict = &want->tdev->evict;
+
+	if (txda_idle_try(evict, txda_evict_try, want))
+		return true;
+	if (!want->spared)
+		return false;
+	want->ignore_low = true;
+	return txda_idle_try(evict, txda_evict_try, want);
 }
 
 bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable)
@@ -226,8 +251,21 @@ bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable)
 	if (mutex_lock_killable(&evict->lock))
 		return false;
 	/* No memory is taken for an allocation that cannot succeed anyway. */
-	taken = txda_vram_free_bytes(tdev) + evict->bytes >= bytes &&
-		txda_idle_try(evict, txda_evict_try, &want);
+	taken = txda_vram_free_bytes(tdev) + evict->bytes >= bytes && txda_evict_any(&want);
+	mutex_unlock(&evict->lock);
+
+	return taken;
+}
+
+bool txda_evict_one_in(struct txda_device *tdev, struct dmem_cgroup_pool_state *limit)
+{
+	struct txda_evict_want want = {.tdev = tdev, .limit = limit};
+	struct txda_evict *evict = &tdev->evict;
+	bool taken;
+
+	if (mutex_lock_killable(&evict->lock))
+		return false;
+	taken = txda_evict_any(&want);
 	mutex_unlock(&evict->lock);
 
 	return taken;

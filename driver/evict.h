@@ -13,9 +13,10 @@
  *	TXDA_BO_IDLE	idle; in a list of struct txda_evict if its memory can be taken
  *	TXDA_BO_CHANGING	a client's thread changes its advice
  *
- * Device memory is taken when an allocation would fail for lack of it: contents that nobody needs
- * are dropped, others move to shmem, which the kernel swaps out by itself. Host memory is taken by
- * a shrinker, if nobody needs its contents. Least recently declared first, and last those that
+ * Device memory is taken when an allocation would fail for lack of it, or would exceed the limit of
+ * its control group: contents that nobody needs are dropped, others move to shmem, which the kernel
+ * swaps out by itself. What control groups protect (dmem.min) is left alone. Host memory is taken
+ * by a shrinker, if nobody needs its contents. Least recently declared first, and last those that
  * could not be moved before: their control groups may have no memory for that. An idle buffer whose
  * memory was taken has no @runs; it gets new memory when it is no longer idle.
  *
@@ -30,6 +31,7 @@
 #include <linux/mutex.h>
 #include <linux/types.h>
 
+struct dmem_cgroup_pool_state;
 struct drm_device;
 struct drm_file;
 struct shrinker;
@@ -82,6 +84,11 @@ int txda_evict_init(struct txda_device *tdev);
  * In txda_device_enter(), outside of all locks inside of txda_evict.lock.
  */
 bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable);
+/*
+ * The same for an allocation that exceeds the limit of the control group @limit: among the buffers
+ * that are charged to it and to those below it. How far the limit is exceeded is not known.
+ */
+bool txda_evict_one_in(struct txda_device *tdev, struct dmem_cgroup_pool_state *limit);
 
 /* Copies what was moved to host memory to @block. The same errors as txda_vram_clear(). */
 int txda_evict_read_back(struct txda_bo *bo, struct txda_vram_block *block);

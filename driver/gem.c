@@ -333,6 +333,26 @@ void txda_gem_show(struct txda_device *tdev, struct seq_file *m)
 
 /* ---- Ioctls --------------------------------------------------------------------------------- */
 
+/* Charges the control group of the caller, whose idle buffers make room for it. */
+static int txda_bo_charge_group(struct txda_device *tdev, struct txda_bo *bo,
+				struct dmem_cgroup_pool_state **ret_cgroup)
+{
+	struct dmem_cgroup_pool_state *limit = NULL;
+	bool taken;
+	int err;
+
+	for (;;) {
+		/* -EAGAIN: @limit has no room for it. */
+		err = dmem_cgroup_try_charge(tdev->gem.region, bo->base.size, ret_cgroup, &limit);
+		if (err != -EAGAIN)
+			return err;
+		taken = txda_evict_one_in(tdev, limit);
+		dmem_cgroup_pool_state_put(limit);
+		if (!taken)
+			return -ENOSPC;
+	}
+}
+
 static int txda_bo_place_device(struct txda_device *tdev, struct txda_bo *bo)
 {
 	unsigned int flags = bo->moved ? 0 : TXDA_VRAM_CLEAR;
@@ -344,10 +364,9 @@ static int txda_bo_place_device(struct txda_device *tdev, struct txda_bo *bo)
 		flags |= TXDA_VRAM_MAPPABLE;
 	if (bo->base.size > tdev->dram_bytes)
 		return -ENOSPC;
-	/* -EAGAIN: it has no room for this client. */
-	err = dmem_cgroup_try_charge(tdev->gem.region, bo->base.size, &cgroup, NULL);
+	err = txda_bo_charge_group(tdev, bo, &cgroup);
 	if (err)
-		return err == -EAGAIN ? -ENOSPC : err;
+		return err;
 	err = txda_vram_alloc(tdev, bo->base.size, flags, &block);
 	if (err)
 		goto err_uncharge;

@@ -27,6 +27,17 @@ static inline int dmem_cgroup_try_charge(struct dmem_cgroup_region *region, u64 
 static inline void dmem_cgroup_uncharge(struct dmem_cgroup_pool_state *pool, u64 size)
 {
 }
+
+static inline bool dmem_cgroup_state_evict_valuable(struct dmem_cgroup_pool_state *limit_pool,
+						    struct dmem_cgroup_pool_state *test_pool,
+						    bool ignore_low, bool *ret_hit_low)
+{
+	return true;
+}
+
+static inline void dmem_cgroup_pool_state_put(struct dmem_cgroup_pool_state *pool)
+{
+}
 #endif
 
 /* Undone by DRM's managed release. NULL: there are no limits. */

@@ -4,9 +4,11 @@
  * its contents when memory is short, while the chip works, is reset, or its owner changes its mind.
  *
  * Memory is made short again and again. With the argument "hold" the program takes all but a little
- * of the first chip's memory until it is killed, so that the tests have little to fill.
+ * of the first chip's memory until it is killed, so that the tests have little to fill. Tests of
+ * limits need a control group (dmem.h).
  */
 #include "args.h"
+#include "dmem.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -408,6 +410,78 @@ static void outlives_reset(void)
 	close(reset);
 }
 
+/* ---- Limits of control groups --------------------------------------------------------------- */
+
+/* A group at its limit makes room with its own idle buffers, while the chip has plenty. */
+static void group_limit(void)
+{
+	const char *group = must_group();
+	int fd = must_open(0);
+	struct mem other = must_words(fd, 2 * MIB, DEVICE, 9);
+	struct mem used, cold, waste;
+	uint32_t handle, last;
+
+	must_advise(fd, other.handle, DRM_TXDA_DONTNEED);
+	must_limit(group, "dmem.max", 8 * MIB);
+	must_enter(group);
+	used = must_words(fd, 2 * MIB, DEVICE, 1);
+	cold = must_words(fd, 3 * MIB, DEVICE, 2);
+	waste = must_words(fd, 3 * MIB, DEVICE, 3);
+	must_fail(bo_create(fd, 2 * MIB, DEVICE, 0, 0, &handle), ENOSPC);
+	must_advise(fd, cold.handle, DRM_TXDA_COLD);
+	must_advise(fd, waste.handle, DRM_TXDA_DONTNEED);
+
+	/* First what may be dropped, then what must move; and no more than necessary. */
+	must(bo_create(fd, 2 * MIB, DEVICE, 0, 0, &handle));
+	check_equal(place_of(fd, waste.handle), HOST);
+	check_equal(place_of(fd, cold.handle), DEVICE);
+	must(bo_create(fd, 2 * MIB, DEVICE, 0, 0, &last));
+	check_equal(place_of(fd, cold.handle), HOST);
+
+	/* Nothing is left to make room with, of this group. */
+	must_fail(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &handle), ENOSPC);
+	must_fail(advise(fd, cold.handle, DRM_TXDA_WILLNEED, NULL), ENOSPC);
+	check_equal(must_advise(fd, other.handle, DRM_TXDA_COLD), 1);
+	check_words(used.cpu, used.bytes, 1);
+
+	/* What comes back makes room as well. */
+	must_advise(fd, last, DRM_TXDA_DONTNEED);
+	check_equal(must_advise(fd, cold.handle, DRM_TXDA_WILLNEED), 1);
+	check_equal(place_of(fd, last), HOST);
+	check_words(cold.cpu, cold.bytes, 2);
+	check_equal(must_advise(fd, waste.handle, DRM_TXDA_COLD), 0);
+	check_words(used.cpu, used.bytes, 1);
+	must_limit(group, "dmem.max", UINT64_MAX / 2);
+}
+
+/* A full chip takes from groups what they have beyond their protection. */
+static void group_protected(void)
+{
+	const char *group = must_group();
+	int fd = must_open(0);
+	struct filling f;
+	struct mem cold;
+
+	must_limit(group, "dmem.min", 8 * MIB);
+	must_enter(group);
+	cold = must_words(fd, 4 * MIB, DEVICE, 1);
+	must_advise(fd, cold.handle, DRM_TXDA_COLD);
+	must_enter("/sys/fs/cgroup");
+	must_fill(fd, &f, PAGE);
+	check_equal(place_of(fd, cold.handle), DEVICE);
+
+	must_empty(fd, &f);
+	must_limit(group, "dmem.min", 0);
+	/* What is asked to be spared if possible is not possible here. */
+	must_limit(group, "dmem.low", 8 * MIB);
+	must_fill(fd, &f, PAGE);
+	check_equal(place_of(fd, cold.handle), HOST);
+	must_empty(fd, &f);
+	must_limit(group, "dmem.low", 0);
+	check_equal(must_advise(fd, cold.handle, DRM_TXDA_WILLNEED), 1);
+	check_words(cold.cpu, cold.bytes, 1);
+}
+
 /* ---- All at once ---------------------------------------------------------------------------- */
 
 #define RACE_BYTES (2 * MIB)
@@ -523,6 +597,8 @@ static const struct test tests[] = {
 	{"shrinks", shrinks},
 	{"chip_sees", chip_sees},
 	{"outlives_reset", outlives_reset},
+	{"group_limit", group_limit},
+	{"group_protected", group_protected},
 	{"race", race_all},
 };
 

@@ -648,9 +648,10 @@ struct drm_txda_vm_set_group {
  * struct drm_txda_bo_create - Argument of BO_CREATE: a new buffer, filled with zeros.
  *
  * -ENOSPC: none of the places has room; device memory has none beyond dmem.max of the caller's
- * control group, either. -EDQUOT: the user's files together have made 32768 buffers, which is as
- * much as a user may have without CAP_SYS_RESOURCE. -EOPNOTSUPP: no host memory for the chip on
- * this machine, since DMA goes through bounce buffers (swiotlb).
+ * control group, either, once that has no idle buffers left in it. -EDQUOT: the user's files
+ * together have made 32768 buffers, which is as much as a user may have without CAP_SYS_RESOURCE.
+ * -EOPNOTSUPP: no host memory for the chip on this machine, since DMA goes through bounce buffers
+ * (swiotlb).
  */
 struct drm_txda_bo_create {
 	/** @size: Bytes, above 0; out: rounded up to pages. */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 timeout=180 kernels=debug
-# Device memory that a control group may have (Debian's own kernels are built without CONFIG_CGROUP_DMEM).
+# vm: mode=fast chips=1 timeout=400 kernels=debug
+# Device memory that a control group may have, and its idle buffers that make room (Debian's own kernels are built without CONFIG_CGROUP_DMEM).
 . /rig/guest/lib.sh
 load || fail "insmod"
 wait_for 30 nodes_are 1 || fail "no node"
@@ -40,6 +40,16 @@ wait_for 30 holds || fail "charged: $(held)"
 kill -INT $client
 wait $client || fail "$(cat /tmp/load)"
 wait_for 30 nothing_held || fail "still charged: $(held)"
+
+# Idle buffers make room. Most of the chip's memory is held, so that there is little to fill.
+echo "$region max" >$top/limited/dmem.max
+ioctl_mem_idle hold >/tmp/held &
+holder=$!
+wait_for 60 grep -q held /tmp/held || fail "memory cannot be held"
+DMEM_GROUP=$top/limited DMEM_REGION=$region ioctl_mem_idle group_limit group_protected || fail "limits and idle buffers"
+kill $holder
+wait $holder || true
+wait_for 30 nothing_held || fail "charged after the idle buffers: $(held)"
 rmdir $top/limited
 unload || fail "rmmod"
 ! grep -q txda $top/dmem.capacity || fail "a region without a chip"
