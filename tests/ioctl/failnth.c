@@ -212,26 +212,37 @@ static int run_child(const struct step *step)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-static int run_steps(int argc, char **argv)
+/* 0, 1, or 77 as soon as one cannot be done here. */
+static int run_table(const struct step *steps, size_t n, int argc, char **argv)
 {
 	int failed = 0;
 
-	for (size_t i = 0; i < failnth_n_steps; i++) {
+	for (size_t i = 0; i < n; i++) {
 		bool wanted = argc <= 1;
 		int status;
 
 		for (int k = 1; k < argc; k++)
-			wanted |= !strcmp(argv[k], failnth_steps[i].name);
+			wanted |= !strcmp(argv[k], steps[i].name);
 		if (!wanted)
 			continue;
-		status = run_child(&failnth_steps[i]);
+		status = run_child(&steps[i]);
 		if (status == 77)
 			return status;
 		if (status)
-			printf("FAIL %s\n", failnth_steps[i].name);
+			printf("FAIL %s\n", steps[i].name);
 		failed |= status;
 	}
 	return failed ? 1 : 0;
+}
+
+static int run_steps(int argc, char **argv)
+{
+	int status = run_table(failnth_steps, failnth_n_steps, argc, argv), idle;
+
+	if (status == 77)
+		return status;
+	idle = run_table(failnth_idle_steps, failnth_n_idle_steps, argc, argv);
+	return status ? status : idle;
 }
 
 /* ---- Binding, and loading the module -------------------------------------------------------- */

@@ -21,6 +21,8 @@ struct world {
 	int peer;
 	/* Whatever a step needs between its functions. */
 	uint32_t handle, sync, queue, vm;
+	/* Buffers that are, or were, idle. */
+	struct mem idle, other;
 	int buf;
 	void *at;
 };
@@ -37,5 +39,8 @@ struct step {
 
 extern const struct step failnth_steps[];
 extern const size_t failnth_n_steps;
+/* Those of idle buffers. */
+extern const struct step failnth_idle_steps[];
+extern const size_t failnth_n_idle_steps;
 
 #endif
