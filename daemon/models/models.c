@@ -495,7 +495,7 @@ bool models_validate(struct txda_context *context, const struct config *c, struc
 		const struct config_model *m = &c->models[i];
 
 		models_spec(m, &spec);
-		if (!source_look(context, &spec, &ret[i], why, sizeof(why)))
+		if (!source_look_within(context, &spec, MODELS_LOOK_MS, &ret[i], why, sizeof(why)))
 			continue;
 		snprintf(err, errlen, "%smodel %.200s: %s", m->where, m->names[0], why);
 		return false;

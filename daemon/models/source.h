@@ -3,7 +3,7 @@
  * Resolves a model's directory: a checkpoint to be compiled, a case dir, or a checkpoint that names
  * its case dir (param_dir.h); and its draft's.
  *
- * Functions open files and may block.
+ * Functions open files and may block, as long as a file system does not answer.
  * Threads: any.
  * Errors: 0 or -errno with the message in err.
  */
@@ -50,6 +50,12 @@ struct model_found {
  */
 int source_look(struct txda_context *context, const struct model_spec *spec,
 		struct model_found *ret, char *err, size_t errlen);
+/*
+ * The same, but does not wait longer than @ms for a file system that does not answer: -ETIMEDOUT.
+ * Then a thread remains until it does, with a reference to @context.
+ */
+int source_look_within(struct txda_context *context, const struct model_spec *spec, unsigned ms,
+		       struct model_found *ret, char *err, size_t errlen);
 /* Whether the draft's plan matches the model's. -EINVAL */
 int source_draft_fits(const struct model_found *found, char *err, size_t errlen);
 

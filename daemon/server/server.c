@@ -30,6 +30,7 @@ _Static_assert(TEXT_LANES >= TEXT_MAX_THREADS - 1, "each thread that takes long 
 #define MAX_DESCRIPTORS 4096 /* passed by clients, and held at a time */
 #define USER_LINES	200  /* per user and second, in the log */
 #define TRIM_BYTES	((uint64_t)1 << 20)
+#define LOOK_LEAST_MS	1000 /* at start, for a model after others whose file system is gone */
 
 static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
 {
@@ -279,9 +280,10 @@ static int start_events(struct server *s)
  */
 static int add_models(struct server *s, const struct config *config)
 {
+	uint64_t now = clock_ms(), end = now + MODELS_LOOK_MS;
 	struct model_found found;
 	struct model_spec spec;
-	unsigned broken = 0;
+	unsigned broken = 0, ms;
 	char err[512];
 
 	for (unsigned i = 0; i < config->n_models; i++) {
@@ -291,7 +293,10 @@ static int add_models(struct server *s, const struct config *config)
 
 		models_spec(m, &spec);
 		err[0] = '\0';
-		r = source_look(s->service.table->options.context, &spec, &found, err, sizeof(err));
+		now = clock_ms();
+		ms = now + LOOK_LEAST_MS < end ? (unsigned)(end - now) : LOOK_LEAST_MS;
+		r = source_look_within(s->service.table->options.context, &spec, ms, &found, err,
+				       sizeof(err));
 		if (r)
 			log_error("%smodel %s: %s", m->where, m->names[0],
 				  *err ? err : strerror(-r));
