@@ -8,6 +8,7 @@
 #include "vec.h"
 
 #define STRETCH_BYTES 16384 /* of a panel, when several blocks of rows pass over it */
+#define STRETCH_TWO   8192  /* of int8, when two do: what comes next takes room there, too */
 #define TILE_STRETCH  32768 /* the same in tiles, of which rows do not take the room of weights */
 #define STRETCH_STEP  256   /* of K: a multiple of any group, and what is unpacked at once */
 #define UNPACK_ROWS   15    /* more rows than that share weights that are unpacked once */
@@ -272,6 +273,8 @@ uint64_t cm_product_stretch(const struct cm_product *p, uint64_t rows)
 {
 	uint64_t bytes = cm_product_in_tiles(p) && !p->i8 ? TILE_STRETCH : STRETCH_BYTES, k;
 
+	if (p->i8 && rows <= 2 * (uint64_t)p->mr && !cm_product_in_tiles(p))
+		bytes = STRETCH_TWO;
 	if (unpacks(p, rows))
 		return STRETCH_STEP / p->per;
 	if (p->precise || rows <= p->mr || p->panel_bytes <= bytes)
