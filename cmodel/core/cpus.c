@@ -54,6 +54,7 @@ unsigned cm_cpus(unsigned *ret_cpu, unsigned max)
 	struct place *place = calloc(MAX_CPUS, sizeof(*place));
 	size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);
 	unsigned n = 0;
+	int here;
 
 	if (set && place && !sched_getaffinity(0, bytes, set)) {
 		for (unsigned cpu = 0; cpu < MAX_CPUS; cpu++) {
@@ -74,7 +75,12 @@ unsigned cm_cpus(unsigned *ret_cpu, unsigned max)
 	if (set)
 		CPU_FREE(set);
 	free(place);
-	return n ? n : 1;
+	if (n)
+		return n;
+	here = sched_getcpu();
+	if (max)
+		ret_cpu[0] = here < 0 ? 0 : (unsigned)here;
+	return 1;
 }
 
 int cm_cpus_pin(unsigned cpu)

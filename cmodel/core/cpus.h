@@ -11,7 +11,8 @@
 
 #include <stddef.h>
 
-/* Fills in up to @max; returns how many there are, at least 1. */
+/* Fills in up to @max; returns how many there are, at least 1: where the system does not say, the one
+ * that the caller runs on. */
 unsigned cm_cpus(unsigned *ret_cpu, unsigned max);
 /* The calling thread runs on @cpu alone. 0 or -errno. */
 int cm_cpus_pin(unsigned cpu);

@@ -14,7 +14,8 @@
  * Complexes. CM_COMPLEX cores in a row share a word, so that claims of many cores do not wait for
  * one cache line. A phase is divided among as many complexes as it has parts for, beginning with the
  * leader's: of G the one at place i has the parts i, i + G, i + 2 G, because an op's first parts may
- * be the largest. A core whose complex has none left takes parts of the others, and the leader takes
+ * be the largest. A core that has had a part of its own complex, and finds none left there, takes parts
+ * of the others; one whose own has none to begin with keeps waiting for its word alone. The leader takes
  * all that nobody does. Each complex counts its parts that are done; the leader adds up. To wake the
  * cores of a complex, the leader wakes two, and each that has claimed a part wakes two more.
  *

@@ -30,8 +30,8 @@ struct txda__cmodel_spec {
 };
 
 /*
- * "chips=4,mem=8G,cores=2,isa=auto,spin=100us,faults=SPEC"; faults may be given several times. NULL
- * or "": defaults.
+ * "chips=4,mem=8G,cores=2,pin=1,numa=interleave,isa=auto,spin=100us,faults=SPEC"; faults may be given
+ * several times. NULL or "": defaults.
  */
 int txda__parse_cmodel(const char *text, struct txda__cmodel_spec *ret_spec, char *err,
 		       size_t errlen);
