@@ -34,6 +34,12 @@ static void from_bf16(float *out, const uint16_t *x, size_t n)
 		out[i] = cm_bf16_to_f32(x[i]);
 }
 
+__attribute__((unused)) static void from_f16(float *out, const uint16_t *x, size_t n)
+{
+	for (size_t i = 0; i < n; i += VL)
+		v_store(out + i, v_load_f16(x + i));
+}
+
 static void to_bf16(uint16_t *out, const float *x, size_t n)
 {
 	size_t i = 0;

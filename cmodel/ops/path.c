@@ -63,6 +63,9 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.rmsnorm = rmsnorm,
 	.from_bf16 = from_bf16,
 	.to_bf16 = to_bf16,
+#if VL == 16 || !(defined(__AVX2__) || defined(CM_NEON))
+	.from_f16 = from_f16,
+#endif
 	.pack_f32 = pack_f32,
 	.interleave = interleave,
 	.panel_f16 = panel_f16,

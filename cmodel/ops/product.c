@@ -13,6 +13,7 @@
 #define STRETCH_STEP  256   /* of K: a multiple of any group, and what is unpacked at once */
 #define UNPACK_ROWS   15    /* more rows than that share weights that are unpacked once */
 #define UNPACKED      (STRETCH_STEP / TXDA_QUANT_BLOCK * CM_UNPACKED_BYTES)
+#define F16_STRETCH   128 /* of K: as float32, 16 KB */
 /*
  * How far ahead one block of rows prefetches: hardware prefetchers do not cross pages, and types that
  * take work to unpack leave the CPU's window few loads.
@@ -115,10 +116,13 @@ static uint64_t row_bytes(const struct cm_product *p)
 	return packs_apart(p) ? cm_div_up(cm_product_packed(p, 1), 64) * 64 : 0;
 }
 
-/* Whether the weights are unpacked once for all of @rows rows. */
+/* Whether the weights are unpacked once for all of @rows rows: groups to bf16, float16 to float32. */
 static bool unpacks(const struct cm_product *p, uint64_t rows)
 {
-	return p->grouped && cm_simd->unpack_group && rows > UNPACK_ROWS;
+	bool groups = p->grouped && cm_simd->unpack_group,
+	     f16 = !p->precise && p->w->dtype == TXDA_F16 && cm_simd->from_f16;
+
+	return rows > UNPACK_ROWS && (groups || f16);
 }
 
 /* The row as float32, normalised, reordered; then the rows of a block that are packed apart. Later, in
@@ -276,7 +280,7 @@ uint64_t cm_product_stretch(const struct cm_product *p, uint64_t rows)
 	if (p->i8 && rows <= 2 * (uint64_t)p->mr && !cm_product_in_tiles(p))
 		bytes = STRETCH_TWO;
 	if (unpacks(p, rows))
-		return STRETCH_STEP / p->per;
+		return p->grouped ? STRETCH_STEP / p->per : F16_STRETCH;
 	if (p->precise || rows <= p->mr || p->panel_bytes <= bytes)
 		return p->units;
 	k = bytes * p->k / p->panel_bytes;
@@ -304,10 +308,24 @@ static void multiply_block(const struct cm_product *p, const struct cm_panel *bl
 		cm_simd->panel_w4(block);
 	else if (p->w->dtype == TXDA_BF16)
 		cm_simd->panel_bf16(block);
-	else if (p->w->dtype == TXDA_F16)
+	else if (p->w->dtype == TXDA_F16 && !block->unpacked)
 		cm_simd->panel_f16(block);
 	else
 		cm_simd->panel_f32(block);
+}
+
+/* In place of the weights of a block of rows, the first of which does it for all. */
+static void unpack(const struct cm_product *p, struct cm_panel *block, uint64_t b, void *scratch)
+{
+	if (!b && p->grouped)
+		cm_simd->unpack_group(scratch, block);
+	else if (!b)
+		cm_simd->from_f16(scratch, (const uint16_t *)block->w, block->n * 32);
+	block->unpacked = scratch;
+	if (p->grouped)
+		return;
+	block->w = scratch;
+	block->pace = (block->pace + 1) / 2; /* there is twice as much of it */
 }
 
 void cm_product_multiply_block(const struct cm_product *p, const struct cm_product_tile *t,
@@ -331,11 +349,8 @@ void cm_product_multiply_block(const struct cm_product *p, const struct cm_produ
 	block.ahead = blocks == 1 ? block.w + AHEAD_BYTES : t->next + bytes * b / blocks;
 	block.a = (const uint32_t *)(t->packed +
 				     (r * p->packed + t->unit * block.mr) * p->unit_bytes);
-	if (unpacks(p, t->rows)) {
-		if (!b)
-			cm_simd->unpack_group(t->scratch, &block);
-		block.unpacked = t->scratch;
-	}
+	if (unpacks(p, t->rows))
+		unpack(p, &block, b, t->scratch);
 	if (p->precise)
 		precise_panel(p, acc, t->tiles, (const float *)block.a, block.mr, t->panel);
 	else

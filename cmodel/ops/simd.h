@@ -53,7 +53,7 @@ struct cm_panel {
 	unsigned dtype, group; /* as in the tensor; whole groups unless the last */
 	const uint8_t *ahead;  /* to be prefetched meanwhile: */
 	unsigned pace;	       /* so many bytes of it for each 64 of w */
-	const void *unpacked;  /* w in the form of unpack_group(), or NULL */
+	const void *unpacked;  /* w in the form of unpack_group() or from_f16(), or NULL */
 };
 
 /* Bytes of a block of 32 of K that unpack_group() has made: pairs of bf16 as the panels of bf16 weights
@@ -132,6 +132,8 @@ struct cm_simd {
 	/* Expand and round. */
 	void (*from_bf16)(float *out, const uint16_t *x, size_t n);
 	void (*to_bf16)(uint16_t *out, const float *x, size_t n);
+	/* @n a multiple of 16; NULL where products of float16 are no slower than those of float32 */
+	void (*from_f16)(float *out, const uint16_t *x, size_t n);
 	/* Packs one row [k] as row @m of a block of @mr. */
 	void (*pack_bf16)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 			  bool wide);
