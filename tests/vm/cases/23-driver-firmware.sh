@@ -52,9 +52,9 @@ refused 'header version 9, this driver reads 1: the driver is too old'
 image 24 I 7
 refused 'chip family 7, this is family 8'
 image 28 I 0x10009
-refused 'needs register map 1.9, the chip has 1.1'
+refused 'needs register map 1.9, the chip has 1.'
 image 28 I 0x20000
-refused 'needs register map 2.0, the chip has 1.1'
+refused 'needs register map 2.0, the chip has 1.'
 image 32 I 0x20000
 refused 'needs driver interface 2.0, this one has 1.'
 image 40 Q 0x4000000000
