@@ -202,7 +202,7 @@ static void unpack_group(uint8_t *to, const struct cm_panel *p)
 V_INLINE void unpacked_rows(const unsigned rows, const bool wide, const struct cm_panel *p,
 			    const unsigned m0)
 {
-	const unsigned lines = txda_tile_block_bytes(p->dtype) / 64, mr = p->mr;
+	const unsigned mr = p->mr;
 	const uint8_t *w = p->unpacked, *ahead = p->ahead;
 	const uint32_t *a = p->a + m0;
 	float *acc = p->acc + m0 * 32;
@@ -212,7 +212,13 @@ V_INLINE void unpacked_rows(const unsigned rows, const bool wide, const struct c
 		EACH(v, 2)
 			c[m][v] = p->first ? _mm512_setzero_ps()
 					   : _mm512_loadu_ps(acc + m * 32 + v * 16);
-	for (size_t n = p->n; n; n--, w += 128) {
+	for (size_t n = p->n, left = 0; n; n--, left--, w += 128) {
+		unsigned lines = txda_tile_block_bytes(p->dtype) / 64;
+
+		if (!left) {
+			lines += txda_tile_group_header(p->dtype) / 64;
+			left = p->group / 32;
+		}
 		for (unsigned i = 0; i < lines && !m0; i++)
 			fetch_ahead(&ahead, p->pace, 1);
 		EACH(m, rows)

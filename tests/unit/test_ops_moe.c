@@ -308,7 +308,7 @@ static void test_moe_linear(void **state)
 	static const struct {
 		uint8_t dtype;
 		uint16_t group;
-	} types[] = {{TXDA_BF16, 0}, {TXDA_F32, 0},  {TXDA_W4, 32},   {TXDA_W4Z, 64},
+	} types[] = {{TXDA_BF16, 0}, {TXDA_F32, 0},  {TXDA_F16, 0},   {TXDA_W4, 32}, {TXDA_W4Z, 64},
 		     {TXDA_F8, 128}, {TXDA_MX4, 32}, {TXDA_W4M, 256}, {TXDA_W6S, 64}};
 	static const unsigned shapes[][5] = {/* experts, tokens, k, n, kk */
 					     {8, 1, 3, 64, 96},	  {5, 7, 2, 34, 33},

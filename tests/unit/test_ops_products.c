@@ -269,9 +269,11 @@ static void test_linear_many_rows(void **state)
 	static const struct {
 		uint8_t dtype;
 		uint16_t group;
-	} types[] = {{TXDA_BF16, 0}, {TXDA_W8, 64}, {TXDA_W4, 64}, {TXDA_W8, 128}};
+	} types[] = {{TXDA_BF16, 0}, {TXDA_W8, 64},  {TXDA_W4, 64}, {TXDA_W8, 128},
+		     {TXDA_F16, 0},  {TXDA_F8, 128}, {TXDA_MX4, 32}};
 	static const unsigned cores[] = {1, 5, 64};
-	enum { M = 1100, N = 70, K = 160, FEW = 40 };
+	/* So few rows are multiplied without unpacking weights for all of them first. */
+	enum { M = 1100, N = 70, K = 288, FEW = 15 };
 
 	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
@@ -289,7 +291,9 @@ static void test_linear_many_rows(void **state)
 		}
 #if defined(__x86_64__)
 		/* Sums of int8 products are those of the path beneath, unless that scales them later. */
-		if (types[t].group && types[t].group < TXDA_I8_GROUP && cm_simd->tiles) {
+		bool sums_in_tiles = types[t].dtype == TXDA_W8 || types[t].dtype == TXDA_W4;
+
+		if (sums_in_tiles && types[t].group < TXDA_I8_GROUP && cm_simd->tiles) {
 			const struct cm_simd *path = cm_simd;
 
 			cm_simd = &cm_simd_avx512bf16;
@@ -319,9 +323,10 @@ static void test_linear_groups(void **state)
 	} types[] = {{TXDA_W8, 32},  {TXDA_W4, 128},  {TXDA_W8Z, 64}, {TXDA_W8Z, 256},
 		     {TXDA_W4Z, 32}, {TXDA_W4Z, 128}, {TXDA_F8, 128}, {TXDA_F8, 32},
 		     {TXDA_MX4, 32}, {TXDA_MX4, 128}};
-	static const uint64_t shapes[][3] = {{1, 32, 64},   {1, 70, 416},   {2, 34, 33},
-					     {4, 64, 100},  {7, 96, 31},    {8, 40, 256},
-					     {13, 32, 320}, {16, 66, 1100}, {210, 70, 2080}};
+	static const uint64_t shapes[][3] = {{1, 32, 64},    {1, 70, 416},   {2, 34, 33},
+					     {4, 64, 100},   {7, 96, 31},    {8, 40, 256},
+					     {13, 32, 320},  {17, 34, 290},  {21, 34, 290},
+					     {16, 66, 1100}, {210, 70, 2080}};
 
 	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
