@@ -199,8 +199,12 @@ struct txda_evict_want {
 	bool mappable;
 	/* Those charged to this control group, NULL: any. */
 	struct dmem_cgroup_pool_state *limit;
+	/* The control group that asks, which is not protected from itself. NULL: none. */
+	struct dmem_cgroup_pool_state *group;
 	/* What groups ask to be spared if possible (dmem.low) is taken, too; or some was spared. */
 	bool ignore_low, spared;
+	/* Why the chip or the caller can move nothing more, or 0. */
+	int err;
 };
 
 static bool txda_evict_helps(const struct txda_bo *bo, struct txda_evict_want *want)
@@ -208,8 +212,9 @@ static bool txda_evict_helps(const struct txda_bo *bo, struct txda_evict_want *w
 	if (want->mappable && !txda_evict_is_mappable(want->tdev, bo))
 		return false;
 	/* Nothing is charged without a region. */
-	return !bo->cgroup || dmem_cgroup_state_evict_valuable(want->limit, bo->cgroup,
-							       want->ignore_low, &want->spared);
+	return !bo->cgroup || bo->cgroup == want->group ||
+	       dmem_cgroup_state_evict_valuable(want->limit, bo->cgroup, want->ignore_low,
+						&want->spared);
 }
 
 /* Takes the memory of @bo if that helps: txda_idle_fn. */
@@ -222,11 +227,14 @@ static int txda_evict_try(struct txda_bo *bo, void *arg)
 	if (!txda_evict_helps(bo, want))
 		return -ENOENT;
 	err = bo->advice == DRM_TXDA_COLD ? txda_evict_move(tdev, bo) : 0;
-	if (!err)
+	if (!err) {
 		txda_evict_take_vram(tdev, bo);
-	else
-		drm_dbg(&tdev->drm, "%zu bytes stay in device memory: %pe\n", bo->base.size,
-			ERR_PTR(err));
+		return 0;
+	}
+	/* Others may still fit where there was no host memory for this one. */
+	if (err != -ENOMEM && err != -ENOSPC)
+		want->err = err;
+	drm_dbg(&tdev->drm, "%zu bytes stay in device memory: %pe\n", bo->base.size, ERR_PTR(err));
 	return err;
 }
 
@@ -236,21 +244,22 @@ static bool txda_evict_any(struct txda_evict_want *want)
 
 	if (txda_idle_try(evict, txda_evict_try, want))
 		return true;
-	if (!want->spared)
+	if (!want->spared || want->err)
 		return false;
 	want->ignore_low = true;
 	return txda_idle_try(evict, txda_evict_try, want);
 }
 
-bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable)
+bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable,
+		    struct dmem_cgroup_pool_state *group)
 {
-	struct txda_evict_want want = {.tdev = tdev, .mappable = mappable};
+	struct txda_evict_want want = {.tdev = tdev, .mappable = mappable, .group = group};
 	struct txda_evict *evict = &tdev->evict;
 	bool taken;
 
 	if (mutex_lock_killable(&evict->lock))
 		return false;
-	/* No memory is taken for an allocation that cannot succeed anyway. */
+	/* No memory is taken for an allocation that cannot succeed even with that which is protected. */
 	taken = txda_vram_free_bytes(tdev) + evict->bytes >= bytes && txda_evict_any(&want);
 	mutex_unlock(&evict->lock);
 

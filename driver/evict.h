@@ -15,8 +15,8 @@
  *
  * Device memory is taken when an allocation would fail for lack of it, or would exceed the limit of
  * its control group: contents that nobody needs are dropped, others move to shmem, which the kernel
- * swaps out by itself. What control groups protect (dmem.min) is left alone. Host memory is taken
- * by a shrinker, if nobody needs its contents. Least recently declared first, and last those that
+ * swaps out by itself. On a full chip what other control groups protect (dmem.min) is left alone; a
+ * group's own buffers make room for it in any case. Host memory is taken by a shrinker, if nobody needs its contents. Least recently declared first, and last those that
  * could not be moved before: their control groups may have no memory for that. An idle buffer whose
  * memory was taken has no @runs; it gets new memory when it is no longer idle.
  *
@@ -83,7 +83,8 @@ int txda_evict_init(struct txda_device *tdev);
  * @mappable: within the aperture. False: that does not help, there is none, or it cannot be moved.
  * In txda_device_enter(), outside of all locks inside of txda_evict.lock.
  */
-bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable);
+bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable,
+		    struct dmem_cgroup_pool_state *group);
 /*
  * The same for an allocation that exceeds the limit of the control group @limit: among the buffers
  * that are charged to it and to those below it. How far the limit is exceeded is not known.

@@ -3,6 +3,7 @@
 
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
+#include <linux/sched/signal.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -342,6 +343,8 @@ static int txda_bo_charge_group(struct txda_device *tdev, struct txda_bo *bo,
 	int err;
 
 	for (;;) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		/* -EAGAIN: @limit has no room for it. */
 		err = dmem_cgroup_try_charge(tdev->gem.region, bo->base.size, ret_cgroup, &limit);
 		if (err != -EAGAIN)
@@ -367,7 +370,7 @@ static int txda_bo_place_device(struct txda_device *tdev, struct txda_bo *bo)
 	err = txda_bo_charge_group(tdev, bo, &cgroup);
 	if (err)
 		return err;
-	err = txda_vram_alloc(tdev, bo->base.size, flags, &block);
+	err = txda_vram_alloc(tdev, bo->base.size, flags, cgroup, &block);
 	if (err)
 		goto err_uncharge;
 	err = bo->moved ? txda_evict_read_back(bo, block) : txda_vram_clear(block);

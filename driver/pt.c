@@ -83,7 +83,7 @@ static int txda_pt_table_new(struct txda_device *tdev, bool dir, struct txda_pt_
 			goto err_free;
 	}
 	err = txda_vram_alloc(tdev, TXDA_PT_BYTES,
-			      TXDA_VRAM_MAPPABLE | TXDA_VRAM_CONTIGUOUS | TXDA_VRAM_NO_SAVE,
+			      TXDA_VRAM_MAPPABLE | TXDA_VRAM_CONTIGUOUS | TXDA_VRAM_NO_SAVE, NULL,
 			      &table->block);
 	if (err)
 		goto err_free;

@@ -26,7 +26,7 @@ static struct txda_vram_block *txda_scrub_take(struct txda_device *tdev, unsigne
 
 	flags |= TXDA_VRAM_SCRUB | TXDA_VRAM_NO_SAVE;
 	for (bytes = TXDA_SCRUB_BYTES; bytes >= TXDA_SCRUB_LEAST; bytes /= 2) {
-		if (txda_vram_alloc(tdev, bytes, flags, &block))
+		if (txda_vram_alloc(tdev, bytes, flags, NULL, &block))
 			continue;
 		if (txda_vram_dirty(block))
 			return block;

@@ -179,7 +179,7 @@ static int txda_vram_try_alloc(struct txda_device *tdev, u64 bytes, unsigned int
 }
 
 int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
-		    struct txda_vram_block **ret_block)
+		    struct dmem_cgroup_pool_state *group, struct txda_vram_block **ret_block)
 {
 	int err;
 
@@ -196,7 +196,7 @@ int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
 		txda_scrub_hold(tdev);
 		err = txda_vram_try_alloc(tdev, bytes, flags, ret_block);
 		txda_scrub_release(tdev);
-	} while (err == -ENOSPC && txda_evict_one(tdev, bytes, flags & TXDA_VRAM_MAPPABLE));
+	} while (err == -ENOSPC && txda_evict_one(tdev, bytes, flags & TXDA_VRAM_MAPPABLE, group));
 	return err;
 }
 

@@ -27,6 +27,7 @@
 
 #include "compat/buddy.h"
 
+struct dmem_cgroup_pool_state;
 struct file;
 struct txda_device;
 struct txda_runs;
@@ -119,9 +120,12 @@ struct txda_vram {
  */
 int txda_vram_init(struct txda_device *tdev);
 
-/* @bytes: a multiple of the page size. -ENOSPC: not enough free memory. */
+/*
+ * @bytes: a multiple of the page size. @group: the control group that is charged, whose own idle
+ * buffers make room even if it protects them; or NULL. -ENOSPC: not enough free memory.
+ */
 int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
-		    struct txda_vram_block **ret_block);
+		    struct dmem_cgroup_pool_state *group, struct txda_vram_block **ret_block);
 /* NULL is allowed. */
 void txda_vram_free(struct txda_vram_block *block);
 /* The same for a block that was cleared and not written since. */

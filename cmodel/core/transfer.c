@@ -177,6 +177,11 @@ static void slice_part(const void *arg, unsigned phase, unsigned part, unsigned 
 static void count_side(const struct cm_transfer *t, uint64_t va, uint64_t pitch, uint64_t from,
 		       uint64_t to, bool write)
 {
+	/* One range, however many rows. */
+	if (t->vm->has_peers && (pitch == t->row_bytes || t->row_bytes == t->total)) {
+		cm_vm_count_c2c(t->vm, va + from, to - from, write);
+		return;
+	}
 	while (t->vm->has_peers && from < to) {
 		uint64_t col = from % t->row_bytes, n = t->row_bytes - col;
 

@@ -613,6 +613,7 @@ static void hold(void)
 		while (left >= bytes + HELD_BACK &&
 		       !bo_create(fd, bytes, DEVICE, DRM_TXDA_BO_NO_MMAP, 0, &handle))
 			left -= bytes;
+	check(left < 2 * HELD_BACK);
 	puts("held");
 	fflush(stdout);
 	for (;;)

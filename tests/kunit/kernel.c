@@ -4,12 +4,13 @@
 #include "device.h"
 
 int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned flags,
-		    struct txda_vram_block **ret_block)
+		    struct dmem_cgroup_pool_state *group, struct txda_vram_block **ret_block)
 {
 	struct txda_vram *vram = &tdev->vram;
 	struct txda_vram_block *block;
 	unsigned page = 0;
 
+	(void)group;
 	assert(bytes == SZ_4K && flags & TXDA_VRAM_MAPPABLE);
 	while (page < vram->mm.size / SZ_4K && vram->mm.taken[page])
 		page++;
