@@ -27,7 +27,8 @@ static DIR *open_below(int parent, const char *name)
 /* A tree that is being removed. */
 struct removal {
 	int root;
-	unsigned n_moved; /* directories moved up to the root, which has to be read again then */
+	unsigned n_names; /* tried for directories that are moved up to the root */
+	unsigned n_moved; /* of them have been moved: the root has to be read again */
 };
 
 static void remove_below(struct removal *r, int parent, const char *name, unsigned depth);
@@ -46,10 +47,14 @@ static void empty(struct removal *r, DIR *dir, unsigned depth)
 static void move_up(struct removal *r, int parent, const char *name)
 {
 	char to[64];
+	int error;
 
-	do
-		snprintf(to, sizeof(to), "moved-%u", r->n_moved++);
-	while (renameat2(parent, name, r->root, to, RENAME_NOREPLACE) && errno == EEXIST);
+	do {
+		snprintf(to, sizeof(to), "moved-%u", r->n_names++);
+		error = renameat2(parent, name, r->root, to, RENAME_NOREPLACE);
+	} while (error && errno == EEXIST);
+	/* On a file system that cannot do it the directory stays. */
+	r->n_moved += !error;
 }
 
 static void remove_below(struct removal *r, int parent, const char *name, unsigned depth)

@@ -130,6 +130,7 @@ static int compile_draft(struct loader *l)
 		.weights = mtp && *spec->weights ? spec->weights : NULL,
 		.output = mtp ? "--mtp" : NULL,
 		.whole_experts = spec->whole_experts,
+		.bytes = f->draft_bytes,
 	};
 
 	return compile(l, &source, f->draft_case_dir, sizeof(f->draft_case_dir), &f->draft_plan,

@@ -280,6 +280,7 @@ static int resolve_draft(struct txda_context *context, const struct model_spec *
 	memcpy(f->draft_path, draft.path, sizeof(f->draft_path));
 	memcpy(f->draft_case_dir, draft.case_dir, sizeof(f->draft_case_dir));
 	f->draft_compiles = draft.is_checkpoint;
+	f->draft_bytes = draft.is_checkpoint ? checkpoint_bytes(draft.path, 1) : 0;
 	return draft.is_checkpoint ? 0 : plan(context, draft.case_dir, &f->draft_plan, err, errlen);
 }
 

@@ -41,6 +41,7 @@ struct model_found {
 	char draft_path[SOURCE_PATH], draft_case_dir[SOURCE_PATH];
 	struct txda_model_plan draft_plan; /* zero without a draft */
 	bool draft_compiles;
+	uint64_t draft_bytes; /* of the draft's checkpoint; 0: it is a layer of the model */
 };
 
 /*

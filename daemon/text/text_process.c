@@ -30,9 +30,10 @@
 extern char **environ;
 
 struct lane {
-	int fd;	   /* -1: there is none */
-	pid_t pid; /* 0: it is not known yet */
-	bool low;  /* has a low priority, for good */
+	int fd;	     /* -1: there is none */
+	pid_t pid;   /* 0: it is not known yet */
+	pid_t group; /* of the text process, which its children cannot leave */
+	bool low;    /* has a low priority, for good */
 	bool busy;
 };
 
@@ -65,7 +66,9 @@ static void lower_in_time(const struct patience *p, uint64_t now)
 {
 	if (!p->lane || p->lane->low || !p->lane->pid || !p->low_ns || now < p->low_ns)
 		return;
-	priority_lower(p->lane->pid);
+	/* Otherwise it has ended, and the id may be that of another process or thread by now. */
+	if (getpgid(p->lane->pid) == p->lane->group)
+		priority_lower(p->lane->pid);
 	p->lane->low = true;
 }
 
@@ -357,6 +360,7 @@ static int begin_lane(struct text_process *p, unsigned index)
 
 	close_fd(&lane->fd);
 	lane->pid = 0;
+	lane->group = p->pid;
 	lane->low = false;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return -errno;
@@ -406,7 +410,8 @@ static int meet(struct lane *lane)
 	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS)
 		return -EPIPE;
 	memcpy(&sender, CMSG_DATA(c), sizeof(sender));
-	if (sender.pid <= 0)
+	/* Nor itself: all children that it starts later would inherit the priority. */
+	if (sender.pid <= 0 || sender.pid == lane->group)
 		return -EPIPE;
 	lane->pid = sender.pid;
 	setsockopt(lane->fd, SOL_SOCKET, SO_PASSCRED, &off, sizeof(off));
@@ -447,7 +452,10 @@ static int start_again(struct text_process *p, unsigned wanted, const atomic_boo
 		for (unsigned i = 0; i < TEXT_LANES_READY; i++)
 			if (!p->lanes[i].busy && i != wanted)
 				begin_lane(p, i);
-		return begin_lane(p, wanted);
+		r = begin_lane(p, wanted);
+		if (r)
+			snprintf(err, errlen, "a lane of the text process: %s", strerror(-r));
+		return r;
 	}
 	end_process(p);
 	snprintf(err, errlen, "the tokeniser in %.300s has changed since the model was loaded",

@@ -132,46 +132,47 @@ static bool has_others(const struct textpool *pool, uid_t user, uint64_t now)
 }
 
 /* The user's entry, or that of the one who used least of late. */
-static struct payer *find_payer(struct textpool *pool, uid_t user)
+static unsigned find_payer(const struct textpool *pool, uid_t user)
 {
-	struct payer *least = &pool->payers[0];
+	unsigned least = 0;
 
 	for (unsigned i = 0; i < PAYERS; i++) {
-		struct payer *p = &pool->payers[i];
+		const struct payer *p = &pool->payers[i];
 
 		if (p->paid_ns && p->user == user)
-			return p;
-		if (p->paid_ns < least->paid_ns)
-			least = p;
+			return i;
+		if (p->paid_ns < pool->payers[least].paid_ns)
+			least = i;
 	}
-	*least = (struct payer){.user = user};
 	return least;
 }
 
 /* The time until which the user has paid, at least as long ago as a burst takes to be earned. */
-static uint64_t paid_until(struct textpool *pool, uid_t user, uint64_t now)
+static uint64_t paid_until(const struct textpool *pool, uid_t user, uint64_t now)
 {
 	const uint64_t earned = TEXTPOOL_PART * TEXTPOOL_BURST_NS;
-	uint64_t paid = find_payer(pool, user)->paid_ns, least = now > earned ? now - earned : 1;
+	const struct payer *p = &pool->payers[find_payer(pool, user)];
+	uint64_t least = now > earned ? now - earned : 1;
 
-	return paid > least ? paid : least;
+	return p->user == user && p->paid_ns > least ? p->paid_ns : least;
 }
 
 static void charge(struct textpool *pool, uid_t user, uint64_t now, uint64_t spent)
 {
 	uint64_t paid = paid_until(pool, user, now) + TEXTPOOL_PART * spent;
 
-	find_payer(pool, user)->paid_ns =
-		paid < now + TEXTPOOL_DEBT_NS ? paid : now + TEXTPOOL_DEBT_NS;
+	pool->payers[find_payer(pool, user)] = (struct payer){
+		.user = user,
+		.paid_ns = paid < now + TEXTPOOL_DEBT_NS ? paid : now + TEXTPOOL_DEBT_NS,
+	};
 }
 
 /* For job->low_ns. */
-static uint64_t low_from(struct textpool *pool, const struct textpool_job *job, uint64_t now)
+static uint64_t low_from(const struct textpool *pool, const struct textpool_job *job, uint64_t now)
 {
 	uint64_t paid;
 
-	if (!pool->has_priorities || job->brief || job->user == TEXTPOOL_DAEMON ||
-	    !has_others(pool, job->user, now))
+	if (!pool->has_priorities || job->brief || !has_others(pool, job->user, now))
 		return 0;
 	paid = paid_until(pool, job->user, now);
 	return paid < now ? now + (now - paid) / TEXTPOOL_PART : now;
@@ -204,7 +205,7 @@ static unsigned for_long(unsigned threads)
  * Whether a long job of the user may run: threads beyond the initial ones are for users who have
  * none.
  */
-static bool may_run(struct textpool *pool, const struct textpool_share *s)
+static bool may_run(const struct textpool *pool, const struct textpool_share *s)
 {
 	unsigned most = pool->n_base > 2 ? pool->n_base - 2 : 1;
 

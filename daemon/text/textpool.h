@@ -28,8 +28,6 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-#define TEXTPOOL_DAEMON ((uid_t)-2) /* the user id of the daemon's own jobs */
-
 #define TEXTPOOL_PART	  4
 #define TEXTPOOL_BURST_NS 250000000ull
 #define TEXTPOOL_DEBT_NS  10000000000ull /* the longest time for which a user has no more */
@@ -44,7 +42,8 @@ struct textpool_job {
 	uint64_t deadline_ns; /* to start, CLOCK_MONOTONIC; 0: none */
 	/*
 	 * For run() of a long job: from when on its user has had more than a share of the time, so
-	 * that the processes that work for it get a low priority; 0: never.
+	 * that the processes that work for it get a low priority; 0: never, since nobody else has
+	 * had work when it began.
 	 */
 	uint64_t low_ns;
 	void (*run)(struct textpool_job *job);	/* runs in a pool thread */

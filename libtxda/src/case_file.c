@@ -58,10 +58,12 @@ static int read_and_close(int fd, const char *name, uint64_t bytes, void **ret_d
 	int r = data ? io_read_all(fd, data, bytes) : -ENOMEM;
 
 	close(fd);
+	/* As for those who read a part of a file. */
+	r = r == -EPIPE ? -ENODATA : r;
 	if (r < 0) {
 		free(data);
 		return set_error(r, err, errlen, "%s: %s", name,
-				 r == -EPIPE ? "it became shorter" : strerror(-r));
+				 r == -ENODATA ? "it became shorter" : strerror(-r));
 	}
 	*ret_data = data;
 	return 0;
