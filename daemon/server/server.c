@@ -14,7 +14,6 @@
 #include "admin.h"
 #include "api_keys.h"
 #include "client_memory.h"
-#include "clock.h"
 #include "descriptors.h"
 #include "log.h"
 #include "model_text.h"
@@ -280,10 +279,9 @@ static int start_events(struct server *s)
  */
 static int add_models(struct server *s, const struct config *config)
 {
-	uint64_t now = clock_ms(), end = now + MODELS_LOOK_MS;
 	struct model_found found;
 	struct model_spec spec;
-	unsigned broken = 0, ms;
+	unsigned broken = 0, ms = MODELS_LOOK_MS;
 	char err[512];
 
 	for (unsigned i = 0; i < config->n_models; i++) {
@@ -293,10 +291,11 @@ static int add_models(struct server *s, const struct config *config)
 
 		models_spec(m, &spec);
 		err[0] = '\0';
-		now = clock_ms();
-		ms = now + LOOK_LEAST_MS < end ? (unsigned)(end - now) : LOOK_LEAST_MS;
 		r = source_look_within(s->service.table->options.context, &spec, ms, &found, err,
 				       sizeof(err));
+		/* A slow file system is waited for each time, one that does not answer once. */
+		if (r == -ETIMEDOUT)
+			ms = LOOK_LEAST_MS;
 		if (r)
 			log_error("%smodel %s: %s", m->where, m->names[0],
 				  *err ? err : strerror(-r));
