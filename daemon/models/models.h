@@ -244,7 +244,7 @@ void models_settle_kept(struct models *t);
  */
 void models_pump(struct models *t);
 
-#define MODELS_LOOK_MS 30000 /* for the directories of a model, or of all at start */
+#define MODELS_LOOK_MS 30000 /* for the directories of a model */
 
 /*
  * Checks whether every model of a configuration could be served now; blocks. @ret [c->n_models]:
