@@ -259,7 +259,7 @@ bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable,
 
 	if (mutex_lock_killable(&evict->lock))
 		return false;
-	/* No memory is taken for an allocation that cannot succeed even with that which is protected. */
+	/* None is taken for an allocation that cannot succeed even with what is protected. */
 	taken = txda_vram_free_bytes(tdev) + evict->bytes >= bytes && txda_evict_any(&want);
 	mutex_unlock(&evict->lock);
 

@@ -16,9 +16,10 @@
  * Device memory is taken when an allocation would fail for lack of it, or would exceed the limit of
  * its control group: contents that nobody needs are dropped, others move to shmem, which the kernel
  * swaps out by itself. On a full chip what other control groups protect (dmem.min) is left alone; a
- * group's own buffers make room for it in any case. Host memory is taken by a shrinker, if nobody needs its contents. Least recently declared first, and last those that
- * could not be moved before: their control groups may have no memory for that. An idle buffer whose
- * memory was taken has no @runs; it gets new memory when it is no longer idle.
+ * group's own buffers make room for it in any case. Host memory is taken by a shrinker, if nobody
+ * needs its contents. Least recently declared first, and last those that could not be moved before:
+ * their control groups may have no memory for that. An idle buffer whose memory was taken has no
+ * @runs; it gets new memory when it is no longer idle.
  *
  * Threads: any; may sleep. Memory is allocated under the lock.
  */
