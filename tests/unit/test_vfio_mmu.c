@@ -754,18 +754,25 @@ static void restart(struct vf_chip *chip)
 	vf_queue_start(chip, 0, 1);
 }
 
-static void test_groups(void **state)
+/* A reduction in a group of both chips, to its end. */
+static void reduce_both(struct vf_chip *peer)
 {
-	struct vf_chip *peer = &f.c[1];
 	uint64_t a, b;
 
-	(void)state;
 	set_group(c, 0x1234567890, 0, 0x0f);
 	set_group(peer, 0x1234567890, 1, 0xf0);
 	a = reduce(c);
 	b = reduce(peer);
 	assert_true(vf_done(&f, c, 0, a));
 	assert_true(vf_done(&f, peer, 0, b));
+}
+
+static void test_groups(void **state)
+{
+	struct vf_chip *peer = &f.c[1];
+
+	(void)state;
+	reduce_both(peer);
 	for (unsigned i = 0; i < 1024; i++) {
 		assert_true(((float *)(c->dram + VF_DATA + 4096))[i] == (float)(2 * i + 1000));
 		assert_true(((float *)(peer->dram + VF_DATA + 4096))[i] == (float)(2 * i + 1000));
@@ -840,15 +847,9 @@ static void test_traffic(void **state)
 static void test_group_traffic(void **state)
 {
 	struct vf_chip *peer = &f.c[1];
-	uint64_t a, b;
 
 	(void)state;
-	set_group(c, 0x1234567890, 0, 0x0f);
-	set_group(peer, 0x1234567890, 1, 0xf0);
-	a = reduce(c);
-	b = reduce(peer);
-	assert_true(vf_done(&f, c, 0, a));
-	assert_true(vf_done(&f, peer, 0, b));
+	reduce_both(peer);
 	expect_traffic(c, 4096, 4096);
 	expect_traffic(peer, 4096, 4096);
 }
