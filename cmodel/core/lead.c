@@ -2,6 +2,7 @@
 #include "lead.h"
 #include "bus.h"
 #include "cpus.h"
+#include "priority.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -151,6 +152,7 @@ static void *worker_main(void *arg)
 	uint64_t idle_from = 0;
 	unsigned spins = 0;
 
+	priority_set_slice(PRIORITY_LONG_SLICE_NS);
 	/* Before its scratch is touched. A CPU that went away meanwhile is no reason to fail. */
 	if (w->cpu >= 0)
 		(void)cm_cpus_pin((unsigned)w->cpu);

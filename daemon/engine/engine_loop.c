@@ -10,6 +10,7 @@
 #include "engine_internal.h"
 #include "forward.h"
 #include "pool.h"
+#include "priority.h"
 
 #define WAIT_SLICE_NS (NS_PER_S / 2)  /* interval of checks for the engine's end */
 #define STOP_GRACE_NS (10 * NS_PER_S) /* how long engine_free() waits for a step */
@@ -684,6 +685,7 @@ void *engine_main(void *arg)
 	struct engine *e = arg;
 
 	pthread_setname_np(pthread_self(), "txda-engine");
+	priority_set_slice(PRIORITY_SHORT_SLICE_NS);
 	while (!atomic_load(&e->stopping)) {
 		struct step_slot *slot = &e->slots[e->turn];
 

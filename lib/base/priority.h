@@ -1,21 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The priority of processes that work for one user, beside threads that serve all: simulated chips,
- * the engine, the event loop.
+ * the engine, the event loop; and among these, who waits for whom.
  *
+ * Low priority
+ * ------------
  * Only processes of their own get it, never a thread of the daemon: that might hold a lock, such as
  * one of malloc(), for which a thread that serves all would then wait.
  *
  * With the nice value 10, a process gets a tenth of a processor that others need, and all of one
  * that is idle. With less it would hardly go on beside simulated chips that never rest.
+ *
+ * Time slices
+ * -----------
+ * Linux (6.12 and later) runs a thread that wakes up at once if its time slice is shorter than the
+ * running thread's; otherwise it may wait for the next tick, up to 4 ms. Shares of the processor
+ * remain the same. So threads that others wait for, and that work briefly, have short slices, and
+ * those that compute all the time have long ones. See sched(7) and the kernel's
+ * Documentation/scheduler/sched-eevdf.rst.
  */
 #ifndef TXDA_BASE_PRIORITY_H
 #define TXDA_BASE_PRIORITY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define PRIORITY_LOW 10 /* nice value */
+
+#define PRIORITY_SHORT_SLICE_NS 100000
+#define PRIORITY_LONG_SLICE_NS	20000000
 
 /*
  * Gives the process @pid of the same user, 0: the caller, the low priority, which it keeps: raising
@@ -26,5 +40,12 @@ void priority_lower(pid_t pid);
 
 /* Whether it has an effect. */
 bool priority_works(void);
+
+/*
+ * The time slice of the calling thread, not of those that it starts, as far as the kernel has such
+ * slices and no filter of system calls forbids it. The kernel's default is 0.7 to 3 ms, its limits
+ * are 0.1 and 100 ms.
+ */
+void priority_set_slice(uint64_t ns);
 
 #endif

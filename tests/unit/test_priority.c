@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+/* Time slices: of the thread that asks alone, where the kernel has them. */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "priority.h"
+
+/* The slice that the kernel tells in sched_getattr(2); 0: it tells none. */
+static uint64_t slice(void)
+{
+	uint64_t attributes[6] = {0}; /* sched_runtime comes after 24 bytes */
+
+	assert_int_equal(syscall(SYS_sched_getattr, 0, attributes, sizeof(attributes), 0), 0);
+	return attributes[3];
+}
+
+static void *read_slice(void *ret)
+{
+	*(uint64_t *)ret = slice();
+	return NULL;
+}
+
+static void *set_and_read(void *arg)
+{
+	uint64_t *slices = arg;
+	pthread_t child;
+
+	slices[0] = slice();
+	priority_set_slice(PRIORITY_SHORT_SLICE_NS);
+	slices[1] = slice();
+	assert_int_equal(pthread_create(&child, NULL, read_slice, &slices[2]), 0);
+	pthread_join(child, NULL);
+	priority_set_slice(PRIORITY_LONG_SLICE_NS);
+	slices[3] = slice();
+	return NULL;
+}
+
+static void a_slice_is_of_one_thread(void **state)
+{
+	uint64_t slices[4] = {0}, before = slice();
+	int own = getpriority(PRIO_PROCESS, 0);
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, set_and_read, slices), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(slice(), before);
+	assert_int_equal(sched_getscheduler(0), SCHED_OTHER);
+	assert_int_equal(getpriority(PRIO_PROCESS, 0), own);
+	if (slices[1] == slices[0]) {
+		print_message("this kernel has no slices of threads (6.12 and later)\n");
+		skip();
+	}
+	assert_int_equal(slices[1], PRIORITY_SHORT_SLICE_NS);
+	assert_int_equal(slices[2], slices[0]);
+	assert_int_equal(slices[3], PRIORITY_LONG_SLICE_NS);
+}
+
+/* What the process is told about its priority stays valid. */
+static void a_lowered_priority_stays(void **state)
+{
+	(void)state;
+	if (!priority_works()) {
+		print_message("a filter forbids priorities here\n");
+		skip();
+	}
+	priority_lower(0);
+	priority_set_slice(PRIORITY_SHORT_SLICE_NS);
+	assert_true(getpriority(PRIO_PROCESS, 0) >= PRIORITY_LOW);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_slice_is_of_one_thread),
+		cmocka_unit_test(a_lowered_priority_stays),
+	};
+
+	return cmocka_run_group_tests_name("priority", tests, NULL, NULL);
+}
