@@ -19,7 +19,8 @@ static uint64_t slice(void)
 {
 	uint64_t attributes[6] = {0}; /* sched_runtime comes after 24 bytes */
 
-	assert_int_equal(syscall(SYS_sched_getattr, 0, attributes, sizeof(attributes), 0), 0);
+	if (syscall(SYS_sched_getattr, 0, attributes, sizeof(attributes), 0))
+		return 0;
 	return attributes[3];
 }
 
