@@ -239,6 +239,21 @@ static void expect_near(const struct odd *m, const char *what, float *logits, co
 	free(logits);
 }
 
+/* Whether the device model has the path here: it refuses to start with one that the CPU lacks. */
+static bool has_path(const char *path)
+{
+#if defined(__x86_64__)
+	if (!strcmp(path, "isa=avx512"))
+		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+		       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+		       __builtin_cpu_supports("avx512vnni");
+	if (!strcmp(path, "isa=avx2"))
+		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+		       __builtin_cpu_supports("f16c");
+#endif
+	return !strcmp(path, "isa=c") || !*path;
+}
+
 static void test_odd(void **state)
 {
 	static const char *const paths[] = {"isa=c", "isa=avx2", "isa=avx512", ""};
@@ -261,8 +276,9 @@ static void test_odd(void **state)
 		}
 		expect_near(m, "pieces", logits_of(m, 1, false, true, 5, &vocab), want, vocab,
 			    1e-6);
-		/* Paths that this CPU lacks fall back to the best one. */
 		for (unsigned j = 0; j < 4; j++) {
+			if (!has_path(paths[j]))
+				continue;
 			setenv("TXDA_CMODEL", paths[j], 1);
 			expect_near(m, paths[j], logits_of(m, 1, false, false, 0, &vocab), want,
 				    vocab, 2e-2);
