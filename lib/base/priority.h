@@ -28,8 +28,8 @@
 
 #define PRIORITY_LOW 10 /* nice value */
 
-#define PRIORITY_SHORT_SLICE_NS 100000
-#define PRIORITY_LONG_SLICE_NS	20000000
+#define PRIORITY_SHORT_SLICE_NS 100000	 /* the kernel's minimum */
+#define PRIORITY_LONG_SLICE_NS	20000000 /* several times the kernel's longest default */
 
 /*
  * Gives the process @pid of the same user, 0: the caller, the low priority, which it keeps: raising

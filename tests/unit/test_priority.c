@@ -66,7 +66,7 @@ static void a_slice_is_of_one_thread(void **state)
 	assert_int_equal(slices[3], PRIORITY_LONG_SLICE_NS);
 }
 
-/* What the process is told about its priority stays valid. */
+/* Setting a slice does not raise a lowered priority. */
 static void a_lowered_priority_stays(void **state)
 {
 	(void)state;
