@@ -239,7 +239,8 @@ static void expect_near(const struct odd *m, const char *what, float *logits, co
 	free(logits);
 }
 
-/* Whether the device model has the path here: it refuses to start with one that the CPU lacks. */
+/* Whether the device model has the path here: it refuses to start with one that the CPU lacks. Clang
+ * 14 does not know F16C, which all with AVX2 have. */
 static bool has_path(const char *path)
 {
 #if defined(__x86_64__)
@@ -248,8 +249,7 @@ static bool has_path(const char *path)
 		       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
 		       __builtin_cpu_supports("avx512vnni");
 	if (!strcmp(path, "isa=avx2"))
-		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-		       __builtin_cpu_supports("f16c");
+		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
 	return !strcmp(path, "isa=c") || !*path;
 }
