@@ -22,14 +22,6 @@ text_process() {
 		fi
 	done
 }
-has_lanes() {
-	[ "$(children "$(text_process)" | wc -l)" = 3 ]
-}
-# Sets $lanes.
-find_lanes() {
-	until_true 60 has_lanes || fail "there are not 3 lanes"
-	lanes=$(children "$(text_process)")
-}
 gone() {
 	for pid in "$@"; do
 		# One that is dead and that its parent has not looked at yet counts as gone.
@@ -37,6 +29,24 @@ gone() {
 			return 1
 		fi
 	done
+}
+# Whether there are three lanes, and all that live wait for a job: one that has not begun to is replaced unnoticed when it is
+# killed. Others than root may not see what a process waits for.
+has_lanes() {
+	pids=$(children "$(text_process)")
+	[ "$(echo "$pids" | wc -w)" = 3 ] || return 1
+	for pid in $pids; do
+		gone "$pid" && continue
+		grep -qs '^State:[[:space:]]*S' "/proc/$pid/status" || return 1
+		call=$(cat "/proc/$pid/syscall" 2>/dev/null) || continue
+		# read(2) of descriptor 0
+		case $call in *" 0x0 "*) ;; *) return 1 ;; esac
+	done
+}
+# Sets $lanes.
+find_lanes() {
+	until_true 60 has_lanes || fail "there are not 3 lanes"
+	lanes=$(children "$(text_process)")
 }
 # send FILE [OPTION...]: a chat in the background, its status into FILE; its pid is $!
 send() {
