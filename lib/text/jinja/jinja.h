@@ -17,9 +17,9 @@
  * and nesting (struct txda_template_limits). At the default nesting a render needs less than 512
  * KiB of stack.
  *
- * Numbers: integers have up to 4300 digits, as many as Python writes out. cJSON keeps numbers as
- * doubles, so `1.0` and `1` look alike; txda_template_mark_numbers() preserves the difference, see
- * there.
+ * Numbers: integers have up to 4300 digits, as many as Python prints; a literal in a template has
+ * up to 511. cJSON keeps numbers as doubles, so `1.0` and `1` look alike;
+ * txda_template_mark_numbers() preserves the difference.
  */
 #ifndef TXDA_TEXT_JINJA_H
 #define TXDA_TEXT_JINJA_H

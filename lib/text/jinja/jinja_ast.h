@@ -79,7 +79,7 @@ void jinja_lex_start(struct jinja_lexer *lx, struct jinja_run *run, const char *
 /* After the end every token is TOKEN_EOF. */
 void jinja_lex(struct jinja_lexer *lx, struct jinja_token *ret);
 
-/* Each with the members of struct jinja_node that it uses. */
+/* Types of nodes, each with the members of struct jinja_node that it uses. */
 enum jinja_node_type {
 	/* expressions */
 	NODE_CONST,	/* constant */
@@ -147,7 +147,7 @@ struct jinja_nodes {
 	uint32_t capacity;
 };
 
-/* Arguments of CALL, FILTER and TEST: list, keywords (NODE_KEYWORD), b: *b or NULL, c: **c or NULL */
+/* Arguments of CALL, FILTER, TEST: list, keywords (NODE_KEYWORD), b: *args, c: **kwargs, or NULL */
 struct jinja_node {
 	uint8_t type; /* enum jinja_node_type */
 	uint8_t op;
@@ -223,7 +223,7 @@ struct jinja_node *jinja_parse_expression(struct jinja_parser *p);
 struct jinja_node *jinja_parse_tuple(struct jinja_parser *p, enum jinja_tuple_mode mode,
 				     const char *end_name);
 struct jinja_node *jinja_parse_primary(struct jinja_parser *p);
-/* `a|b|c` after @input; with_first: the first `|` is left out, as in filter blocks. */
+/* `a|b|c` after @input; @with_first: the first filter has no `|` before it, as in filter blocks. */
 struct jinja_node *jinja_parse_filters(struct jinja_parser *p, bool with_first,
 				       struct jinja_node *input);
 

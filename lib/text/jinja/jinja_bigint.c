@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Integers beyond 64 bits. Values keep them as decimal text; here they are digits of base 10^9, the
- * lowest first. At most as many decimal digits as Python prints: more are an error here, in Python
- * only when printed.
+ * lowest first. A result of more than 4300 decimal digits is an error; in Python it is one only
+ * when it is printed.
  */
 #include "jinja_render.h"
 
@@ -57,7 +57,7 @@ static void add_to(struct big *a, const struct big *b)
 	}
 }
 
-/* *a -= b, for magnitudes; a's must not be smaller. */
+/* *a -= b, for magnitudes; that of *a must not be smaller. */
 static void take_from(struct big *a, const struct big *b)
 {
 	uint32_t borrow = 0;
@@ -108,7 +108,7 @@ static void multiply(const struct big *a, const struct big *b, struct big *ret)
 	trim(ret);
 }
 
-/* Subtracts @b from *a as often as possible; returns how often, one digit. */
+/* Divides *a by @b: returns the quotient, one digit, and leaves the remainder in *a. */
 static uint32_t take_times(struct big *a, const struct big *b)
 {
 	uint32_t low = 0, high = BASE - 1;
@@ -229,7 +229,7 @@ static struct jinja_value power(struct jinja_render *r, struct big *base, int64_
 {
 	struct big result = {.n = 1, .digit = {1}}, product;
 
-	/* Otherwise it grows with each round, up to the limit. */
+	/* Powers of 0, 1 and -1 never reach the limit of digits, which ends the loop for others. */
 	if (!base->n || (base->n == 1 && base->digit[0] == 1))
 		exponent = exponent ? 2 - (exponent & 1) : 0;
 	for (; exponent; exponent >>= 1) {
@@ -256,7 +256,7 @@ struct jinja_value jinja_big_binary(struct jinja_render *r, uint8_t op, struct j
 
 	read_big(r, a, &x);
 	read_big(r, b, &y);
-	/* Each digit of a quotient is searched for. */
+	/* A division finds each digit of the quotient by bisection, with some 30 products. */
 	jinja_charge(r, 16 + (op == TOKEN_FLOORDIV || op == TOKEN_MOD ? 30ull : 1ull) * x.n * y.n);
 	switch (op) {
 	case TOKEN_ADD: add_signed(&x, &y, y.negative); return write_big(r, &x);

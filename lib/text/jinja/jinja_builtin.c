@@ -126,7 +126,7 @@ static const struct jinja_builtin *find(const struct jinja_builtin *table,
 	return NULL;
 }
 
-/* Tests. Those decided by the kind alone use a mask of kinds. */
+/* Tests. If the kind alone decides, `mode` is a mask of kinds. */
 
 #define KIND(name) (1 << JINJA_##name)
 

@@ -79,7 +79,7 @@ static bool is_forbidden(struct jinja_value object, const struct jinja_str *name
 	       !memcmp(name->data + name->length - 2, "__", 2);
 }
 
-/* Python's getattr(); absent: there is no such attribute. */
+/* Python's getattr(); ABSENT: there is no such attribute. */
 static struct jinja_value own_attribute(struct jinja_render *r, struct jinja_value object,
 					const struct jinja_str *name)
 {
@@ -139,7 +139,7 @@ static struct jinja_value char_at(struct jinja_render *r, struct jinja_value s, 
 	return v;
 }
 
-/* object[key] without falling back to attributes; absent: a miss of whatever cause */
+/* object[key] without falling back to attributes; ABSENT: not found, for whatever reason */
 static struct jinja_value own_item(struct jinja_render *r, struct jinja_value object,
 				   struct jinja_value key)
 {
@@ -270,7 +270,7 @@ struct jinja_value jinja_slice(struct jinja_render *r, struct jinja_value object
 	if (!step)
 		jinja_fail(r, "slice step cannot be zero");
 	if (step < -count - 1)
-		step = -count - 1; /* one item in either case, and no overflow */
+		step = -count - 1; /* the same items, without overflow below */
 	if (step > count + 1)
 		step = count + 1;
 	if (step > 0) {
@@ -437,7 +437,7 @@ static struct jinja_dict *eval_star_star(struct jinja_render *r, const struct ji
 struct jinja_args jinja_eval_args(struct jinja_render *r, const struct jinja_node *call,
 				  const struct jinja_value *caller)
 {
-	/* a filter's and a test's `a` is their input; b and c are the stars of all */
+	/* b is *args and c is **kwargs, also of filters and tests, whose input is a */
 	struct jinja_seq *star = call->b ? jinja_iterate(r, jinja_eval(r, call->b)) : NULL;
 	struct jinja_dict *star_star = call->c ? eval_star_star(r, call->c) : NULL;
 	size_t n = call->list.n + (star ? star->n : 0), i, k;
@@ -472,7 +472,7 @@ struct jinja_value jinja_call(struct jinja_render *r, struct jinja_value callee,
 		return jinja_call_builtin(r, callee.callable->builtin, callee.callable->self, args);
 	case JINJA_MACRO: return jinja_call_macro(r, callee.macro, args);
 	case JINJA_LOOP: return jinja_call_loop(r, callee.loop, args);
-	case JINJA_JOINER: /* its separator, except for the first time */
+	case JINJA_JOINER: /* the first call gives "", later ones the separator */
 		return callee.cycle->position++ ? callee.cycle->items[0] : jinja_literal(r, "");
 	default:
 		jinja_need_defined(r, callee);
@@ -535,7 +535,7 @@ static struct jinja_value eval_node(struct jinja_render *r, const struct jinja_n
 	case NODE_CONDITION: return eval_condition(r, node);
 	case NODE_BINARY: return eval_binary(r, node);
 	case NODE_AND:
-	case NODE_OR: /* give one of their operands */
+	case NODE_OR: /* the value is one of the operands, as in Python */
 		v = jinja_eval(r, node->a);
 		return jinja_truth(v) == (node->type == NODE_AND) ? jinja_eval(r, node->b) : v;
 	case NODE_NOT:
@@ -551,7 +551,7 @@ static struct jinja_value eval_node(struct jinja_render *r, const struct jinja_n
 	case NODE_CALL: return eval_call(r, node);
 	case NODE_FILTER: return jinja_apply_filter(r, node, jinja_none());
 	case NODE_TEST: return eval_test(r, node);
-	default: /* a slice in a tuple of indices */ jinja_fail(r, "a slice cannot stand here");
+	default: /* a slice in a tuple of indices */ jinja_fail(r, "a slice is not allowed here");
 	}
 }
 

@@ -207,7 +207,7 @@ static enum jinja_flow exec_in_scope(struct jinja_render *r, const struct jinja_
 	return flow;
 }
 
-/* The output of a body goes through @filter (may be NULL) to @target, or to the output if NULL. */
+/* Passes a body's output through @filter, if any, and assigns it to @target, or else writes it. */
 static enum jinja_flow exec_captured(struct jinja_render *r, const struct jinja_nodes *body,
 				     const struct jinja_node *filter,
 				     const struct jinja_node *target)
@@ -300,10 +300,10 @@ static enum jinja_flow run_loop(struct jinja_render *r, const struct jinja_node 
 	loop->items = node->c ? jinja_new_seq(r, JINJA_LIST, 0) : loop->source;
 	loop->source_at = node->c ? 0 : loop->source->n;
 	for (; flow != JINJA_BREAK && has_item(r, loop, loop->index); loop->index++) {
-		jinja_charge(r, 1); /* an empty body costs as well */
+		jinja_charge(r, 1); /* also for an empty body */
 		/*
-		 * a new scope each round; the previous one's memory is reused unless it was
-		 * captured
+		 * Each round has a new scope, in the memory of the last one unless a macro refers
+		 * to that.
 		 */
 		if (loop->index == 0 || r->scope->captured)
 			jinja_push_scope(r, outer);
@@ -326,7 +326,7 @@ struct jinja_value jinja_call_loop(struct jinja_render *r, struct jinja_loop *lo
 	if (!loop->node->flag)
 		jinja_fail(r, "a loop must have the 'recursive' marker to be called");
 	if (args->n != 1 || args->n_keywords)
-		jinja_fail(r, "loop() takes what it shall iterate");
+		jinja_fail(r, "loop() takes one argument, the items of the inner loop");
 	r->scope = loop->scope;
 	run_loop(r, loop->node, args->positional[0], loop->depth + 1);
 	r->scope = scope;

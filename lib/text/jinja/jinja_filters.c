@@ -161,7 +161,7 @@ static struct jinja_value filter_first(struct jinja_call *c)
 
 	if (c->self.kind == JINJA_STRING && c->self.string->length)
 		return jinja_item(c->r, c->self, jinja_int(0));
-	if (jinja_is_generator(c->self)) { /* takes one item, the rest remains */
+	if (jinja_is_generator(c->self)) { /* consumes one item only */
 		if (items->position < items->n)
 			return items->items[items->position++];
 	} else {
@@ -279,7 +279,7 @@ static struct jinja_value filter_chunks(struct jinja_call *c)
 		if (n)
 			jinja_append_all(c->r, chunk, items->items + at, n);
 		at += n;
-		/* a slice that is not one of the longer ones gets one, even if there are none */
+		/* as in jinja2, each slice but the longer ones gets one, even if none is longer */
 		n = is_batch ? longest : n + (i >= items->n % count);
 		while (jinja_given(c, 1) && chunk->n < n) {
 			jinja_charge(c->r, 1);
@@ -388,7 +388,7 @@ static struct jinja_value filter_select(struct jinja_call *c)
 		rest = rest_of(c->args, 1 + by_attribute);
 	}
 	kept = jinja_new_seq(c->r, JINJA_GENERATOR, 0);
-	if (!jinja_truth(c->self)) /* none and others count as empty */
+	if (!jinja_truth(c->self)) /* None and the like count as empty */
 		return jinja_seq_value(kept);
 	items = jinja_iterate(c->r, c->self);
 	for (i = 0; i < items->n; i++) {
@@ -469,7 +469,7 @@ static struct jinja_value filter_unique(struct jinja_call *c)
 	for (i = 0; i < items->n; i++) {
 		struct jinja_value key = key_of(c, items->items[i], c->arg[1], jinja_flag(c, 0));
 
-		if (key.kind == JINJA_UNDEFINED) /* all are one key */
+		if (key.kind == JINJA_UNDEFINED) /* all undefined values are equal */
 			key = jinja_literal(c->r, "\xff undefined");
 		if (jinja_dict_get(c->r, seen, key))
 			continue;
@@ -479,7 +479,7 @@ static struct jinja_value filter_unique(struct jinja_call *c)
 	return jinja_seq_value(kept);
 }
 
-/* Undefined values become the default. */
+/* The attribute to group by, or the default if it is undefined. */
 static struct jinja_value group_key(struct jinja_call *c, struct jinja_value item, bool exact)
 {
 	struct jinja_value key = key_of(c, item, c->arg[0], true);
@@ -507,7 +507,7 @@ static struct jinja_value filter_groupby(struct jinja_call *c)
 			last = key;
 			members = jinja_new_seq(c->r, JINJA_LIST, 0);
 			group = jinja_new_seq(c->r, JINJA_GROUP, 2);
-			/* the name of the group is the first one's own */
+			/* the group is named after its first item, in that item's case */
 			jinja_append(c->r, group, group_key(c, list->items[i], true));
 			jinja_append(c->r, group, jinja_seq_value(members));
 			jinja_append(c->r, groups, jinja_seq_value(group));

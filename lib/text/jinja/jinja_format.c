@@ -19,14 +19,14 @@ enum {
 struct field {
 	uint32_t fill;
 	char align; /* < > ^ = or 0: by type */
-	char sign;  /* + or space, for what is not negative; 0: nothing */
+	char sign;  /* + or space before numbers that are not negative; 0: nothing */
 	char type;  /* 0: by value */
-	char comma; /* between groups of three digits, or of four others; 0: nothing */
-	bool mark;  /* 0x and the like before the digits */
-	bool zeros; /* without an alignment, numbers are filled behind their sign */
+	char comma; /* between groups of three decimal digits, or four of other bases; 0: nothing */
+	bool mark;  /* prefix of the base before the digits, such as 0x */
+	bool zeros; /* unless an alignment is given, numbers are padded after their sign */
 	int64_t width;
 	int64_t precision; /* -1: none */
-	int64_t digits;	   /* of a whole number, at least */
+	int64_t digits;	   /* minimum of an integer */
 };
 
 struct cursor {
@@ -64,7 +64,7 @@ static int64_t scan_number(struct cursor *c)
 	return n;
 }
 
-/* Write @text with the padding of @field. */
+/* Writes @text with the padding of @field. */
 static void emit(struct jinja_render *r, const struct field *field, struct jinja_str text,
 		 char default_align)
 {
@@ -91,7 +91,7 @@ static bool is_float_type(char type)
 	return type && strchr("eEfFgG%", type);
 }
 
-/* Without sign and prefix. */
+/* An integer's digits, without sign and prefix. */
 static void write_whole(struct jinja_render *r, char type, uint64_t n)
 {
 	char bits[64], *at = bits + sizeof(bits);
@@ -200,7 +200,7 @@ static struct jinja_str *repr_of(struct jinja_render *r, struct jinja_value v)
 	return jinja_captured(r, mark).string;
 }
 
-/* %c and {:c}: a character by its number, or for % itself. */
+/* %c and {:c}: a character, given by its code point or, for %c, as a string. */
 static void format_char(struct jinja_render *r, const struct field *field, struct jinja_value v,
 			char align)
 {
@@ -276,7 +276,7 @@ static int64_t percent_number(struct cursor *c, struct arguments *a)
 	if (!skip(c, "*", &star))
 		return scan_number(c);
 	if (!jinja_as_int(next_argument(c->r, a), &n))
-		jinja_fail(c->r, "format: * wants an integer");
+		jinja_fail(c->r, "format: * requires an integer");
 	if (n > MAX_WIDTH || n < -MAX_WIDTH)
 		jinja_fail(c->r, "format: a width or precision is larger than %d", MAX_WIDTH);
 	return n;
@@ -363,7 +363,7 @@ struct jinja_value jinja_percent_format(struct jinja_render *r, struct jinja_val
 			v = next_argument(r, &a);
 		percent_value(r, &field, safe && field.type == 's' ? jinja_escape(r, v) : v);
 	}
-	/* a value with items is a mapping, which need not be used up */
+	/* as in Python, a value with items counts as a mapping, of which some may be unused */
 	if (jinja_is_tuple(all) ? a.next < all.seq->n
 				: !a.next && all.kind != JINJA_DICT && all.kind != JINJA_SEQ &&
 					  all.kind != JINJA_UNDEFINED)
@@ -373,7 +373,7 @@ struct jinja_value jinja_percent_format(struct jinja_render *r, struct jinja_val
 	return format;
 }
 
-/* "%s, %s"|format(a, b): with keywords they are the mapping */
+/* "%s, %s"|format(a, b) or "%(x)s"|format(x=a) */
 struct jinja_value jinja_filter_format(struct jinja_call *c)
 {
 	struct jinja_value format = jinja_str_value(jinja_to_str(c->r, c->self));
@@ -434,7 +434,7 @@ static void format_value(struct jinja_render *r, const struct field *field, stru
 	if ((field->precision >= 0 && type && strchr("bcdxXo", type)) ||
 	    (field->precision >= 0 && !type && jinja_as_double(v, &f) && v.kind != JINJA_FLOAT &&
 	     !(v.kind == JINJA_BOOL && !field->width)))
-		jinja_fail(r, "format: precision not allowed for a whole number");
+		jinja_fail(r, "format: precision not allowed for an integer");
 	if (field->comma && type && strchr(field->comma == ',' ? "bcnsxXo" : "cns", type))
 		jinja_fail(r, "format: '%c' not allowed with '%c'", field->comma, type);
 	if (type == 'c')
@@ -490,7 +490,7 @@ static struct jinja_value field_argument(struct jinja_call *c, const struct jinj
 	return v;
 }
 
-/* The end of a field, which may have fields within. */
+/* The end of a field, whose specifier may contain fields. */
 static const char *field_end(const struct cursor *c)
 {
 	unsigned int depth = 0;

@@ -89,7 +89,7 @@ static size_t end_of_text(const struct jinja_lexer *lx, size_t start, size_t end
 	while (line > start && lx->source[line - 1] != '\n')
 		line--;
 	if (line == start && start && lx->source[start - 1] != '\n')
-		return end; /* the line began in a tag before */
+		return end; /* a tag stands before it on this line */
 	return strip_end(lx, line, end) == line ? line : end;
 }
 
@@ -244,7 +244,7 @@ static bool decode_escape(const char *s, size_t n, uint32_t *ret_char, size_t *r
 		*ret_char = UINT32_MAX;
 		return true;
 	}
-	if (s[1] == 'N') /* named characters */
+	if (s[1] == 'N') /* named characters are not supported */
 		return false;
 	if (digits) {
 		*ret_size = 2 + digits;
@@ -352,7 +352,7 @@ static void lex_number(struct jinja_lexer *lx, struct jinja_token *token)
 	else
 		base = 10;
 	at = scan_digits(lx, at, base, &d);
-	/* `a.0.1` are two indices and no fraction */
+	/* in `a.0.1` there are two indices, not a fraction */
 	if (base == 10 && (lx->at == 0 || s[lx->at - 1] != '.')) {
 		if (at + 1 < lx->length && s[at] == '.' && is_digit(s[at + 1], 10)) {
 			real = true;

@@ -57,7 +57,7 @@ static struct jinja_value int_binary(struct jinja_render *r, uint8_t op, int64_t
 			jinja_fail(r, "division by zero");
 		if (op == TOKEN_DIV)
 			return jinja_float((double)a / (double)b);
-		if (b == -1) { /* the one quotient that can overflow */
+		if (b == -1) { /* the only divisor whose quotient can overflow */
 			overflow = op == TOKEN_FLOORDIV && __builtin_sub_overflow(0, a, &result);
 			break;
 		}

@@ -336,8 +336,8 @@ static void parse_parameters(struct jinja_parser *p, struct jinja_node *macro)
 }
 
 /*
- * The body of a macro, in which outer loops are not visible. What it uses is also used by an
- * enclosing macro.
+ * The body of a macro, which cannot break out of an outer loop. What it uses of enum
+ * jinja_macro_uses an enclosing macro uses as well.
  */
 static void parse_macro_body(struct jinja_parser *p, const char *end, struct jinja_node *macro)
 {
@@ -386,7 +386,7 @@ static void parse_jump(struct jinja_parser *p, struct jinja_node *node)
 {
 	(void)node;
 	if (!p->loop_depth)
-		jinja_parse_fail(p, "break and continue belong into a loop");
+		jinja_parse_fail(p, "break and continue are only allowed in a loop");
 }
 
 /* {% print a, b %} becomes several outputs; its own scope has no effect. */

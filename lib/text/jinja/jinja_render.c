@@ -376,7 +376,7 @@ int txda_template_render(const struct txda_template *template, const cJSON *cont
 	return 0;
 }
 
-/* The next number token of JSON text behind *at, strings skipped; returns its length or 0. */
+/* Finds the next number of JSON text from *at on, outside strings; returns its length or 0. */
 static size_t next_number(const char *text, size_t length, size_t *at)
 {
 	size_t i = *at, n;

@@ -42,9 +42,7 @@ struct jinja_render {
 	struct jinja_run run;
 	const struct txda_template *template;
 	struct jinja_arena arena;
-	/*
-	 * The output so far; also used to build texts, which are cut off again (jinja_captured()).
-	 */
+	/* The output so far; strings are built at its end and cut off again (jinja_captured()). */
 	struct text_buf out;
 	struct txda_template_limits limits;
 	uint64_t steps;
@@ -191,7 +189,7 @@ __attribute__((format(printf, 2, 3))) struct jinja_value jinja_undefined(struct 
 void jinja_write(struct jinja_render *r, const char *data, size_t length);
 void jinja_write_text(struct jinja_render *r, const char *text);
 __attribute__((format(printf, 2, 3))) void jinja_writef(struct jinja_render *r, const char *format,
-							...); /* up to 400 bytes */
+							...); /* truncated to 399 bytes */
 void jinja_write_char(struct jinja_render *r, uint32_t c);
 void jinja_write_str(struct jinja_render *r, struct jinja_value v);  /* Python's str() */
 void jinja_write_repr(struct jinja_render *r, struct jinja_value v); /* Python's repr() */

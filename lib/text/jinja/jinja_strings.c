@@ -3,7 +3,7 @@
  * Filters and methods of strings. Most filters take any value and work on its str(); filters that
  * are also methods share the function.
  *
- * Strings marked by the filter `safe`: with escaping off they print like others, but text added to
+ * Strings marked by the filter `safe` print like others, since escaping is off, but text added to
  * one is escaped for HTML, as Python's Markup does; existing templates depend on it.
  */
 #include <inttypes.h>
@@ -21,7 +21,7 @@ static struct jinja_value change_case(struct jinja_call *c)
 	jinja_charge_bytes(c->r, s->length * 8);
 	for (at = 0; at < s->length; at += n) {
 		n = jinja_decode(s, at, &original);
-		if (n == 1 && original >= 0x80) { /* no UTF-8 */
+		if (n == 1 && original >= 0x80) { /* not UTF-8 */
 			jinja_write(c->r, s->data + at, 1);
 			continue;
 		}
@@ -34,7 +34,7 @@ static struct jinja_value change_case(struct jinja_call *c)
 
 static bool is_stripped(const struct jinja_str *chars, const char *at, size_t n, uint32_t c)
 {
-	/* characters of UTF-8 do not overlap, so a hit in the bytes is one */
+	/* in UTF-8 equal bytes of a whole character can only be that character */
 	return chars ? memmem(chars->data, chars->length, at, n) != NULL : jinja_is_space(c);
 }
 
@@ -161,7 +161,7 @@ static struct jinja_value justify(struct jinja_call *c)
 	if (width < 0 || missing < 0)
 		missing = 0;
 	left = c->builtin->mode & LEFT ? missing : 0;
-	if (c->builtin->mode == (LEFT | RIGHT)) /* the odd one goes left if the width is odd */
+	if (c->builtin->mode == (LEFT | RIGHT)) /* an odd space goes left if the width is odd */
 		left = missing / 2 + (missing & width & 1);
 	write_fill(c->r, code, left);
 	jinja_write(c->r, c->self.string->data, c->self.string->length);
@@ -316,7 +316,7 @@ static void split_space(struct jinja_render *r, const struct jinja_str *s, int64
 	for (; at < s->length; at += n) {
 		n = jinja_decode(s, at, &c);
 		if (jinja_is_space(c) != in_word)
-			continue; /* more of the same */
+			continue; /* still within a word or between two */
 		if (in_word) {
 			jinja_append(r, parts, jinja_substring(r, s, start, at));
 		} else {
@@ -487,7 +487,7 @@ static bool is_decimal(uint32_t c)
 	return jinja_classify(c) == JINJA_CHAR_DIGIT;
 }
 
-/* besides decimals, superscripts and circled digits */
+/* Decimal digits, superscripts, subscripts and circled digits. */
 static bool is_digit(uint32_t c)
 {
 	return is_decimal(c) || c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 ||
@@ -546,7 +546,7 @@ static struct jinja_value all_chars(struct jinja_call *c)
 	return jinja_bool(all && some);
 }
 
-/* Upper case after what has no case, lower case after what has. */
+/* Cased characters are upper case after an uncased one and lower case after a cased one. */
 static struct jinja_value is_title(struct jinja_call *c)
 {
 	const struct jinja_str *s = c->self.string;
@@ -646,7 +646,7 @@ static struct jinja_value filter_escape(struct jinja_call *c)
 	return jinja_escape(c->r, c->self);
 }
 
-/* A space in a query is a plus, and a slash is no path's. */
+/* In a query, a space becomes a plus and slashes are escaped. */
 static void write_quoted(struct jinja_call *c, struct jinja_value v, bool query)
 {
 	const struct jinja_str *s = jinja_to_str(c->r, v);
@@ -710,7 +710,10 @@ static struct jinja_value filter_indent(struct jinja_call *c)
 	if (jinja_given(c, 0) && width.kind != JINJA_STRING && !jinja_as_int(width, &spaces))
 		jinja_fail(c->r, "indent: an integer or a string is required, not '%s'",
 			   jinja_type_name(width));
-	/* after a last line end is an empty line; jinja2 appends "\n" first, which joins a "\r" */
+	/*
+	 * A final line end is followed by an empty line. jinja2 appends "\n" to the text first,
+	 * which together with a final "\r" is one line end.
+	 */
 	if (lines->n)
 		last = lines->items[lines->n - 1].string;
 	if ((!last || last->data + last->length != s->data + s->length) &&

@@ -221,7 +221,7 @@ bool jinja_parse_int(const struct jinja_str *s, unsigned int base, int64_t *ret)
 		return false;
 	if (*digits == '+' || *digits == '-')
 		digits++;
-	/* prefixes: 0x, 0o and 0b when the base is theirs or 0; strtoll knows only the first */
+	/* prefixes 0x, 0o and 0b, if the base is theirs or 0; strtoll() knows only the first */
 	if (digits[0] == '0' && digits[1]) {
 		char prefix = (char)(digits[1] | 32);
 		unsigned int own = prefix == 'x' ? 16 : prefix == 'o' ? 8 : prefix == 'b' ? 2 : 0;
@@ -249,7 +249,7 @@ bool jinja_parse_float(const struct jinja_str *s, double *ret)
 	char text[400], *end;
 	double value;
 
-	/* strtod takes hexadecimal and nan(...) besides, Python does not */
+	/* strtod() also accepts hexadecimal numbers and nan(...), Python does not */
 	if (!number_text(s, text, sizeof(text)) || strpbrk(text, "xXpP("))
 		return false;
 	value = strtod(text, &end);

@@ -98,7 +98,7 @@ struct jinja_value {
 	};
 };
 
-/* Python's several sequence and iterator types; their items are always materialised. */
+/* Python's sequence and iterator types; here all items exist in memory. */
 enum jinja_flavor {
 	JINJA_LIST,
 	JINJA_TUPLE,
@@ -248,7 +248,7 @@ struct jinja_entry *jinja_dict_find_hash(const struct jinja_dict *dict, uint64_t
 /* NULL: there is no such key */
 struct jinja_value *jinja_dict_find(const struct jinja_arena *arena, const struct jinja_dict *dict,
 				    const struct jinja_str *key);
-/* The first key stays, as in Python. */
+/* Adds or replaces a value; a key that is there stays, as in Python (1 and 1.0 are equal). */
 void jinja_dict_insert(struct jinja_run *run, struct jinja_dict *dict, uint64_t hash,
 		       struct jinja_value key, struct jinja_value value);
 
