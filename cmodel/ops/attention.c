@@ -22,8 +22,8 @@
 #include "vec.h"
 
 #define MAX_SPLIT_ITEMS 256 /* room for partial results */
-#define PART_ITEMS	8   /* most items of a part: at the end of one the next is prefetched */
-#define PARTS_PER_CORE	16  /* fewest parts, if items are enough */
+#define PART_ITEMS	8   /* most items of a part, within which the next one is prefetched */
+#define PARTS_PER_CORE	16  /* fewest parts, if there are enough items */
 
 struct seq {
 	uint32_t first, n; /* tokens of the step */
@@ -37,14 +37,14 @@ struct item {
 	uint32_t row, rows; /* query rows of (sequence, head) */
 	uint32_t split;	    /* first split */
 	uint32_t n_splits;
-	uint32_t partial; /* where its result goes, or TXDA_NONE: folded and written */
+	uint32_t partial; /* index of its partial result, or TXDA_NONE: it writes the output */
 	uint32_t pad;
 };
 
 /* state.u[] */
 enum { U_SEQS, U_TABLE, U_ITEMS, U_PARTIALS, U_N_ITEMS, U_PER_PART };
 
-/* What both ops come to. Latent attention is one KV head whose values are part of its keys. */
+/* Common form of both ops. Latent attention has one KV head whose values are part of its keys. */
 struct geometry {
 	bool latent, i8;
 	uint32_t n_heads, n_kv_heads;
@@ -55,7 +55,7 @@ struct geometry {
 	float scale, softcap;
 	uint32_t window;
 	uint64_t group;	 /* query heads of a KV head */
-	uint64_t padded; /* dim as accumulators have it */
+	uint64_t padded; /* dim of accumulators */
 	const struct cm_tensor *q, *q_rope, *cache, *table, *spans, *ctx, *sinks;
 };
 
@@ -157,7 +157,7 @@ int cm_want_batch(const struct cm_launch *l, uint64_t tokens, const struct cm_te
 static int attention_check(const struct cm_launch *l)
 {
 	struct geometry g = geometry(l);
-	/* precise_row() has float32 alone; BF16 that is not an activation stays BF16 */
+	/* precise_row() only takes float32; BF16 that is not an activation stays BF16 */
 	unsigned types = l->precise || g.latent ? DT(TXDA_F32) : DT_ACT;
 	uint64_t width = (uint64_t)g.n_heads * g.dim;
 
@@ -204,8 +204,8 @@ static void attention_need(const struct cm_launch *l, struct cm_op_need *need)
 }
 
 /*
- * Copies what the client might change; values that went bad since check() become harmless. Spans
- * must still not overlap: there is room for the items of T tokens, whoever they belong to.
+ * Copies what the client might change; values that it made invalid since check() are replaced by
+ * harmless ones. Spans must not overlap, since there is room for the items of T tokens only.
  */
 static void copy_batch(struct cm_launch *l, const struct geometry *g)
 {
@@ -265,8 +265,8 @@ static void attention_plan(struct cm_launch *l)
 			 splits = cm_div_up(sq[s].context, TXDA_ATTENTION_SPLIT);
 
 		/*
-		 * Items of one head follow each other, whose keys and values are then near. The
-		 * last rows see the most keys: they go first, so that no core starts a long item at
+		 * Items of one head follow each other, so that its keys and values stay cached. The
+		 * last rows see the most keys and go first, so that no core starts a long item at
 		 * the end.
 		 */
 		for (uint32_t h = 0; h < g.n_kv_heads; h++)
@@ -329,7 +329,7 @@ static void merge(const struct geometry *g, struct partial to, struct partial fr
 	}
 }
 
-/* What the sums of a head's row are over: their own sum and the sink's share. */
+/* 1 / the sum of a row's probabilities, the sink's included. */
 static float inverse_sum(const struct geometry *g, uint64_t head, float max, float sum)
 {
 	float sink, top;
@@ -398,7 +398,7 @@ static struct cm_attend_keys keys_of(const struct cm_launch *l, const struct geo
 	};
 }
 
-/* @next: the item that this core goes on with, or NULL. */
+/* @next: the next item of this core, to be prefetched, or NULL. */
 static void run_item(const struct cm_launch *l, const struct geometry *g, const struct item *it,
 		     const struct item *next, uint8_t *scratch)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shape checks that the ops share: each says which tensor is wrong by filling the launch's fault.
- */
+/* Checks that the ops share. On an error each fills the launch's fault and returns -EINVAL. */
 #ifndef CM_OPS_CHECK_H
 #define CM_OPS_CHECK_H
 
@@ -14,27 +13,26 @@
 	(DT(TXDA_F32) | DT(TXDA_BF16) | DT(TXDA_F16) | DT(TXDA_W8) | DT(TXDA_W4) | DT(TXDA_W8Z) |  \
 	 DT(TXDA_W4Z) | DT(TXDA_F8) | DT(TXDA_MX4) | DT(TXDA_W4M) | DT(TXDA_W5M) | DT(TXDA_W6S))
 
-/* Row-major tensor of one of @dtypes with shape [d0, d1], or [d0] when d1 is CM_VECTOR. A missing
- * tensor is wrong. */
+/* A row-major tensor of one of @dtypes with shape [d0, d1], or [d0] if d1 is CM_VECTOR. */
 int cm_want(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0,
 	    uint64_t d1);
-/* As cm_want(), but NULL is fine. */
+/* The same, but @t may be NULL. */
 int cm_may(const struct cm_launch *l, const struct cm_tensor *t, unsigned dtypes, uint64_t d0,
 	   uint64_t d1);
-/* Weight tiles [n, k]; a gated layout iff @gated. */
+/* Weight tiles [n, k], in a gated layout if and only if @gated. */
 int cm_want_tiles(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k,
 		  bool gated);
-/* @e matrices of weights [e, n, k]. */
+/* A stack of such matrices, [any, n, k]. */
 int cm_want_stack(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t k,
 		  bool gated);
-/* The limit of an activation is one that it can have. */
+/* The limit of activation @act: positive if it has one, else 0. */
 int cm_want_limit(const struct cm_launch *l, uint32_t act, float limit);
-/* Every one of the @n indices at @t must be below @limit (unsigned), or equal @also. */
+/* Each of the first @n indices of @t is below @limit, or TXDA_NONE if @also is that (else 0). */
 int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t n, uint64_t limit,
 		  uint32_t also);
 
 /* A paged cache whose blocks have room for a layer of that geometry at @layer_offset, in precise
- * mode as float32; heads must divide by kv_heads. */
+ * mode as float32; heads must be a multiple of kv_heads. */
 int cm_want_cache(const struct cm_launch *l, const struct cm_tensor *t, uint32_t heads,
 		  uint32_t kv_heads, uint32_t dim, uint32_t block_size, uint64_t layer_offset,
 		  bool i8);
@@ -54,7 +52,7 @@ int cm_want_batch(const struct cm_launch *l, uint64_t tokens, const struct cm_te
 		  const struct cm_tensor *table, const struct cm_tensor *spans,
 		  const struct cm_tensor *ctx, uint32_t block_size);
 
-/* Rotates the first 2 @pairs of @dim elements by the angles of a table's row. */
+/* Rotates the first 2 * @pairs of @dim elements by the angles in a row of a ROPE_TABLE. */
 void cm_rotate(const float *x, const float *table, unsigned pairs, unsigned dim, bool inter,
 	       float *y);
 
@@ -62,7 +60,7 @@ void cm_rotate(const float *x, const float *table, unsigned pairs, unsigned dim,
 float cm_tile_get(const struct cm_tensor *w, uint64_t n, uint64_t k);
 /* Row @n of W as float32[k]. */
 void cm_tile_row(const struct cm_tensor *w, uint64_t n, float *out);
-/* RMSNORM with sums in double: precise mode's. */
+/* RMSNORM of precise mode, with sums in double. */
 void cm_precise_norm(float *out, const float *x, const float *w, size_t n, float eps);
 
 /* Index @i of an index tensor, read once: the client may write there at any time. */
@@ -90,7 +88,7 @@ void cm_rows_plan(struct cm_launch *l);
 void cm_rows_need(const struct cm_launch *l, struct cm_op_need *need);
 void cm_rows_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written);
 
-/* Makes the names of LINEAR launches unpredictable; once, before there are any. */
+/* Makes the numbers of LINEAR launches unpredictable; called when a path is chosen. */
 void cm_linear_seed(void);
 
 extern const struct cm_op_impl cm_op_embed, cm_op_rmsnorm, cm_op_linear, cm_op_rope_table,

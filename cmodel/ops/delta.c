@@ -22,17 +22,17 @@
 struct seq {
 	uint32_t first, n; /* tokens of the step */
 	uint32_t position; /* of the first */
-	uint32_t kept;	   /* of the step's tokens, how many a snapshot has; 0: there is none */
+	uint32_t kept;	   /* tokens of the step before the snapshot; 0: there is none */
 };
 
-/* Which state of a sequence: before the step, behind it, a snapshot in between. */
+/* Which state of a sequence: before the step, after it, a snapshot in between. */
 enum which { FROM, TO, SNAPSHOT };
 
-/* What both ops have of a batch. */
+/* The batch of both ops. */
 struct batch {
 	const struct cm_tensor *cache, *table, *spans, *ctx;
 	uint64_t tokens, layer_offset;
-	uint64_t first, blocks; /* of the op's part of a state, of all of it */
+	uint64_t first, blocks; /* first block of the op's part of a state; blocks of a state */
 };
 
 static struct batch batch_of(const struct cm_launch *l)
@@ -88,7 +88,7 @@ static int want_states(const struct cm_launch *l, const struct batch *b, uint64_
 	return 0;
 }
 
-/* Copies the batch; what went bad since check() becomes empty. */
+/* Copies the batch; sequences that became invalid since check() get no tokens. */
 static void copy_batch(const struct cm_launch *l, const struct batch *b)
 {
 	struct seq *seq = l->shared;
@@ -122,7 +122,7 @@ static float *state_at(const struct cm_launch *l, const struct batch *b, uint64_
 			 (block * b->cache->dim[1] + b->layer_offset) * (l->precise ? 2 : 1));
 }
 
-/* Whether the state behind the first @n tokens of the step goes to this one. */
+/* Whether the state after the first @n tokens of the step is stored to @which. */
 static bool goes_to(const struct seq *seq, enum which which, uint32_t n)
 {
 	return n == (which == TO ? seq->n : seq->kept);
@@ -159,7 +159,7 @@ static void conv_need(const struct cm_launch *l, struct cm_op_need *need)
 	need->core_bytes = l->in[0]->dim[1] * TXDA_DELTA_MAX_KERNEL * 4;
 }
 
-/* Which sequence each token is of, behind the sequences; UINT32_MAX: of none. */
+/* The sequence of each token, in scratch after the sequences; UINT32_MAX: none. */
 static uint32_t *owners(const struct cm_launch *l)
 {
 	return (uint32_t *)((uint8_t *)l->shared + align64(l->in[2]->dim[0] * sizeof(struct seq)));
@@ -183,7 +183,8 @@ static void conv_plan(struct cm_launch *l)
 	l->parts[l->phases++] = (unsigned)b.table->dim[0];
 }
 
-/* Row @i of the step's rows of @seq; before the first one those of the state @old, then zeros. */
+/* Row @i of the step's rows of @seq; those before come from the state @old, then there are
+ * zeros. */
 static const float *conv_row(const struct cm_launch *l, const struct seq *seq, const float *old,
 			     int64_t i)
 {
@@ -221,7 +222,7 @@ static void conv_token(const struct cm_launch *l, const struct batch *b, uint64_
 	}
 }
 
-/* What goes to a state of the sequence: the last rows of its first @n tokens of the step. */
+/* Stores to a state of the sequence the last rows of its first @n tokens of the step. */
 static void conv_store(const struct cm_launch *l, const struct seq *seq, const float *old,
 		       uint32_t n, float *to)
 {
@@ -237,7 +238,7 @@ static void conv_store(const struct cm_launch *l, const struct seq *seq, const f
 	}
 }
 
-/* The states behind the tokens of one sequence: @old is a copy, since they may be in its place. */
+/* The states after the tokens of one sequence. @old is a copy, since they may overwrite it. */
 static void conv_states(const struct cm_launch *l, const struct batch *b, uint32_t s, float *old)
 {
 	const struct seq *seq = (const struct seq *)l->shared + s;
@@ -333,7 +334,7 @@ static void rule_plan(struct cm_launch *l)
 	l->parts[l->phases++] = (unsigned)(b.table->dim[0] * l->op->delta_rule.n_v_heads);
 }
 
-/* x over the root of its sum of squares + 1e-6, and over @root. */
+/* out = x / sqrt(sum of its squares + 1e-6) / @root */
 static void unit(float *out, const float *x, unsigned n, double root)
 {
 	double sum = 0;
@@ -350,7 +351,7 @@ static double softplus(double x)
 	return x > 30 ? x : log1p(exp(x));
 }
 
-/* What one head works with: its state, rows of v_dim rounded up to 16, and a token's vectors. */
+/* Data of one head: its state, with rows of v_dim rounded up to 16, and a token's vectors. */
 struct head {
 	float *s, *q, *k, *v, *out, *tmp;
 };

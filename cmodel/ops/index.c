@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * INDEX_STORE and INDEX_SELECT: an indexer's keys, and the choice by them.
+ * INDEX_STORE and INDEX_SELECT: an indexer's keys, and the selection of tokens by them.
  *
- * A part is one token. Its scores are made over its whole sequence in the core's scratch; the score
- * of the last one chosen is found by four histograms of a byte each, so that the choice costs a few
- * passes whatever the scores are.
+ * A part is one token. Its scores with its whole sequence are computed in the core's scratch; the
+ * lowest selected score is found with four histograms of a byte each, so that the selection takes a
+ * few passes whatever the scores are.
  */
 #include "check.h"
 
@@ -147,9 +147,9 @@ const struct cm_op_impl cm_op_index_store = {
 
 /* ---- INDEX_SELECT ---- */
 
-/* Of each token, in shared scratch: copies of what the client may change meanwhile. */
+/* A token, in shared scratch: copies of what the client may change meanwhile. */
 struct token {
-	uint32_t seq, keys; /* positions that it may choose from; 0: no sequence has it */
+	uint32_t seq, keys; /* keys: positions to select from; 0: the token is in no sequence */
 };
 
 static int select_check(const struct cm_launch *l)
@@ -197,7 +197,7 @@ static void select_plan(struct cm_launch *l)
 		uint64_t first = cm_index_at(spans, 2 * s), n = cm_index_at(spans, 2 * s + 1),
 			 context = cm_index_at(ctx, s);
 
-		/* What went bad since check(); spans that overlap would be gone through for each. */
+		/* Invalid since check(). Overlapping spans would take time for each of them. */
 		if (first < end || first + n > l->in[0]->dim[0] || context < n ||
 		    context > INT32_MAX || context > table->dim[1] * p->block_size ||
 		    !l->in[2]->dim[0])
@@ -257,7 +257,7 @@ static void score(const struct cm_launch *l, uint64_t t, const struct token *tok
 	}
 }
 
-/* A number that rises with the score; NaN as -infinity, -0 as 0. */
+/* An integer in the order of scores; NaN as -infinity, -0 as 0. */
 static uint32_t rank(float score)
 {
 	uint32_t u;
@@ -267,7 +267,7 @@ static uint32_t rank(float score)
 	return u >> 31 ? ~u : u | 0x80000000u;
 }
 
-/* The rank of the @keys-th best of more scores, and how many of that very rank are among the best. */
+/* The rank of the @keys-th best score of @n, and how many scores of that rank are selected. */
 static uint32_t last_rank(const float *scores, uint32_t n, uint32_t keys, uint32_t *ret_equal)
 {
 	uint32_t found = 0, mask = 0;

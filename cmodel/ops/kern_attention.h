@@ -4,8 +4,8 @@
  * see simd.h and the cache layout of txda_isa.h.
  *
  * Online softmax (Milakov and Gimelshein 2018) over tiles of CM_ATT_TILE keys. A tile in which a
- * row sees no key leaves that row's state as it was, bit for bit (with AMX but for the sign of 0),
- * so that rows of different positions can share a call. Probabilities are rounded to bfloat16 for
+ * row sees no key does not change that row's state (with AMX only the sign of a 0 may change), so
+ * that rows of different positions can share a call. Probabilities are rounded to bfloat16 for
  * the product with V; their sum is not.
  */
 
@@ -18,7 +18,7 @@
 #define P_ROW CM_ATT_TILE
 #endif
 
-/* Of @rows rows, those that a kernel takes next: shares that differ by one at most. */
+/* Rows that a kernel takes next if @rows are left: the shares of a tile differ by one at most. */
 #define ATT_SHARE(rows)                                                                            \
 	(((rows) + ((rows) + ATT_ROWS - 1) / ATT_ROWS - 1) / (((rows) + ATT_ROWS - 1) / ATT_ROWS))
 
@@ -33,13 +33,13 @@ struct tile {
 	const uint32_t *k[GROUPS];			  /* [D'/2][16] pairs */
 	const uint32_t *v[GROUPS];			  /* [8][D'] pairs */
 	bool paced;					  /* see find_next() */
-	const uint32_t *next_k[GROUPS];			  /* of what comes then, or NULL */
-	unsigned groups;				  /* with any key before a->to */
+	const uint32_t *next_k[GROUPS];			  /* k of the next tile, or NULL */
+	unsigned groups;				  /* that have a key before a->to */
 	uint32_t at;					  /* first key */
 	float k_scale[CM_ATT_TILE], v_scale[CM_ATT_TILE]; /* int8: of each key; 0 past the last */
 };
 
-/* int8 to bf16, which holds them exactly. @n is a multiple of 32. */
+/* int8 to bf16, which is exact. @n is a multiple of 32. */
 V_INLINE void widen_i8(uint16_t *to, const int8_t *q, size_t n)
 {
 	for (size_t i = 0; i < n; i += 2 * VL) {
@@ -160,7 +160,7 @@ V_INLINE void dot_pairs(const unsigned rows, const unsigned vectors, dotacc c[][
 {
 	__m512i one, held[8];
 
-	/* Held in registers is what there are fewer of. */
+	/* Rows or vectors, whichever are fewer, stay in registers. */
 	EACH(i, rows < vectors ? rows : vectors) {
 		held[i] = rows < vectors ? _mm512_set1_epi32((int)x[i * row])
 					 : _mm512_loadu_si512(w[i]);
@@ -262,7 +262,7 @@ V_INLINE void score_rows(const unsigned rows, const unsigned groups, const struc
 {
 	const unsigned terms = a->q_f32 ? WIDE_ROWS : 1, pairs = a->dim / 2;
 	const size_t row = (size_t)terms * pairs * DOT_WORDS;
-	/* The first rows bring the values, which are as far from the keys for all groups. */
+	/* The first rows prefetch the values, at the same distance from the keys in all groups. */
 	const size_t ahead = t->paced && !r0 ? (size_t)a->block_size * TXDA_KV_DIM(a->dim) / 2 : 0;
 	const uint32_t *k[8], *q = a->q_pack + r0 * row;
 	dotacc c[ATT_ROWS][8];
@@ -362,7 +362,8 @@ static void value_block(const struct cm_attend *a, const struct tile *t, const f
 	unsigned d = 0;
 
 #if defined(CM_BF16_DOT) && VL == 16
-	/* Of few rows more vectors: chains of additions enough to hide their latency. */
+	/* With few rows more vectors, so that enough additions are independent to hide their
+	 * latency. */
 	for (; n <= 3 && d + 128 <= a->acc_stride; d += 128)
 		switch (n) {
 		case 1: value_rows(1, 8, a, t, correction, r0, d); break;
@@ -494,8 +495,8 @@ V_INLINE float put_probabilities(const struct cm_attend *a, const struct tile *t
 }
 
 /*
- * Softmax state of all rows after the tile's scores; leaves probabilities in p_pack and what the
- * sums so far are to be multiplied with in @correction.
+ * Updates the softmax state of all rows with the tile's scores: probabilities to p_pack, and to
+ * @correction the factors of the sums so far.
  */
 static void soften(const struct cm_attend *a, const struct tile *t, float correction[CM_ATT_ROWS])
 {
@@ -522,7 +523,7 @@ static void soften(const struct cm_attend *a, const struct tile *t, float correc
 	}
 }
 
-/* Rows of q as the products want them, one after the other. */
+/* Packs row @r of q for the products. */
 static void pack_query(const struct cm_attend *a, unsigned r)
 {
 #if defined(CM_BF16_DOT)
@@ -575,8 +576,8 @@ static void pack_queries(const struct cm_attend *a)
 }
 
 /*
- * Prefetches the keys and values of a tile at once: those of a block are too short for the hardware to
- * detect. For what find_next() does not do.
+ * Prefetches the keys and values of a tile at once, where find_next() does not: those of a block
+ * are too few for the hardware prefetcher to detect.
  */
 static void foresee(const struct cm_attend *a, const struct cm_attend_keys *k, uint32_t at)
 {
@@ -634,9 +635,9 @@ static void value_tile(const struct cm_attend *a, const struct tile *t, const fl
 }
 
 /*
- * Keys and values of bf16 are prefetched line by line as others are used: the values of a tile as its
- * keys pass by, the keys of the next tile as these values do. Prefetches in a row would wait for each
- * other, with nothing computed meanwhile.
+ * Keys and values of bf16 are prefetched line by line while others are used: the values of a tile
+ * while its keys are, the keys of the next tile while these values are. Many prefetches in a row
+ * would stall the core.
  */
 static void find_next(const struct cm_attend *a, uint32_t at, struct tile *t)
 {
@@ -655,7 +656,7 @@ static void find_next(const struct cm_attend *a, uint32_t at, struct tile *t)
 						  (uint64_t)(uint32_t)k->blocks[p / a->block_size] *
 							  a->block_stride) +
 			       p % a->block_size / 16 * dim * 8;
-		/* What passes by is too short. */
+		/* This tile's group is partial: too few keys to prefetch the next ones meanwhile. */
 		for (size_t i = 0; at + (g + 1) * 16 > a->to && i < dim * 8; i += 16)
 			__builtin_prefetch(t->next_k[g] + i, 0, 2);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One token of a head of DELTA_RULE. Included by path.c; see simd.h. Elements of a value are lanes;
- * sums over the elements of a key rise.
+ * One token of a head of DELTA_RULE. Included by path.c; see simd.h. Lanes are elements of a value;
+ * sums over a key add its elements in ascending order.
  */
 
 static void delta_step(float *s, unsigned k_dim, unsigned v_dim, const float *q, const float *k,

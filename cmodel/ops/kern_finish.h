@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What follows the sums of a product: bias, activation, residual, rounding. Included by path.c; see
+ * The output of a product's sums: bias, activation, residual, rounding. Included by path.c; see
  * struct cm_put in simd.h.
  */
 

@@ -6,11 +6,11 @@
  *
  * A block of 32 of K is summed by itself and then scaled into the sums of the panel: the blocks are
  * short chains of additions that the CPU can overlap, and the order is the same for any number of
- * rows. A zero point enters through the sum of the block's activations, which follows them where
- * there are any (without AVX-512): the sum of the block starts at what it subtracts.
+ * rows. A zero point uses the sum of the block's activations, which is stored behind them (without
+ * AVX-512): the sum of the block starts at the negative product of both.
  */
 
-/* The parameters of an instance, all constants. */
+/* The parameters of an instance, all of which are constants. */
 struct group_kind {
 	uint8_t dtype;
 	bool wide; /* only with CM_GROUP_DOT */
@@ -197,8 +197,8 @@ static void unpack_group(uint8_t *to, const struct cm_panel *p)
 		unpack_panel((struct group_kind){TXDA_F8, false}, to, p);
 }
 
-/* As group_rows() for rows [m0, m0 + rows) of the packed ones, with what unpack_group() has made: so the
- * sums of both kinds stay in registers. */
+/* As group_rows(), with the weights that unpack_group() has made: so the sums of blocks and of the
+ * panel both stay in registers. */
 V_INLINE void unpacked_rows(const unsigned rows, const bool wide, const struct cm_panel *p,
 			    const unsigned m0)
 {
@@ -280,7 +280,7 @@ static void panel_unpacked(const struct cm_panel *p)
 #define GROUP_EACH(...) ROW_CASES_4(group_rows, __VA_ARGS__)
 #endif
 
-/* Where in its block of 8 the n-th nibble of a lane is. */
+/* K, within 8, of the n-th nibble of a lane. */
 #define NIBBLE_K(n) ((n) / 2 + ((n)&1) * 4)
 
 #if VL == 16
@@ -317,8 +317,8 @@ V_INLINE vu f8_words(const uint8_t *w, unsigned c, const unsigned p)
 #endif
 }
 
-/* The low byte of each lane: its bits stand where a float has them; the product puts the exponent
- * right, also that of what float32 takes for subnormal. */
+/* The low byte of each lane: its bits move to their places in a float; the multiplication corrects
+ * the exponent, also of E4M3's subnormals, which are subnormal floats before it. */
 V_INLINE vf f8_float(vu v)
 {
 	vf f = (vf)((v & 0x7fu) << 20) * v_set1(0x1p120f);
@@ -423,7 +423,7 @@ V_INLINE void group_panel(const struct group_kind t, const struct cm_panel *p)
 #define GROUP_CASES(t, p) group_panel(t, p)
 #endif
 
-/* One function per type, to bound stack frames and compile time. */
+/* One function per type, to limit stack frames and compile time. */
 #define GROUP_FUNCTION(name, type)                                                                 \
 	static void name(const struct cm_panel *p)                                                 \
 	{                                                                                          \
@@ -469,7 +469,7 @@ static void panel_group(const struct cm_panel *p)
 	}
 }
 
-/* Packs one row of whole blocks; nibbles stand in the order in which the kernel meets them. */
+/* Packs one row of whole blocks; nibbles are in the order in which the kernel reads them. */
 static void pack_group(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 		       bool nibbles, bool wide)
 {

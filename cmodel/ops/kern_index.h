@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Scores of an indexer's keys. Included by path.c; see simd.h. Each key's score is made by itself:
- * heads rise, and a product is summed in lanes and then over them.
+ * Scores of an indexer's keys. Included by path.c; see simd.h. A key's score does not depend on
+ * others: heads are added in ascending order, and a product is summed per lane and then over the
+ * lanes.
  */
 
 #define INDEX_HEADS 4 /* that share one reading of a key */

@@ -47,8 +47,8 @@
  */
 
 /*
- * Prefetches what comes next: as a panel goes by, @lines times @pace bytes of it. Headers of groups
- * count, too: what is skipped a little of each group is a hole of pages at the end of the panel.
+ * Prefetches the next @lines times @pace bytes. To be called for the headers of groups, too: a few
+ * bytes missed in each group would add up to a gap at the end of the panel.
  */
 V_INLINE void fetch_ahead(const uint8_t **ahead, size_t pace, const unsigned lines)
 {
@@ -58,8 +58,8 @@ V_INLINE void fetch_ahead(const uint8_t **ahead, size_t pace, const unsigned lin
 	}
 }
 
-/* Holds a value in its register: compilers like to load it again for each use, which costs more
- * than the use. */
+/* Keeps a value in its register: compilers would load it again for each use, which costs more than
+ * the use. */
 #define KEEP(v) __asm__("" : "+v"(v))
 
 #if defined(CM_BF16_DOT)
@@ -148,8 +148,8 @@ static void panel_bf16(const struct cm_panel *p)
 #endif
 
 /*
- * VPDPBUSD as it is: of its intrinsic compilers make copies of the sums, of the broadcast values one
- * load for each use.
+ * VPDPBUSD as assembly: for the intrinsic, compilers copy the sums and load broadcast values again
+ * for each use.
  */
 #define DOT_I8(d, w, x)	      __asm__("vpdpbusd %2, %1, %0" : "+v"(d) : "v"(w), "v"(x))
 #define BROADCAST_32(v, word) __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(word))
@@ -192,7 +192,8 @@ V_INLINE void i8_block(const int bits, const unsigned rows, __m512i d[CM_MR_I8][
 	}
 }
 
-/* Where @blocks blocks of packed rows start: at what the zero point of the weights subtracts. */
+/* The initial sums of @blocks blocks of packed rows: what the zero point of the weights
+ * subtracts. */
 V_INLINE void i8_start(const unsigned rows, __m512i d[CM_MR_I8][2], const uint32_t *a,
 		       size_t blocks)
 {
@@ -268,8 +269,9 @@ V_INLINE void i8_rows(const int bits, const unsigned rows, const unsigned run,
 }
 
 /*
- * Blocks that have one scale: as many as share one of the activations where the weights have no more
- * than that. In tiles each is scaled by itself, so here as well.
+ * Blocks that are summed before scaling: those that share a scale of the activations, if they also
+ * share those of the weights. Tiles scale each block by itself; to give the same bits, so does
+ * their path here.
  */
 #if defined(CM_TILES)
 #define I8_RUN 1
@@ -303,7 +305,7 @@ static void panel_w4(const struct cm_panel *p)
 }
 
 #else
-/* ---- portable C, AVX2 and NEON: half a panel at a time or less, as the registers hold -------- */
+/* ---- portable C, AVX2 and NEON: half a panel at a time or less, as fits registers ------------ */
 
 #if defined(CM_NEON)
 #define NV_STEP		4 /* vectors of columns */
@@ -319,14 +321,15 @@ static void panel_w4(const struct cm_panel *p)
 #define I8_STEP		1
 #endif
 
-/* Products are of s8 and s8 alone: 128 is taken off the bytes of W8, not off the sums. */
+/* There are only products of s8 and s8: 128 is subtracted from the bytes of W8, not from the
+ * sums. */
 #if defined(CM_NEON) && !defined(__ARM_FEATURE_MATMUL_INT8)
 #define I8_SIGNED 1
 #else
 #define I8_SIGNED 0
 #endif
 
-/* c[rows][NV_STEP] += the pairs at w times those of x, of the rows of which each word has @mr. */
+/* c[rows][NV_STEP] += the pairs at w times those of the rows at x, in blocks of @mr rows. */
 #if defined(CM_BF16_DOT)
 #define PAIR_WORDS(wide) ((wide) ? 2 : 1)
 
@@ -558,7 +561,7 @@ V_INLINE void f_panel(const bool half, const struct cm_panel *p)
 #else
 	unsigned m = 0;
 
-	/* Sums of more rows than two would not stay in the registers. */
+	/* The sums of more than two rows do not fit into the registers. */
 	for (; m + 2 <= p->mr; m += 2)
 		f_rows(2, half, p, m);
 	if (m < p->mr)

@@ -53,7 +53,7 @@ static void to_bf16(uint16_t *out, const float *x, size_t n)
 #if defined(CM_TILES)
 /* kern_tiles.h */
 #elif defined(CM_BF16_DOT)
-/* Pairs of K: the values rounded to bf16; wide: and the remainders, rounded too. */
+/* Pairs of K, rounded to bf16; wide: also the remainders, rounded to bf16. */
 static void pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k, bool wide)
 {
 	size_t step = wide ? 2 * mr : mr, i = 0;
@@ -132,7 +132,8 @@ V_INLINE float quant_block(int8_t q[32], int32_t *sum, const float *x, float max
 	vi s = {0};
 	vf inv;
 
-	/* A row with an infinity or NaN has no int8 form: all of it becomes NaN. */
+	/* An infinity or NaN has no int8 form: with a scale of NaN all sums of the row become
+	 * NaN. */
 	if (!(max <= 3e38f)) {
 		memset(q, 0, 32);
 		*sum = 0;
@@ -242,7 +243,7 @@ static void interleave(uint32_t *to, unsigned mr, const uint32_t *const *rows, u
 static void interleave(uint32_t *to, unsigned mr, const uint32_t *const *rows, unsigned n_rows,
 		       size_t n)
 {
-	/* So few words at a time that their lines stay near until all rows are there. */
+	/* Few words at a time, so that their cache lines stay cached until all rows are written. */
 	for (size_t i = 0; i < n; i += 64)
 		for (unsigned r = 0; r < n_rows; r++)
 			for (size_t j = i; j < n && j < i + 64; j++)
@@ -250,7 +251,7 @@ static void interleave(uint32_t *to, unsigned mr, const uint32_t *const *rows, u
 }
 #endif
 
-/* to[2 i] = h[i]: every other element, the ones between untouched. */
+/* to[2 i] = h[i]; the elements between are not accessed. */
 static void put_every_other(uint16_t *to, const uint16_t *h, size_t n)
 {
 	size_t i = 0;

@@ -20,7 +20,7 @@
 #define TILE_ZERO(t)   __asm__ volatile("tilezero %%tmm" #t ::: "memory")
 #define TILE_LOAD(t, p, stride)                                                                    \
 	__asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"(p), "r"((long)(stride)) : "memory")
-/* Not to be kept in the first cache. */
+/* Without keeping the lines in the first-level cache. */
 #define TILE_LOAD_PASSING(t, p, step)                                                              \
 	__asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t ::"r"(p), "r"((long)(step)) : "memory")
 #define TILE_STORE(t, p, stride)                                                                   \
@@ -38,9 +38,7 @@ struct tile_config {
 	uint8_t rows[16];
 } __attribute__((aligned(64)));
 
-/*
- * What the tiles of this thread are configured for; 0: not configured, so that the CPU saves none.
- */
+/* What this thread's tiles are configured for; 0: not configured, so that no tiles are saved. */
 static __thread unsigned tiles_for;
 
 enum { FOR_BF16 = 1 << 8, FOR_I8 = 2 << 8, FOR_ATTENTION = 3 << 8 };
@@ -83,10 +81,11 @@ static void rest(void)
 }
 
 /*
- * Prefetches what comes next as @lines of weights go by. With several blocks of rows that is the
- * next panel, for the second cache, as the first has no room; with one it is what will be used in a
- * moment. Then memory is what limits: line after line by a step that the compiler does not know reads
- * a tenth faster than a loop, or than one with a known step, whose lines the compiler reorders.
+ * Prefetches the next weights while @lines of them are used. With several blocks of rows that is
+ * the next panel, into the second-level cache, as the first has no room; with one it is what will
+ * be used soon. Then memory bandwidth is the limit: fetch_ahead() with a step that the compiler
+ * does not know reads a tenth faster than a loop, or than a known step, whose lines the compiler
+ * reorders.
  */
 V_INLINE void tile_ahead(const struct cm_panel *p, const uint8_t **ahead, const unsigned lines)
 {
@@ -103,7 +102,8 @@ V_INLINE void tile_ahead(const struct cm_panel *p, const uint8_t **ahead, const 
 
 /* ---- bf16 ---- */
 
-/* Rows as tile A. Many blocks of them pass by weights that are to stay in the first cache. */
+/* Rows as tile A; @passing: there are many blocks of them, and weights should stay in the first
+ * cache. */
 #define LOAD_ROWS(A, p)                                                                            \
 	do {                                                                                       \
 		if (passing)                                                                       \
@@ -242,17 +242,17 @@ V_INLINE void tile_nibbles(uint8_t *to, const uint8_t *w)
 		}
 }
 
-/* Blocks whose sums are scaled at once, so that the float32 ones are loaded and stored less often. */
+/* Blocks whose sums are scaled together, so that float32 sums are loaded and stored less often. */
 #define I8_BLOCKS 2
 
-/* The int32 sums of a block, [rows][32], and what they are to be multiplied with. */
+/* The int32 sums of a block, [rows][32], and their factors. */
 struct tile_sums {
 	const int32_t *at;
 	const uint32_t *a; /* the block of packed rows */
 	__m512 s[2];	   /* scales of the weights */
 };
 
-/* As i8_rows() does: the same sums, in the same order. Rows [m, end). */
+/* Scales the sums of rows [m, end) in the same order as i8_rows() does. */
 V_INLINE void tile_scale(const unsigned blocks, const struct tile_sums *t, const unsigned rows,
 			 float *acc, unsigned m, unsigned end)
 {
@@ -276,9 +276,9 @@ V_INLINE void tile_scale(const unsigned blocks, const struct tile_sums *t, const
 }
 
 /*
- * The int8 products of one block of 32 of K. Meanwhile quarters of half of the rows of @blocks
- * earlier ones are scaled, between the instructions, since what a CPU looks ahead is less than a
- * block.
+ * The int8 products of one block of 32 of K. Between the instructions, @half of the rows of @blocks
+ * earlier blocks are scaled, a quarter at a time: a CPU's window of instructions is less than a
+ * block, so that it would not overlap the two.
  */
 V_INLINE void tile_block_i8(const bool two, int32_t *sums, const uint8_t *w, const uint32_t *a,
 			    const unsigned blocks, const struct tile_sums *t, const unsigned rows,
@@ -324,7 +324,7 @@ struct tile_at {
 	__m512 s[2];
 };
 
-/* The next block: its sums into @t, which has their place. */
+/* Multiplies the next block; its sums go to where @t points. */
 V_INLINE void tile_next_i8(const int bits, const bool two, const unsigned rows,
 			   const struct cm_panel *p, struct tile_at *at, struct tile_sums *t,
 			   const unsigned blocks, const struct tile_sums *waiting,

@@ -29,8 +29,7 @@ static void tiles_for_attention(void)
 	tiles_for = FOR_ATTENTION;
 }
 
-/* q_pack is u32[ceil(D/32)][terms][CM_ATT_ROWS][16]; rows and elements that there are not may be
- * anything. */
+/* q_pack is u32[ceil(D/32)][terms][CM_ATT_ROWS][16]; unused rows and elements are undefined. */
 static void tile_pack_queries(const struct cm_attend *a)
 {
 	tiles_for_attention();
@@ -144,8 +143,8 @@ static void tile_last_keys(uint32_t *to, const uint32_t *v, unsigned v_stride, u
 /*
  * acc[..][d0 .. d0 + 16 tiles) += p . v
  *
- * Two groups of keys are a step if they are in one block of the cache whatever block that is; a
- * second one in which no row sees a key may be left out, as its sum is 0.
+ * Two groups of keys form a step if they are always in the same block of the cache; a second one in
+ * which no row sees a key may be left out, as its sum is 0.
  */
 V_INLINE void tile_value_cols(const unsigned tiles, const struct cm_attend *a, const struct tile *t,
 			      unsigned d0)

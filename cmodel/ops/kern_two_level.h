@@ -4,7 +4,7 @@
  * with AVX-512, those of one level whose activations are not int8: W8, W4, W8Z and W4Z (tile layouts
  * in txda_layouts.h, packed activations in simd.h). Included by path.c.
  *
- * The codes of a block are spread to bytes on their way to the products. A run of K that shares a scale
+ * The codes of a block are expanded to bytes before the products. A run of K that shares a scale
  * (32 elements, 16 of W6S) is summed in int32, which holds 32 * 63 * 32512. Then, per row and column:
  *   W4M, W5M:  c += x (s sum - m xsum)    x: scale of the activations, xsum: sum of their integers
  *   W6S:       c += x s sum               sum begins at -32 xsum of the half
@@ -17,8 +17,9 @@
 #define I16_SCALE(rows) (16 * (rows))
 #define I16_SUM(rows)	(17 * (rows))
 
-/* The fifth bits, or the fifth and sixth, of quad @t of a block (K elements 4 t to 4 t + 3): in which
- * bytes, how far to the left (to the right when negative) they move to their place, and that place. */
+/* The fifth bits, or the fifth and sixth, of quad @t of a block (K elements 4 t to 4 t + 3):
+ * their bytes, the distance to shift them left (right when negative), and the bits where they
+ * then are. */
 #define HIGH_BYTES(type, t) (512 + ((type) == TXDA_W6S ? (t) / 4 * 128 : 0))
 #define HIGH_LEFT(type, t)  (4 - (int)((type) == TXDA_W6S ? (t) % 4 * 2 : (t)))
 #define HIGH_MASK(type)	    ((type) == TXDA_W6S ? 0x30 : 0x10)
@@ -44,8 +45,8 @@ V_INLINE float quant_block_i16(int32_t r[32], const float *x)
 	return max / 32512.0f;
 }
 
-/* Words of a block's integers, two of each quad: high and low bytes for products of u8 and s8, or the
- * even and the odd ones for those of int16. Adds up the halves, too. */
+/* Words of a block's integers, two for each quad: high and low bytes for products of u8 and s8, or
+ * even and odd elements for products of int16. Also returns the sums of the halves. */
 V_INLINE void split_block(const int32_t r[32], uint32_t words[16], int32_t sum[2])
 {
 #if VL == 16 || defined(CM_NEON)
@@ -286,7 +287,7 @@ V_INLINE vu i16_codes(const unsigned type, const uint8_t *q, const unsigned t)
 }
 
 #if defined(CM_NEON)
-/* By the high and the low bytes of the int16. */
+/* With the high and the low bytes of the int16 separately. */
 V_INLINE vi i16_dots(const unsigned type, vi d, const uint8_t *q, const uint32_t *a, unsigned mr,
 		     const unsigned first, const unsigned n)
 {

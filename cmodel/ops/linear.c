@@ -4,9 +4,9 @@
  *
  * Phase "pack" turns rows of x into blocks of packed rows (simd.h); with few rows, of one block, each
  * core packs them for itself instead, which is cheaper than a barrier. Phase "multiply" hands out
- * parts of (some panels of W) x (some blocks of rows). Within a part K is taken in stretches so
- * that a stretch of a panel stays in the first cache levels while all rows pass over it; the
- * partial sums wait in float32, which keeps the order of additions that of one pass.
+ * parts of (some panels of W) x (some blocks of rows). Within a part K is divided into stretches: a
+ * stretch of a panel stays in the caches nearest to the core while all rows are multiplied with it.
+ * Partial sums are kept in float32, so the order of additions is that of one pass.
  */
 #include "product.h"
 
@@ -16,21 +16,21 @@
 
 #include "simd.h"
 
-#define SMALL_ROWS  4	/* up to here each core packs for itself */
-#define PART_ROWS   192 /* rows of a part: of K = 1024 they take 384 KiB */
+#define SMALL_ROWS  4	/* up to so many each core packs for itself */
+#define PART_ROWS   192 /* rows of a part: 384 KiB with K = 1024 */
 #define PART_PANELS 4
-#define TILE_PANELS 8 /* the same with tiles: the sums of a part take half of the second cache */
+#define TILE_PANELS 8 /* the same with tiles: a part's sums take half of the second-level cache */
 #define TILE_BLOCKS 16
-#define TILE_STEP   80 /* cycles of a step of K, and bytes from beyond that cache in one */
-#define FAR_SPEED   6
-#define NEAR_ROWS   (1u << 20) /* bytes of packed rows that stay there from panel to panel */
-#define MOST_ROWS   (2u << 20) /* of a part, half of it if wide: more are far for each panel */
+#define TILE_STEP   80	       /* cycles of a step of K */
+#define FAR_SPEED   6	       /* bytes per cycle from beyond the second-level cache */
+#define NEAR_ROWS   (1u << 20) /* bytes of packed rows that stay in it from panel to panel */
+#define MOST_ROWS   (2u << 20) /* bytes of packed rows of a part, half if wide */
 #define MORE_CUTS   8
-#define MOST_IDLE   15 /* percent of the cores' time at the end: else parts are made smaller */
+#define MOST_IDLE   15 /* percent of idle time at the end above which parts are made smaller */
 #define PACK_ROWS   4  /* fewest rows of a part of packing that is less than a block */
-#define STREAM_ROWS 64 /* up to here the weights stream past once */
-#define NEAR_BYTES  (4u << 20) /* packed rows that the caches hold while panels pass over them */
-#define PACKED_MARK 64	       /* bytes before a core's own packed rows: which launch they are of */
+#define STREAM_ROWS 64 /* up to so many rows the weights are read once */
+#define NEAR_BYTES  (4u << 20) /* packed rows that the caches hold while panels are read */
+#define PACKED_MARK 64	       /* bytes before a core's own packed rows: their launch's number */
 
 /* state.u[] */
 enum {
@@ -105,9 +105,9 @@ static void linear_need(const struct cm_launch *l, struct cm_op_need *need)
 }
 
 /*
- * Names each launch, so that a core can tell whose packed rows it holds. Steps by a large odd
- * number: no two launches share a name. The start is random: a client that could write the next
- * name into the scratch of a core, by another op, would be given the rows of an earlier client.
+ * The number of the next launch, by which a core knows the launch of the packed rows that it holds.
+ * Steps by a large odd number, so that numbers do not repeat. The start is random: a client that
+ * wrote the next number into a core's scratch, with another op, would get an earlier client's rows.
  */
 static uint64_t launches = 0x2545f4914f6cdd1d;
 
@@ -120,8 +120,8 @@ void cm_linear_seed(void)
 }
 
 /*
- * With few rows the weights stream past once, at the speed of memory. Large parts come first, since
- * each start costs, and ever smaller ones later, so that all cores end together: each round gives
+ * With few rows the weights are read once, at the speed of memory. Large parts come first, since
+ * each start costs time, and smaller ones later, so that all cores end together: each round gives
  * every core a part of half of its share of what is left. Finds the panels of part @part; returns
  * how many parts there are up to it, all of them for UINT64_MAX.
  */
@@ -146,9 +146,9 @@ static uint64_t stream_part(uint64_t panels, unsigned cores, uint64_t part, uint
 }
 
 /*
- * With tiles computing takes so little time that reading the rows and panels of a part counts, too:
- * of all shapes the one with which the cores end first. They wait for the last part, on the average
- * half of it.
+ * With tiles computing takes so little time that reading the rows and panels of a part matters,
+ * too: chooses the shape with the least estimated time. At the end cores wait for the last part,
+ * half of it on average.
  */
 static void size_tile_parts(struct cm_launch *l, const struct cm_product *p, uint64_t blocks,
 			    uint64_t mr)
@@ -189,8 +189,8 @@ static bool ends_unevenly(uint64_t parts, unsigned cores)
 }
 
 /*
- * Rows of a part of packing. With tiles a row is written in pieces that lie far apart, those of a
- * block side by side: a core that packs a whole one writes memory as it comes.
+ * Rows of a part of packing. With tiles a row is written in pieces that are far apart, next to
+ * those of other rows of the block: a core that packs a whole block writes contiguous memory.
  */
 static uint64_t rows_to_pack(const struct cm_launch *l, uint64_t blocks, uint64_t mr)
 {
@@ -265,7 +265,7 @@ static void linear_plan(struct cm_launch *l)
 				  : l->state.u[U_GROUPS] * l->state.u[U_MBLOCKS]);
 }
 
-/* Packs rows [first, end) of the block at @to that rows [row, row + mr) make. */
+/* Packs rows [first, end) of the block at @to, which has rows [row, row + mr). */
 static void pack_rows(const struct cm_product *p, uint64_t row, unsigned first, unsigned end,
 		      unsigned mr, void *to, float *tmp)
 {
@@ -317,8 +317,7 @@ static void finish_plain(const struct cm_launch *l, const struct cm_product *p, 
 		put(out, at, acc, cols);
 }
 
-/* Where the packed rows are: the shared ones, or this core's own, made at its first part of the
- * launch. */
+/* The packed rows: the shared ones, or this core's own, packed at its first part of the launch. */
 static const uint8_t *packed_rows(const struct cm_launch *l, const struct cm_product *p,
 				  unsigned core)
 {
@@ -346,7 +345,7 @@ struct part {
 	void *scratch;	  /* of this core */
 };
 
-/* Rows [r, end) of a panel at once, unless some of its columns are not there. */
+/* Finishes rows [r, end) of a panel at once, unless it is a partial one. */
 static bool finish_at_once(const struct cm_launch *l, const struct cm_product *p, const float *acc,
 			   uint64_t panel, uint64_t r, uint64_t end)
 {
@@ -373,7 +372,7 @@ static bool finish_at_once(const struct cm_launch *l, const struct cm_product *p
 	return true;
 }
 
-/* Block @block of the part's rows. */
+/* Finishes block @block of the part's rows. */
 static void finish_block(const struct cm_launch *l, const struct part *t, float *acc,
 			 uint64_t panel, uint64_t block)
 {
@@ -390,7 +389,7 @@ static void finish_block(const struct cm_launch *l, const struct part *t, float 
 
 /*
  * All rows of the part times panels [first, end), a stretch of K at a time; acc[panel][row][32] are
- * their sums. Those of a block are finished as soon as they are complete, while they are near.
+ * their sums. Those of a block are finished as soon as they are complete, while they are cached.
  */
 static void multiply_panels(const struct cm_launch *l, const struct part *t, float *acc,
 			    uint64_t acc_floats, uint64_t first, uint64_t end)

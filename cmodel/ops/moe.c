@@ -2,7 +2,7 @@
 /*
  * MOE_LINEAR: rows that choose their matrix; MOE_COMBINE: their weighted sum.
  *
- * The leader sorts the rows by matrix, so that each matrix that is chosen streams past once, and
+ * The leader sorts the rows by matrix, so that each selected matrix is read once, and
  * cuts the work into items of (rows of one matrix) x (some of its panels). Phase "pack" packs
  * blocks of rows, phase "multiply" hands out items. It works on a copy of the choices: the client's
  * memory may change meanwhile.
@@ -31,7 +31,7 @@ struct block {
 	uint32_t first, rows;
 };
 
-/* state.u[]: where in the shared scratch the lists are, and what traffic() wants to know */
+/* state.u[]: offsets of the lists in the shared scratch, and a count for traffic() */
 enum { U_NEXT, U_CHOICE, U_SORTED, U_BLOCKS, U_ITEMS, U_PACKED, U_USED };
 
 static bool chooses(const struct cm_launch *l)
@@ -39,7 +39,7 @@ static bool chooses(const struct cm_launch *l)
 	return l->in[2] != NULL;
 }
 
-/* Output rows, and how many of them a row of x has. */
+/* Output rows: one for each choice of a row of x, or without choices one for each matrix. */
 static uint64_t out_rows(const struct cm_launch *l)
 {
 	return chooses(l) ? l->in[2]->dim[0] * l->in[2]->dim[1]
@@ -340,7 +340,7 @@ static void moe_run(const struct cm_launch *l, unsigned phase, unsigned part, un
 		run_item(l, (const struct item *)(base + l->state.u[U_ITEMS]) + part, core);
 }
 
-/* Only the matrices that were chosen are read. */
+/* Only selected matrices are read. */
 static void moe_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)
 {
 	uint64_t es = l->in[0]->dtype == TXDA_F32 ? 4 : 2,

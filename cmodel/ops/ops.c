@@ -131,8 +131,8 @@ static bool never(void)
 	return false;
 }
 
-/* Best last. The choice is by CPU alone, never by timing: the same machine must give the same bits
- * each time. */
+/* Best last. The choice depends on the CPU only, never on timing: a machine must always give the
+ * same bits. */
 static const struct {
 	const char *name;
 	bool (*has)(void);
@@ -265,7 +265,7 @@ int cm_want_index(const struct cm_launch *l, const struct cm_tensor *t, uint64_t
 	return 0;
 }
 
-/* Bias 7; what would be infinity is NaN. */
+/* E4M3, bias 7: there is no infinity, and one NaN of each sign. */
 static float f8_value(uint8_t v)
 {
 	unsigned e = v >> 3 & 15, m = v & 7;

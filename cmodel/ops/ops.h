@@ -4,16 +4,16 @@
  *
  * The executor (core/exec.h) resolves an op's tensors to host pointers, then for each launch:
  *   check()  by the leader: shapes and types against the op, and every index that the op will read
- *            from memory. Fills l->fault and returns -EINVAL when something is wrong. Nothing is
- *            written to device memory before it returns 0.
+ *            from memory. On an error it fills l->fault and returns -EINVAL. Nothing is written to
+ *            device memory before it returns 0.
  *   plan()   by the leader: sets l->phases and l->parts[] from the shapes; never from the number of
  *            cores in a way that changes a result.
  *   run()    by all cores, for each phase in turn, for each part in [0, l->parts[phase]) in any
- *            order on any core; a barrier stands between phases.
+ *            order on any core; there is a barrier between phases.
  *
  * Memory: l->shared (the same for all cores, l->shared_bytes) and l->core[i] (private,
- * l->core_bytes) are scratch of the chip; need() says how much an op wants for given shapes. It is
- * allocated before, never while an op runs. Nothing here allocates, locks or sleeps.
+ * l->core_bytes) are scratch of the chip; need() returns how much an op needs for given shapes. It
+ * is allocated before the op runs. Nothing here allocates, locks or sleeps.
  */
 #ifndef CM_OPS_H
 #define CM_OPS_H
@@ -34,19 +34,18 @@ struct cm_tensor {
 	uint8_t ndim;
 	uint8_t dtype;	/* enum txda_dtype; F32 where precise mode makes BF16 activations F32 */
 	uint8_t layout; /* enum txda_layout */
-	uint16_t group; /* W8, W4 */
+	uint16_t group; /* weights in groups: elements of K that share a scale */
 	uint32_t index; /* in the program, for fault records */
 	uint64_t va;
 };
 
 struct cm_launch {
 	const struct txda_op *op;
-	const struct cm_tensor *in[6]; /* NULL: none given */
+	const struct cm_tensor *in[6]; /* NULL: not given */
 	const struct cm_tensor *out[3];
 	bool precise;
 	unsigned cores; /* threads of the pool */
-	/* Collective ops: the tensors of all ranks, by rank. One rank's launch does the work of
-	 * all. */
+	/* Collective ops: the launches of all ranks. One of them does the work for all. */
 	unsigned group_size, rank;
 	const struct cm_launch *peer[TXDA_MAX_GROUP];
 
@@ -54,12 +53,12 @@ struct cm_launch {
 	unsigned parts[CM_MAX_PHASES];
 	struct {
 		uint64_t u[12];
-	} state;      /* plan()'s notes for run() */
+	} state;      /* from plan() to run() */
 	void *shared; /* 64-byte aligned */
 	size_t shared_bytes;
 	void *const *core; /* [cores]: 64-byte aligned */
 	size_t core_bytes;
-	struct txda_fault *fault; /* where check() says what is wrong: code, tensor, va, detail */
+	struct txda_fault *fault; /* filled by check(): code, tensor, va, detail */
 };
 
 struct cm_op_need {
@@ -68,10 +67,10 @@ struct cm_op_need {
 };
 
 struct cm_op_impl {
-	unsigned n_in, n_out; /* how many in[] and out[] may be given */
+	unsigned n_in, n_out; /* maximum of in[] and out[] */
 	int (*check)(const struct cm_launch *l);
-	/* l has the shapes at the program's limits (pointers are not valid); adds what the op
-	 * wants. */
+	/* Scratch for the shapes of @l, which are at the program's limits; pointers are not
+	 * valid. */
 	void (*need)(const struct cm_launch *l, struct cm_op_need *need);
 	void (*plan)(struct cm_launch *l);
 	void (*run)(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core);
@@ -82,8 +81,10 @@ struct cm_op_impl {
 /* The implementation of @opcode, or NULL. cm_ops_init() must have chosen a path. */
 const struct cm_op_impl *cm_op_impl(unsigned opcode);
 
-/* SIMD path: "auto", "c", "avx2", "avx512", "avx512bf16" or "amx"; -ENOTSUP when this CPU or system
- * lacks it, -EINVAL for other words. */
+/*
+ * Chooses the SIMD path: "auto" (or NULL), "c", "avx2", "avx512", "avx512bf16", "amx", "neon" or
+ * "neonbf16". -ENOTSUP if the CPU or the system lacks it, -EINVAL for other names.
+ */
 int cm_ops_init(const char *isa, const char **ret_name);
 
 /*

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * One SIMD path: compiled once per target with CM_PATH naming it; CM_BF16_DOT, CM_TILES and CM_NEON
- * say what the target has beyond its flags. See simd.h.
+ * One SIMD path: compiled once per target, with its name in CM_PATH; CM_BF16_DOT, CM_TILES and
+ * CM_NEON say what the target has beyond its flags. See simd.h.
  */
 #include "simd.h"
 #include "txda_isa.h"
 #include "vec.h"
 
-/* Weights in groups are unpacked to bf16, too; else to float32. */
+/* Weights in groups are expanded to bf16 rather than float32. */
 #if defined(CM_BF16_DOT) && VL == 16
 #define CM_GROUP_DOT
 #endif

@@ -7,20 +7,20 @@
 #include "simd.h"
 #include "vec.h"
 
-#define STRETCH_BYTES 16384 /* of a panel, when several blocks of rows pass over it */
-#define STRETCH_TWO   8192  /* of int8, when two do: what comes next takes room there, too */
-#define TILE_STRETCH  32768 /* the same in tiles, of which rows do not take the room of weights */
-#define STRETCH_STEP  256   /* of K: a multiple of any group, and what is unpacked at once */
-#define UNPACK_ROWS   15    /* more rows than that share weights that are unpacked once */
+#define STRETCH_BYTES 16384 /* of a panel, when several blocks of rows use it */
+#define STRETCH_TWO   8192  /* the same for int8 with two blocks: prefetched data needs room, too */
+#define TILE_STRETCH  32768 /* the same with tiles, whose rows bypass the first-level cache */
+#define STRETCH_STEP  256   /* elements of K: a multiple of any group; unpacked at once */
+#define UNPACK_ROWS   15    /* weights are unpacked once if there are more rows */
 #define UNPACKED      (STRETCH_STEP / TXDA_QUANT_BLOCK * CM_UNPACKED_BYTES)
 #define F16_STRETCH   128 /* of K: as float32, 16 KB */
 /*
- * How far ahead one block of rows prefetches: hardware prefetchers do not cross pages, and types that
- * take work to unpack leave the CPU's window few loads.
+ * Distance of prefetches with one block of rows: hardware prefetchers do not cross pages, and with
+ * types that take many instructions to unpack few loads fit into the CPU's window.
  */
 #define AHEAD_BYTES 6144
 
-/* How K is counted by the panel kernel. */
+/* The units of K of the panel kernel. */
 static void set_units(struct cm_product *p)
 {
 	bool floats = p->grouped ? cm_simd->group_floats : cm_simd->bf16_floats;
@@ -92,7 +92,8 @@ uint64_t cm_product_packed(const struct cm_product *p, uint64_t rows)
 {
 	uint64_t bytes;
 
-	/* Columns may make K arbitrarily large: ask for more than any machine has then. */
+	/* With columns K may be arbitrarily large: then ask for more memory than any machine
+	 * has. */
 	if (__builtin_mul_overflow(p->packed * p->unit_bytes, rows, &bytes) || bytes >> 56)
 		return 1ull << 56;
 	return bytes;
@@ -103,14 +104,14 @@ static uint64_t row_floats(uint64_t k)
 	return cm_div_up(k, TXDA_QUANT_BLOCK) * TXDA_QUANT_BLOCK;
 }
 
-/* Whether rows are packed apart from each other, then put side by side at once: bf16 blocks are more
- * than the first cache holds. Tiles want rows in pieces anyway. */
+/* Whether rows are packed one by one and then interleaved: bf16 blocks exceed the first-level
+ * cache. Tiles need no interleaving. */
 static bool packs_apart(const struct cm_product *p)
 {
 	return p->per == 2 && !cm_simd->tiles;
 }
 
-/* Bytes of a row that is packed apart. */
+/* Bytes of a row packed by itself. */
 static uint64_t row_bytes(const struct cm_product *p)
 {
 	return packs_apart(p) ? cm_div_up(cm_product_packed(p, 1), 64) * 64 : 0;
@@ -125,8 +126,8 @@ static bool unpacks(const struct cm_product *p, uint64_t rows)
 	return rows > UNPACK_ROWS && (groups || f16);
 }
 
-/* The row as float32, normalised, reordered; then the rows of a block that are packed apart. Later, in
- * their place, weights that are unpacked. */
+/* A row as float32, normalised and reordered, then rows packed one by one; later, in the same
+ * place, unpacked weights. */
 uint64_t cm_product_scratch(const struct cm_product *p)
 {
 	uint64_t pack = (2 * row_floats(p->width) + row_floats(p->k)) * 4 + p->mr * row_bytes(p);
@@ -139,7 +140,7 @@ uint64_t cm_product_bytes(const struct cm_product *p)
 	return txda_tile_panels(p->w->layout, p->n) * p->panel_bytes;
 }
 
-/* Row @r as float32, normalised; in place of the tensor itself where that will do. */
+/* Row @r as float32, normalised; the tensor itself if that is what it contains, else at @tmp. */
 static const float *input_row(const struct cm_product *p, uint64_t r, float *tmp)
 {
 	float *tmp2 = tmp + row_floats(p->width);
@@ -160,7 +161,7 @@ static const float *input_row(const struct cm_product *p, uint64_t r, float *tmp
 	return tmp2;
 }
 
-/* The row in the order of the weights; for groups with zeros up to a whole block. */
+/* The row in the order of the weights; for groups padded with zeros to a whole block. */
 static const float *order_row(const struct cm_product *p, const float *row, float *to)
 {
 	if (p->columns) {
@@ -199,7 +200,7 @@ static void pack_row(const struct cm_product *p, uint64_t r, unsigned m, unsigne
 		cm_simd->pack_f32(to, mr, m, in, p->k);
 }
 
-/* The same of a row that is bf16 already, for tiles: step by step. */
+/* The same for a row that is already bf16, for tiles. */
 static void copy_row(const struct cm_product *p, uint64_t r, unsigned m, unsigned mr, void *to)
 {
 	const uint16_t *row = (const uint16_t *)p->x->ptr + r * p->k;
@@ -240,8 +241,8 @@ void cm_product_pack(const struct cm_product *p, const uint64_t *rows, unsigned 
 				    cm_product_packed(p, 1) / 4);
 }
 
-/* Precise mode: float32 rows packed one by one (block rows side by side), weights as they mean,
- * sums in double. */
+/* Precise mode: float32 rows, interleaved within a block, exact values of the weights, sums in
+ * double. */
 static void precise_panel(const struct cm_product *p, float *acc, const uint8_t *tiles,
 			  const float *a, unsigned mr, uint64_t panel)
 {
@@ -314,7 +315,7 @@ static void multiply_block(const struct cm_product *p, const struct cm_panel *bl
 		cm_simd->panel_f32(block);
 }
 
-/* In place of the weights of a block of rows, the first of which does it for all. */
+/* Replaces the weights of block @b of rows by unpacked ones, which block 0 makes for all blocks. */
 static void unpack(const struct cm_product *p, struct cm_panel *block, uint64_t b, void *scratch)
 {
 	if (!b && p->grouped)
@@ -343,7 +344,8 @@ void cm_product_multiply_block(const struct cm_product *p, const struct cm_produ
 		.group = p->w->group,
 	};
 
-	/* Each block of rows brings its share of what comes next, so that memory is never idle. */
+	/* Each block of rows prefetches its share of the next weights, so that memory is never
+	 * idle. */
 	bytes = (uint64_t)(cm_product_at(p, t->tiles, t->panel, t->unit + t->n) - block.w);
 	block.pace = (unsigned)cm_div_up(64, blocks);
 	block.ahead = blocks == 1 ? block.w + AHEAD_BYTES : t->next + bytes * b / blocks;

@@ -3,8 +3,8 @@
  * The product that LINEAR and MOE_LINEAR share: rows of activations, normalised, reordered and
  * packed (simd.h), times panels of one matrix of weights.
  *
- * Ownership: nothing is allocated; the caller has the tensors checked and gives scratch. Threads: a
- * struct cm_product is filled in by each core for itself and read only.
+ * Ownership: nothing is allocated; the caller has checked the tensors and provides scratch.
+ * Threads: each core fills in a struct cm_product of its own.
  */
 #ifndef CM_OPS_PRODUCT_H
 #define CM_OPS_PRODUCT_H
@@ -19,13 +19,13 @@ struct cm_product {
 	uint64_t width, n, k;	      /* X, N, K */
 	float eps;
 	bool precise, wide;
-	bool i8, i16, grouped; /* activations: integers, or floats for groups */
-	unsigned per;	       /* elements of K a unit of the panel kernel */
-	unsigned unit_bytes;   /* of packed activations, per row */
-	unsigned mr;	       /* most rows of a block */
-	uint64_t units;	       /* of K */
-	uint64_t packed;       /* units of a packed row: with what fills its last step */
-	uint64_t panel_bytes, group_bytes; /* of weights; no groups: 0 */
+	bool i8, i16, grouped;		   /* activations: integers, or floats for groups */
+	unsigned per;			   /* elements of K in a unit of the panel kernel */
+	unsigned unit_bytes;		   /* of packed activations, per row */
+	unsigned mr;			   /* most rows of a block */
+	uint64_t units;			   /* of K */
+	uint64_t packed;		   /* units of a packed row, padded to a whole step */
+	uint64_t panel_bytes, group_bytes; /* of weights; group_bytes is 0 without groups */
 };
 
 /* @flags: TXDA_LINEAR_*. */
@@ -33,7 +33,7 @@ void cm_product_init(struct cm_product *p, const struct cm_launch *l, const stru
 		     const struct cm_tensor *w, const struct cm_tensor *norm,
 		     const uint32_t *columns, float eps, uint32_t flags);
 
-/* Bytes of @rows packed rows, and of the scratch of a core that packing a row or multiplying takes. */
+/* Bytes of @rows packed rows, and of a core's scratch for packing and multiplying. */
 uint64_t cm_product_packed(const struct cm_product *p, uint64_t rows);
 uint64_t cm_product_scratch(const struct cm_product *p);
 
@@ -41,11 +41,11 @@ uint64_t cm_product_scratch(const struct cm_product *p);
 void cm_product_pack(const struct cm_product *p, const uint64_t *row, unsigned first, unsigned end,
 		     unsigned mr, void *to, float *scratch);
 
-/* Units of K that the sums of all rows take before those of the next: with so many of one panel in
- * the first cache all rows pass over them. */
+/* Units of K that all rows are multiplied with before the next ones are: as many as the first-level
+ * cache holds of a panel. */
 uint64_t cm_product_stretch(const struct cm_product *p, uint64_t rows);
 
-/* Where unit @unit of panel @panel is. */
+/* Address of unit @unit of panel @panel. */
 const uint8_t *cm_product_at(const struct cm_product *p, const uint8_t *tiles, uint64_t panel,
 			     uint64_t unit);
 
@@ -56,20 +56,20 @@ struct cm_product_tile {
 	const uint8_t *packed; /* rows, in blocks of @mr */
 	uint64_t rows;
 	unsigned mr;
-	const uint8_t *next; /* weights to prefetch meanwhile */
+	const uint8_t *next; /* weights to prefetch at the same time */
 	void *scratch;	     /* this core's, of cm_product_scratch() bytes */
 };
 
 /* acc[row][32] (+)= the rows times the units; unit 0 starts the sums. */
 void cm_product_multiply(const struct cm_product *p, const struct cm_product_tile *t, float *acc);
-/* The same for the rows of block @block alone; acc[row][32] begins with these. Block 0 comes first: it
- * leaves in the scratch what the others take. */
+/* The same for the rows of block @block alone, with which acc[row][32] begins. Block 0 must come
+ * first: it unpacks weights to the scratch, which the others use. */
 void cm_product_multiply_block(const struct cm_product *p, const struct cm_product_tile *t,
 			       uint64_t block, float *acc);
-/* Whether the products are made in tiles. */
+/* Whether the products use tile instructions (AMX). */
 bool cm_product_in_tiles(const struct cm_product *p);
 
-/* out[0..16) of a gated panel's sums, biased; @act: a gated activation. */
+/* out[0..16) from the sums of a gated panel with bias; @act: a gated activation. */
 void cm_gate(bool precise, uint32_t act, float limit, float *out, const float *acc);
 /* Adds the bias[n] of panel @panel to its sums. */
 void cm_product_bias(const struct cm_product *p, float *acc, const float *bias, uint64_t panel);

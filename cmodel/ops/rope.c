@@ -10,8 +10,8 @@
 #include "simd.h"
 #include "vec.h"
 
-#define PART_TOKENS    16 /* most tokens of a part: keys of so many share the cache's lines */
-#define PARTS_PER_CORE 4  /* fewest parts, if tokens are enough */
+#define PART_TOKENS    16 /* most tokens of a part: their keys share cache lines */
+#define PARTS_PER_CORE 4  /* fewest parts, if there are enough tokens */
 #define MAX_HEAD_DIM   512
 
 /* state.u[] */
@@ -141,8 +141,8 @@ int cm_want_room(const struct cm_launch *l, const struct cm_tensor *t, uint64_t 
 
 	if (layer_offset % 64 || block % 64 || bytes > block || layer_offset > block - bytes)
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, layer_offset);
-	/* A cache that is not an activation is not doubled in precise mode: too small for its
-	 * float32 elements. */
+	/* In precise mode elements are float32: a cache that is not an activation, whose size is
+	 * not doubled then, is too small. */
 	if (t->bytes < t->dim[0] * block * (l->precise ? 2 : 1))
 		return cm_bad(l, TXDA_FAULT_SHAPE, t, t->va, t->bytes);
 	return 0;
@@ -245,7 +245,7 @@ static void rotate(const struct cm_launch *l, const float *x, const float *w, co
 		  p->flags & TXDA_ROPE_INTERLEAVED, y);
 }
 
-/* One head's elements as int8; returns their scale. What is not finite becomes a NaN of all. */
+/* One head's elements as int8; returns their scale, NaN if an element is not finite. */
 static float quantise(int8_t *q, const float *x, unsigned n)
 {
 	float max = 0, inverse;
@@ -305,7 +305,7 @@ static void store_f32(const struct cm_launch *l, unsigned head, uint32_t slot, c
 	}
 }
 
-/* Where a head's keys are in the block of @slot, as bf16. */
+/* The bf16 keys of a head in the block of @slot. */
 static uint16_t *keys_at(const struct cm_launch *l, unsigned head, uint32_t slot)
 {
 	const struct txda_op_rope_kv *p = &l->op->rope_kv;
@@ -315,7 +315,7 @@ static uint16_t *keys_at(const struct cm_launch *l, unsigned head, uint32_t slot
 	       (uint64_t)head * TXDA_KV_DIM(p->head_dim) * p->block_size * 2;
 }
 
-/* Keys of @n tokens whose slots follow @slot, all in one group of 16: whole words of it. */
+/* Stores the keys of @n tokens in consecutive slots from @slot on, all in one group of 16. */
 static void store_keys(const struct cm_launch *l, unsigned head, uint32_t slot,
 		       const uint32_t *const *k, unsigned n)
 {
@@ -390,7 +390,7 @@ static void store_head(const struct cm_launch *l, unsigned head, uint64_t t, con
 		float x[MAX_HEAD_DIM], k[MAX_HEAD_DIM];
 		const float *v;
 
-		/* Keys wait until one does not follow. */
+		/* Keys of consecutive slots are stored together. */
 		if (from < i && (slot[i] != slot[i - 1] + 1 || slot[i] % 16 == 0)) {
 			store_keys(l, head, slot[from], row + from, i - from);
 			from = i;

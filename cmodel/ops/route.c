@@ -60,7 +60,7 @@ static void softmax(const float *x, unsigned n, float *score)
 		score[i] = (float)(score[i] / sum);
 }
 
-/* The index of the largest of v[n] that is not taken, the lowest among equals; takes it. */
+/* Takes the largest of v[n] that is not taken, the first of equal ones; returns its index. */
 static unsigned take_best(const float *v, uint8_t *taken, unsigned n)
 {
 	unsigned best = n;
@@ -72,7 +72,7 @@ static unsigned take_best(const float *v, uint8_t *taken, unsigned n)
 	return best;
 }
 
-/* What is not in the best groups becomes 0. */
+/* Sets the choice of experts outside the best groups to 0. */
 static void limit_groups(const struct txda_op_route *p, float *choice, unsigned experts)
 {
 	float score[TXDA_ROUTE_MAX_EXPERTS];

@@ -149,7 +149,10 @@ static void gather_run(const struct cm_launch *l, unsigned phase, unsigned part,
 	     r < cm_part_end(part, CM_ROWS_PER_PART, out->dim[0]); r++) {
 		uint32_t row = cm_index_at(l->in[1], r);
 
-		/* A program whose input and output overlap gets undefined results. */
+		/*
+		 * Checked again, since the memory may have changed. If x and the output overlap,
+		 * results are undefined.
+		 */
 		if (row < x->dim[0])
 			memmove((float *)out->ptr + r * width, (const float *)x->ptr + row * width,
 				width * 4);

@@ -33,15 +33,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CM_MR	    12 /* rows of a packed block of float32 */
-#define CM_MR_I8    6  /* and of one with int8 activations, which have int32 sums besides */
-#define CM_MR_I16   3  /* and of one with int16 activations, with two sums */
-#define CM_MR_GROUP 8  /* and of one for weights in groups with float activations */
-#define CM_MR_MAX   32 /* no path has more */
+/* Most rows of a packed block. */
+#define CM_MR	    12 /* float32 activations */
+#define CM_MR_I8    6  /* int8, which also have int32 sums */
+#define CM_MR_I16   3  /* int16, which have two of these */
+#define CM_MR_GROUP 8  /* floats for weights in groups */
+#define CM_MR_MAX   32 /* of any path */
 
-/*
- * acc[m][32] (+)= block of packed rows times units of K of one panel.
- */
+/* acc[m][32] (+)= a block of packed rows times units of K of one panel. */
 struct cm_panel {
 	float *acc;
 	const uint8_t *w;  /* units of the panel */
@@ -51,19 +50,19 @@ struct cm_panel {
 	bool first;  /* acc starts at 0 */
 	bool wide;
 	unsigned dtype, group; /* as in the tensor; whole groups unless the last */
-	const uint8_t *ahead;  /* to be prefetched meanwhile: */
-	unsigned pace;	       /* so many bytes of it for each 64 of w */
+	const uint8_t *ahead;  /* to be prefetched at the same time */
+	unsigned pace;	       /* bytes of it for each 64 of w */
 	const void *unpacked;  /* w in the form of unpack_group() or from_f16(), or NULL */
 };
 
-/* Bytes of a block of 32 of K that unpack_group() has made: pairs of bf16 as the panels of bf16 weights
- * have them, then 32 float32 scales. */
+/* Bytes of a block of 32 of K from unpack_group(): pairs of bf16 in the layout of bf16 weights,
+ * then 32 float32 scales. */
 #define CM_UNPACKED_BYTES (16 * 128 + 128)
 
 /* One KV head's share of ATTENTION for up to CM_ATT_ROWS query rows, over keys [from, to) of one
  * split. */
 #define CM_ATT_ROWS 16
-#define CM_ATT_TILE TXDA_ATTENTION_TILE /* keys that a step of the online softmax takes */
+#define CM_ATT_TILE TXDA_ATTENTION_TILE /* keys of a step of the online softmax */
 
 /* Keys and values of a sequence and head. */
 struct cm_attend_keys {
@@ -85,8 +84,8 @@ struct cm_attend {
 	const float *q_rope[CM_ATT_ROWS]; /* [rope] */
 	unsigned v_stride;		  /* elements from one pair of values to the next */
 	bool i8;			  /* TXDA_KV_INT8 */
-	bool latent_i8;			  /* the same of latent attention */
-	uint16_t *kv_pack;		  /* scratch for that: [2][CM_ATT_TILE][v_stride] */
+	bool latent_i8;			  /* the same for latent attention */
+	uint16_t *kv_pack;		  /* scratch for int8: [2][CM_ATT_TILE][v_stride] */
 	uint32_t pos[CM_ATT_ROWS];	  /* position of each row: the last key that it sees */
 	uint32_t first[CM_ATT_ROWS];	  /* the first key that it sees */
 	uint32_t from,
@@ -104,8 +103,8 @@ struct cm_attend {
 };
 
 /*
- * What becomes of the sums of a panel: act(sums + bias) + add, in 32 columns, or 16 gated ones, of rows
- * that follow each other.
+ * Output of the sums of a panel: act(sums + bias) + add, in 32 columns, or 16 gated ones, of
+ * consecutive rows.
  */
 struct cm_put {
 	void *out; /* bf16, or float32 if f32 */
@@ -114,22 +113,22 @@ struct cm_put {
 	unsigned act; /* enum txda_activation */
 	float limit;
 	const float *bias;    /* of the columns, or of the gates; or NULL */
-	const float *bias_up; /* of what these gate */
-	const float *add;     /* float32 with the stride of @out, which is so, too; or NULL */
+	const float *bias_up; /* of the gated values */
+	const float *add;     /* residual, float32 as @out is then, with its stride; or NULL */
 };
 
 struct cm_simd {
 	const char *name;
-	bool bf16_floats;   /* products of bf16 weights are made in float32 */
+	bool bf16_floats;   /* products of bf16 weights use float32 */
 	bool group_floats;  /* and those of weights in groups with float activations */
-	bool groups_i16;    /* W8, W4, W8Z and W4Z without int8 activations have int16 ones */
-	bool tiles;	    /* the layouts of packed activations above */
+	bool groups_i16;    /* W8, W4, W8Z and W4Z use int16 activations unless int8 ones */
+	bool tiles;	    /* packed activations have the layouts for tiles */
 	unsigned mr, mr_i8; /* most rows of a block: bf16, int8 */
-	/* This thread will not compute for a while; or NULL. */
+	/* See cm_ops_rest(); or NULL. */
 	void (*rest)(void);
 	/* out = x / rms(x) * w, [n] */
 	void (*rmsnorm)(float *out, const float *x, const float *w, size_t n, float eps);
-	/* Expand and round. */
+	/* Conversions; to_bf16() rounds to nearest even. */
 	void (*from_bf16)(float *out, const uint16_t *x, size_t n);
 	void (*to_bf16)(uint16_t *out, const float *x, size_t n);
 	/* @n a multiple of 16; NULL where products of float16 are no slower than those of float32 */
@@ -140,7 +139,7 @@ struct cm_simd {
 	void (*pack_f32)(float *block, unsigned mr, unsigned m, const float *x, size_t k);
 	void (*pack_i8)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 			unsigned zero);
-	/* to[i * mr + r] = rows[r][i]: rows of @n words, packed as blocks of one, into a block of @mr. */
+	/* to[i * mr + r] = rows[r][i]: rows of @n words, each packed alone, to a block of @mr. */
 	void (*interleave)(uint32_t *to, unsigned mr, const uint32_t *const *rows, unsigned n_rows,
 			   size_t n);
 	void (*panel_bf16)(const struct cm_panel *p);
@@ -152,22 +151,22 @@ struct cm_simd {
 	 * W4, W8Z and W4Z. */
 	void (*pack_i16)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k);
 	void (*panel_i16)(const struct cm_panel *p);
-	/* And with float activations: F8, MX4 and, without groups_i16, these four. */
+	/* And with float activations: F8, MX4 and, without groups_i16, W8, W4, W8Z and W4Z. */
 	void (*pack_group)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 			   bool nibbles, bool wide);
 	void (*panel_group)(const struct cm_panel *p);
-	/* The weights of @p at @to, CM_UNPACKED_BYTES for each block, so that many rows share the work.
-	 * NULL: no such form. */
+	/* Unpacks the weights of @p to @to, CM_UNPACKED_BYTES for each block, once for many rows;
+	 * or NULL. */
 	void (*unpack_group)(uint8_t *to, const struct cm_panel *p);
 	/* y[2 pairs] = x rotated: pairs (i, i + pairs) by the angles of cos[pairs], sin[pairs] */
 	void (*rotate)(float *y, const float *x, const float *cs, const float *sn, unsigned pairs);
-	/* to[2 i] = h[i]; what lies between stays, other cores may be writing it */
+	/* to[2 i] = h[i]; does not access the elements between, which other cores may be writing */
 	void (*put_every_other)(uint16_t *to, const uint16_t *h, size_t n);
-	/* From acc[rows][32]. */
+	/* Writes the output of acc[rows][32]. */
 	void (*put)(const struct cm_put *p, const float *acc, unsigned rows);
 	void (*attend)(const struct cm_attend *a);
-	/* One token of a head of DELTA_RULE: the state s[k_dim][v_dim], v_dim a multiple of 16, times
-	 * @decay, then the rule with @beta; out[v_dim], @tmp [v_dim] */
+	/* One token of a head of DELTA_RULE: decays the state s[k_dim][v_dim], v_dim a multiple of
+	 * 16, and applies the rule with @beta; out[v_dim], scratch tmp[v_dim] */
 	void (*delta_step)(float *s, unsigned k_dim, unsigned v_dim, const float *q, const float *k,
 			   const float *v, float decay, float beta, float *out, float *tmp);
 	/* scores[i] = sum over heads h of weights[h] * max(0, q[h][dim] . keys[i][dim]), for @n

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * SPAN_ATTENTION: in both directions within each span of rows.
+ * SPAN_ATTENTION: bidirectional attention within each span of rows.
  *
- * A part is some query rows of one head of one span. It puts the head's keys and values of the span
- * into its core's scratch, in the layout of a KV cache, and runs the kernel of ATTENTION over it,
- * CM_ATT_ROWS rows at a time, all keys in one go. How many rows a part has changes no bits.
+ * A part is some query rows of one head of one span. It copies the head's keys and values of the
+ * span to its core's scratch, in the layout of a KV cache, and runs the kernel of ATTENTION on it,
+ * CM_ATT_ROWS rows at a time, all keys at once. Results do not depend on the rows of a part.
  *
  * The leader copies the spans into chip scratch before the cores start: the client's memory may
  * change meanwhile.
@@ -19,7 +19,7 @@
 #include "vec.h"
 
 #define BLOCK	     128 /* keys of a block of the scratch cache */
-#define GROUP	     16	 /* keys that stand side by side in it */
+#define GROUP	     16	 /* keys that are interleaved in it */
 #define MAX_HEAD_DIM 512
 #define LEAST_ROWS   256 /* of a part: fewer would pack the keys too often */
 #define AHEAD	     8	 /* rows to prefetch: hardware does not see their stride */
@@ -79,7 +79,7 @@ static struct room room_at(void *base, uint64_t keys, uint32_t dim)
 	return r;
 }
 
-/* Elements of a head in pairs: an odd number has a zero more, which changes no sum. */
+/* Elements of a head, an odd number rounded up: the zero added changes no sum. */
 static uint32_t paired(const struct txda_op_span_attention *p)
 {
 	return p->head_dim + p->head_dim % 2;
@@ -115,12 +115,12 @@ static void span_need(const struct cm_launch *l, struct cm_op_need *need)
 	const struct txda_op_span_attention *p = &l->op->span_attention;
 
 	need->shared_bytes = (l->in[1]->dim[0] + 1) * sizeof(struct span);
-	/* What check() will refuse wants nothing. */
+	/* Nothing for shapes that check() will refuse. */
 	need->core_bytes =
 		p->head_dim <= MAX_HEAD_DIM ? room_bytes(l->in[0]->dim[0], paired(p)) + 64 : 0;
 }
 
-/* Parts when each has at most @rows rows; notes where those of a span begin. */
+/* Number of parts of at most @rows rows each; sets the first part of each span. */
 static uint64_t count_parts(struct span *span, uint64_t n, uint64_t heads, uint64_t rows)
 {
 	uint64_t parts = 0;
@@ -143,7 +143,7 @@ static void span_plan(struct cm_launch *l)
 	for (uint64_t s = 0; s < n; s++) {
 		span[s].first = cm_index_at(spans, 2 * s);
 		span[s].n = cm_index_at(spans, 2 * s + 1);
-		/* What went bad since check() becomes harmless. */
+		/* Spans that became invalid since check() are made empty. */
 		if (span[s].first < end || (uint64_t)span[s].first + span[s].n > rows)
 			span[s].n = 0;
 		else

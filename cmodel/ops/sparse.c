@@ -2,9 +2,9 @@
 /*
  * MLA_SPARSE: latent attention over listed tokens.
  *
- * An item is up to CM_ATT_ROWS heads of one token. It gathers the listed vectors into scratch, in
- * the layout of a cache of their own, and attends to that as ATTENTION's kernel does: what the list
- * says is the sequence, and its order that of the keys.
+ * An item is up to CM_ATT_ROWS heads of one token. It gathers the listed vectors in scratch, in the
+ * layout of a cache, and runs ATTENTION's kernel on it: the list takes the place of the sequence,
+ * and its order is that of the keys.
  */
 #include "check.h"
 
@@ -53,7 +53,7 @@ static int sparse_check(const struct cm_launch *l)
 			     TXDA_NONE);
 }
 
-/* What a core's scratch has, one after another. */
+/* Parts of a core's scratch, in order. */
 enum { VECTORS, BLOCKS, Q_PACK, P_PACK, SCORES, PARTIAL, N_PIECES };
 
 static uint64_t scratch_bytes(const struct cm_launch *l, unsigned pieces)
@@ -97,7 +97,7 @@ static void sparse_plan(struct cm_launch *l)
 
 /* One vector of the cache: int8 elements have a scale for the latent part and one for the key. */
 struct vector {
-	const void *at; /* elements 2 apart */
+	const void *at; /* every second element */
 	float latent_scale, key_scale;
 };
 

@@ -37,8 +37,8 @@ static void topk_plan(struct cm_launch *l)
 		l->parts[l->phases++] = (unsigned)l->in[0]->dim[0];
 }
 
-/* Inserts (v, i) into the sorted list of @n; the last one falls out when the list is full (@k).
- * Earlier indices come first. */
+/* Inserts (v, i) into the sorted list of @n, and drops the last one if it is full (@k). Equal
+ * values are in the order of their indices. */
 static unsigned insert(float *val, int32_t *idx, unsigned n, unsigned k, float v, int32_t i)
 {
 	unsigned at = n < k ? n : k - 1;

@@ -93,7 +93,7 @@ V_INLINE vf v_max(vf a, vf b)
 #endif
 }
 
-/* VL bytes, extended: of a conversion of vectors of different widths compilers make one of each lane. */
+/* VL bytes, sign-extended: compilers convert vectors of different widths lane by lane. */
 V_INLINE vi v_load_i8(const int8_t *p)
 {
 #if defined(__AVX512F__)
@@ -122,7 +122,7 @@ V_INLINE float v_sum(vf v)
 	return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
 
-/* For scores and other numbers: what is not one may get lost. */
+/* The largest lane; NaN may be ignored. */
 V_INLINE float v_top(vf v)
 {
 	return _mm512_reduce_max_ps((__m512)v);
@@ -176,7 +176,7 @@ V_INLINE int32_t v_sum_i(vi v)
 #endif
 }
 
-/* The largest lane of integers from 0 on, as the float that has its bits. */
+/* The largest of lanes that are not negative, as the float with the same bits. */
 V_INLINE float v_top_i(vi v)
 {
 	int32_t top = 0;
@@ -199,7 +199,7 @@ V_INLINE vf v_exp(vf x)
 	const vf magic = v_set1(12582912.0f);
 	vf y, t, n, r, p;
 
-	/* NaN stays what it is. */
+	/* NaN stays NaN. */
 #if defined(__AVX512F__)
 	const __mmask16 normal = _mm512_cmp_ps_mask((__m512)x, (__m512)v_set1(-87.3f), _CMP_NLT_UQ);
 
@@ -261,7 +261,7 @@ V_INLINE vu v_bf16_bits(vf v)
 V_INLINE void v_store_bf16(uint16_t *p, vf v)
 {
 #if defined(__AVX512BF16__)
-	/* As v_bf16_bits(), but what is too small for a normal number is 0, as the products take it. */
+	/* As v_bf16_bits(), but subnormal numbers become 0, as they are in the products. */
 	*(vh_any *)p = (vh)_mm512_cvtneps_pbh((__m512)v);
 #else
 	*(vh_any *)p = __builtin_convertvector(v_bf16_bits(v), vh);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* LAYERNORM, INTERPOLATE and MERGE_ROWS: what towers that see images do row by row. */
+/* LAYERNORM, INTERPOLATE and MERGE_ROWS: row ops of vision towers. */
 #include "check.h"
 
 #include <errno.h>
