@@ -596,16 +596,26 @@ static void attention_run(const struct cm_launch *l, unsigned phase, unsigned pa
 	write_rows(l, &g, it, total);
 }
 
+/* The positions that tokens of sequence @s attend to. */
+static uint64_t keys_read(const struct geometry *g, uint64_t s)
+{
+	uint64_t n = cm_index_at(g->spans, 2 * s + 1), context = cm_index_at(g->ctx, s);
+
+	if (!n || !g->window || context < g->window + n)
+		return n ? context : 0;
+	return g->window + n - 1;
+}
+
 static void attention_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)
 {
 	struct geometry g = geometry(l);
-	uint64_t keys = 0;
+	uint64_t keys = 0, vectors = g.latent ? 1 : 2 * (uint64_t)g.n_kv_heads,
+		 scales = g.latent ? 2 : 1;
 
 	for (uint64_t s = 0; s < g.table->dim[0]; s++)
-		keys += cm_index_at(g.ctx, s);
-	*read = g.latent ? keys * g.key_dim * 2
-			 : keys * g.n_kv_heads * (g.i8 ? g.dim * 2 + 8 : g.dim * 4);
-	*written = l->out[0]->dim[0] * l->out[0]->dim[1] * 2;
+		keys += keys_read(&g, s);
+	*read = keys * vectors * (g.i8 ? g.key_dim + scales * 4 : g.key_dim * 2);
+	*written = l->out[0]->dim[0] * l->out[0]->dim[1] * (l->out[0]->dtype == TXDA_F32 ? 4 : 2);
 }
 
 const struct cm_op_impl cm_op_attention = {

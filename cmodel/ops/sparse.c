@@ -259,7 +259,10 @@ static void sparse_run(const struct cm_launch *l, unsigned phase, unsigned part,
 
 static void sparse_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)
 {
-	*read = l->in[3]->dim[0] * l->in[3]->dim[1] * (padded(l) * 2 + 4);
+	/* A key, and its place in the cache. */
+	uint64_t bytes = (params(l)->flags & TXDA_KV_INT8 ? padded(l) + 8 : padded(l) * 2) + 4;
+
+	*read = l->in[3]->dim[0] * l->in[3]->dim[1] * bytes;
 	*written = l->out[0]->dim[0] * l->out[0]->dim[1] * 4;
 }
 

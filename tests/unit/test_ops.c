@@ -254,6 +254,39 @@ static void test_attention(void **state)
 	}
 }
 
+/* Counted as read: what the window leaves of the context, in the cache's format. */
+static void test_attention_traffic(void **state)
+{
+	static const unsigned ctx[] = {40, 7, 300}, n[] = {4, 7, 1};
+	static const struct {
+		struct batch b;
+		uint64_t read, written;
+	} cases[] = {
+		{{4, 2, 64, 32, 3, 0, ctx, n, .wide = false},
+		 (40 + 7 + 300) * 2 * 2 * 64 * 2,
+		 12 * 256 * 2},
+		{{4, 2, 64, 32, 3, 20, ctx, n, .wide = true},
+		 (23 + 7 + 20) * 2 * 2 * 64 * 2,
+		 12 * 256 * 4},
+		{{4, 1, 64, 32, 3, 20, ctx, n, .i8 = true},
+		 (23 + 7 + 20) * 2 * (64 + 4),
+		 12 * 256 * 2},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t read, written;
+		struct att a;
+
+		att_new(&a, &cases[i].b);
+		assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), 0);
+		cm_op_impl(TXDA_OP_ATTENTION)->traffic(&a.r.l, &read, &written);
+		assert_int_equal(read, cases[i].read);
+		assert_int_equal(written, cases[i].written);
+		att_free(&a);
+	}
+}
+
 static void test_attention_refuses(void **state)
 {
 	static const unsigned ctx[] = {40}, n[] = {4};
@@ -558,8 +591,8 @@ static void test_collectives(void **state)
 }
 
 #define ON_PATH(path)                                                                              \
-	ON(path, test_attention), ON(path, test_attention_refuses), ON(path, test_rope_kv),        \
-		ON(path, test_kv_int8), ON(path, test_topk), ON(path, test_rows),                  \
-		ON(path, test_collectives)
+	ON(path, test_attention), ON(path, test_attention_traffic),                                \
+		ON(path, test_attention_refuses), ON(path, test_rope_kv), ON(path, test_kv_int8),  \
+		ON(path, test_topk), ON(path, test_rows), ON(path, test_collectives)
 
 OPS_MAIN("ops")
