@@ -280,6 +280,9 @@ int txda_bind_step_map(struct drm_gpuva_op *op, void *priv)
 	/* Removing the peer chip ends translations to its DRAM; none may be added after that. */
 	if (bo->peer && !drm_dev_enter(bo->peer->base.dev, &idx))
 		return -ENODEV;
+	/* So does revoking a buffer. */
+	if (READ_ONCE(bo->revoked))
+		return -ENODEV;
 	vma = txda_bind_take_spare(bind);
 	err = vma ? txda_bind_write_runs(bind, bo, &op->map) : -EINVAL;
 	if (vma) {

@@ -140,7 +140,6 @@ const struct drm_driver txda_drm_driver = {
 	.postclose = txda_file_close,
 	.show_fdinfo = txda_file_show_fdinfo,
 	.gem_prime_import = txda_gem_prime_import,
-	.gem_prime_import_sg_table = txda_gem_import_sg_table,
 	.fops = &txda_fops,
 	.ioctls = txda_ioctls,
 	.num_ioctls = ARRAY_SIZE(txda_ioctls),

@@ -41,26 +41,13 @@ int txda_gem_init(struct txda_device *tdev)
 
 /* ---- Objects -------------------------------------------------------------------------------- */
 
-static void txda_bo_detach(struct txda_bo *bo)
-{
-	struct dma_buf *dma_buf;
-
-	if (!bo->attach)
-		return;
-	dma_buf = bo->attach->dmabuf;
-	dma_buf_detach(dma_buf, bo->attach);
-	dma_buf_put(dma_buf);
-}
-
 /* Ends its DMA mapping: at the end of the buffer or of the chip, whichever comes first. */
 static void txda_bo_unplug(struct txda_bo *bo)
 {
-	if (bo->kind != TXDA_BO_DMABUF) {
+	if (bo->kind == TXDA_BO_DMABUF)
+		txda_import_unmap(bo);
+	else
 		txda_bo_unmap_pages(bo);
-	} else if (bo->sgt) {
-		dma_buf_unmap_attachment_unlocked(bo->attach, bo->sgt, DMA_BIDIRECTIONAL);
-		bo->sgt = NULL;
-	}
 }
 
 static void txda_bo_free(struct drm_gem_object *obj)
@@ -90,8 +77,7 @@ static void txda_bo_free(struct drm_gem_object *obj)
 		kvfree(bo->runs);
 		break;
 	case TXDA_BO_DMABUF:
-		txda_bo_detach(bo);
-		kvfree(bo->runs);
+		txda_import_free(bo);
 		break;
 	case TXDA_BO_PEER:
 		txda_peer_free(bo);
@@ -199,6 +185,8 @@ int txda_bo_pte_flags(struct txda_device *tdev, struct txda_bo *bo, bool read_on
 		pte |= (u64)port << TXDA_PTE_PORT_SHIFT;
 		break;
 	default:
+		if (READ_ONCE(bo->revoked))
+			return -ENODEV;
 		pte |= (u64)TXDA_APERTURE_SYSTEM << TXDA_PTE_APERTURE_SHIFT;
 		if (!(bo->flags & DRM_TXDA_BO_WRITE_COMBINE))
 			pte |= TXDA_PTE_COHERENT;

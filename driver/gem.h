@@ -9,7 +9,8 @@
  *
  * Private buffers (vm_id at creation) share the reservation object of their address space and
  * cannot be exported. A buffer imported from another TX8 is used in place: through C2C when it lies
- * in that chip's DRAM, through system memory otherwise.
+ * in that chip's DRAM, through system memory otherwise. So is one of another driver, also when it is
+ * memory of a PCI device.
  *
  * A client that imports a buffer through a read-only descriptor may only read it, on whatever chip.
  * The exporter's object has no such limit, so the client gets an object of kind PEER instead.
@@ -26,12 +27,12 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/rwsem.h>
+#include <linux/workqueue.h>
 #include <drm/drm_gem.h>
 
 #include "drm/txda_drm.h"
 
 struct dma_buf;
-struct dma_buf_attachment;
 struct dmem_cgroup_pool_state;
 struct dmem_cgroup_region;
 struct drm_memory_stats;
@@ -119,11 +120,20 @@ struct txda_bo {
 	/** @mm: USERPTR: the process whose memory limit is charged. */
 	struct mm_struct *mm;
 
-	/** @sgt: HOST, USERPTR, DMABUF: its pages, while mapped for the chip. */
+	/**
+	 * @sgt: HOST, USERPTR, DMABUF: its memory, while mapped for the chip. DMABUF: changes under
+	 * its reservation object's lock too.
+	 */
 	struct sg_table *sgt;
 
-	/** @attach: DMABUF: the attachment. */
-	struct dma_buf_attachment *attach;
+	/**
+	 * @revoked: DMABUF: the exporter takes the memory back, and mappings end. Written under the
+	 * reservation object's lock.
+	 */
+	bool revoked;
+
+	/** @revoke_work: DMABUF: ends them. Holds the buffer and the DRM device. */
+	struct work_struct revoke_work;
 
 	/**
 	 * @runs: HOST, USERPTR, DMABUF: bus addresses. DEVICE: those of @vram. PEER: of @peer. NULL
@@ -247,10 +257,10 @@ unsigned long txda_gem_get_unmapped_area(struct file *file, unsigned long addr, 
 
 /* prime.c: driver hooks and object functions of sharing. */
 struct drm_gem_object *txda_gem_prime_import(struct drm_device *drm, struct dma_buf *dma_buf);
-struct drm_gem_object *txda_gem_import_sg_table(struct drm_device *drm,
-						struct dma_buf_attachment *attach,
-						struct sg_table *sgt);
 struct dma_buf *txda_gem_export(struct drm_gem_object *obj, int flags);
+/* For DMABUF: ends its DMA mapping, under txda_gem.lock; and the rest. */
+void txda_import_unmap(struct txda_bo *bo);
+void txda_import_free(struct txda_bo *bo);
 void txda_peer_free(struct txda_bo *bo);
 /* The chip is being removed: ends other chips' mappings of its DRAM. */
 void txda_peers_unplug(struct txda_device *tdev);

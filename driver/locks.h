@@ -22,6 +22,7 @@
  *	        mmu.lock	+
  *	          pt.lock	+
  *	    gem.lock
+ *	      reservation objects	of imported buffers; their exporters revoke buffers inside
  *	    txda_groups_lock	+	also without reset.lock, and over several chips
  *	      vms_lock		+
  *	        vm.op_lock	+

@@ -213,7 +213,7 @@ int txda_gem_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
 		return -EPERM;
 	switch (bo->kind) {
 	case TXDA_BO_DMABUF:
-		return txda_gem_mmap_import(bo, bo->attach->dmabuf, vma);
+		return txda_gem_mmap_import(bo, bo->base.import_attach->dmabuf, vma);
 	case TXDA_BO_PEER:
 		return txda_gem_mmap_import(bo, bo->peer_buf, vma);
 	case TXDA_BO_USERPTR:

@@ -5,18 +5,26 @@
  * Host memory can be attached by any driver. Device memory cannot: its dma-buf can be imported only
  * by a txda node, which has access to the memory behind it, and used for mmap().
  *
+ * Buffers of other drivers are used where they are, in memory of PCI devices too, and pinned there
+ * as by any static importer. Their exporter may still revoke them, for example because its device
+ * goes: the chip's access ends then, for good.
+ *
  * A buffer has one dma-buf at a time, as in DRM generally, with the access rights that its first
  * export gave.
  */
 #include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
 #include <linux/slab.h>
 #include <drm/drm_drv.h>
 #include <drm/drm_prime.h>
 
+#include "compat/dma_buf.h"
 #include "device.h"
 #include "evict.h"
+#include "fence.h"
 #include "gem.h"
 #include "host.h"
+#include "reset.h"
 #include "runs.h"
 #include "vm.h"
 #include "vram.h"
@@ -122,10 +130,156 @@ void txda_peer_free(struct txda_bo *bo)
 	dma_buf_put(bo->peer_buf);
 }
 
-struct drm_gem_object *txda_gem_prime_import(struct drm_device *drm, struct dma_buf *dma_buf)
+/* ---- Buffers of other drivers --------------------------------------------------------------- */
+
+static void txda_import_revoke_work(struct work_struct *work)
 {
+	struct txda_bo *bo = container_of(work, struct txda_bo, revoke_work);
+	struct drm_device *drm = bo->base.dev;
+	struct txda_device *tdev = to_txda(drm);
+
+	txda_vms_zap(tdev, &bo->base);
+	/* A TLB flush that did not end, of this buffer's mappings now or earlier, has requested one. */
+	txda_reset_flush(tdev);
+	/* Removal of the chip ends the mapping itself, when the chip has stopped. */
+	if (!drm_dev_is_unplugged(drm)) {
+		mutex_lock(&tdev->gem.lock);
+		txda_import_unmap(bo);
+		mutex_unlock(&tdev->gem.lock);
+	}
+	drm_gem_object_put(&bo->base);
+	drm_dev_put(drm);
+}
+
+/*
+ * Under the reservation object's lock. Jobs that run may finish: the exporter waits for their
+ * fences, and then for the mapping to end.
+ */
+static void txda_import_invalidate(struct dma_buf_attachment *attach)
+{
+	struct txda_bo *bo = attach->importer_priv;
+
+	/* Before it is mapped the exporter may move it, to where it is then pinned. */
+	if (!bo->sgt || bo->revoked)
+		return;
+	WRITE_ONCE(bo->revoked, true);
+	/* A buffer that is being freed is not bound any more, and its mapping ends anyway. */
+	if (!kref_get_unless_zero(&bo->base.refcount))
+		return;
+	drm_dev_get(bo->base.dev);
+	/* Address spaces are changed in sections that reservation objects are locked in. */
+	queue_work(txda_release_wq, &bo->revoke_work);
+}
+
+static const struct dma_buf_attach_ops txda_import_ops = {
+	.allow_peer2peer = true,
+	.invalidate_mappings = txda_import_invalidate,
+};
+
+static int txda_import_map_locked(struct txda_bo *bo)
+{
+	struct dma_buf_attachment *attach = bo->base.import_attach;
+	struct sg_table *sgt;
+	long left;
 	int err;
 
+	if (attach->importer_ops) {
+		err = dma_buf_pin(attach);
+		if (err)
+			return err;
+	}
+	sgt = dma_buf_map_attachment(attach, DMA_BIDIRECTIONAL);
+	if (IS_ERR(sgt)) {
+		if (attach->importer_ops)
+			dma_buf_unpin(attach);
+		return PTR_ERR(sgt);
+	}
+	bo->sgt = sgt;
+	/* What moves or clears the memory must be done. */
+	left = dma_resv_wait_timeout(bo->base.resv, DMA_RESV_USAGE_KERNEL, true,
+				     MAX_SCHEDULE_TIMEOUT);
+	return left < 0 ? left : txda_runs_from_sgt(sgt, bo->base.size, &bo->runs);
+}
+
+static int txda_import_map(struct txda_bo *bo)
+{
+	int err = dma_resv_lock_interruptible(bo->base.resv, NULL);
+
+	if (err)
+		return err;
+	err = txda_import_map_locked(bo);
+	dma_resv_unlock(bo->base.resv);
+	return err;
+}
+
+void txda_import_unmap(struct txda_bo *bo)
+{
+	struct dma_buf_attachment *attach = bo->base.import_attach;
+
+	if (!attach)
+		return;
+	dma_resv_lock(bo->base.resv, NULL);
+	if (bo->sgt) {
+		dma_buf_unmap_attachment(attach, bo->sgt, DMA_BIDIRECTIONAL);
+		if (attach->importer_ops)
+			dma_buf_unpin(attach);
+		bo->sgt = NULL;
+	}
+	dma_resv_unlock(bo->base.resv);
+}
+
+void txda_import_free(struct txda_bo *bo)
+{
+	struct dma_buf_attachment *attach = bo->base.import_attach;
+	struct dma_buf *dma_buf;
+
+	kvfree(bo->runs);
+	if (!attach)
+		return;
+	dma_buf = attach->dmabuf;
+	dma_buf_detach(dma_buf, attach);
+	dma_buf_put(dma_buf);
+}
+
+static struct drm_gem_object *txda_import(struct txda_device *tdev, struct dma_buf *dma_buf)
+{
+	struct dma_buf_attachment *attach;
+	struct txda_bo *bo;
+	int err;
+
+	if (!dma_buf->size || !IS_ALIGNED(dma_buf->size, DRM_TXDA_PAGE_SIZE))
+		return ERR_PTR(-EINVAL);
+	err = txda_host_check_dma(tdev->drm.dev);
+	if (err)
+		return ERR_PTR(err);
+	bo = txda_bo_new(tdev, TXDA_BO_DMABUF, dma_buf->size, dma_buf->resv);
+	if (!bo)
+		return ERR_PTR(-ENOMEM);
+	bo->flags = DRM_TXDA_BO_IMPORTED;
+	bo->read_only = txda_dmabuf_is_read_only(dma_buf);
+	INIT_WORK(&bo->revoke_work, txda_import_revoke_work);
+
+	attach = txda_dma_buf_attach(dma_buf, tdev->drm.dev, &txda_import_ops, bo);
+	if (IS_ERR(attach)) {
+		err = PTR_ERR(attach);
+		goto err_put;
+	}
+	get_dma_buf(dma_buf);
+	bo->base.import_attach = attach;
+	err = txda_import_map(bo);
+	if (!err)
+		err = txda_bo_publish(bo);
+	if (err)
+		goto err_put;
+	return &bo->base;
+
+err_put:
+	drm_gem_object_put(&bo->base);
+	return ERR_PTR(err);
+}
+
+struct drm_gem_object *txda_gem_prime_import(struct drm_device *drm, struct dma_buf *dma_buf)
+{
 	if (dma_buf->ops == &txda_dmabuf_ops) {
 		struct drm_gem_object *obj = dma_buf->priv;
 
@@ -136,43 +290,10 @@ struct drm_gem_object *txda_gem_prime_import(struct drm_device *drm, struct dma_
 		if (obj->dev == drm || to_txda_bo(obj)->kind == TXDA_BO_DEVICE)
 			return txda_import_peer(to_txda(drm), dma_buf, to_txda_bo(obj));
 	}
-	err = txda_host_check_dma(drm->dev);
-	return err ? ERR_PTR(err) : drm_gem_prime_import_dev(drm, dma_buf, drm->dev);
+	return txda_import(to_txda(drm), dma_buf);
 }
 
-struct drm_gem_object *txda_gem_import_sg_table(struct drm_device *drm,
-						struct dma_buf_attachment *attach,
-						struct sg_table *sgt)
-{
-	struct dma_buf *dma_buf = attach->dmabuf;
-	struct txda_bo *bo;
-	int err;
-
-	if (!dma_buf->size || !IS_ALIGNED(dma_buf->size, DRM_TXDA_PAGE_SIZE))
-		return ERR_PTR(-EINVAL);
-	bo = txda_bo_new(to_txda(drm), TXDA_BO_DMABUF, dma_buf->size, dma_buf->resv);
-	if (!bo)
-		return ERR_PTR(-ENOMEM);
-	bo->flags = DRM_TXDA_BO_IMPORTED;
-	bo->read_only = txda_dmabuf_is_read_only(dma_buf);
-	err = txda_runs_from_sgt(sgt, dma_buf->size, &bo->runs);
-	if (err)
-		goto err_put;
-	/* From here on the object owns them; before, the caller undoes its work. */
-	bo->attach = attach;
-	bo->sgt = sgt;
-	err = txda_bo_publish(bo);
-	if (err) {
-		bo->attach = NULL;
-		bo->sgt = NULL;
-		goto err_put;
-	}
-	return &bo->base;
-
-err_put:
-	drm_gem_object_put(&bo->base);
-	return ERR_PTR(err);
-}
+/* ---- The chip, or another one, goes --------------------------------------------------------- */
 
 /*
  * A buffer of another chip that maps DRAM of @tdev and has not been visited yet, with a reference,

@@ -549,6 +549,12 @@ void txda_reset_schedule(struct txda_device *tdev, const char *reason)
 	mod_delayed_work(tdev->reset.wq, &tdev->reset.work, 0);
 }
 
+void txda_reset_flush(struct txda_device *tdev)
+{
+	/* One that is due later, after a thermal trip, stays so. */
+	flush_work(&tdev->reset.work.work);
+}
+
 void txda_reset_schedule_for(struct txda_device *tdev, const char *reason,
 			     struct txda_queue *culprit)
 {

@@ -150,6 +150,8 @@ bool txda_device_leaves(struct txda_device *tdev);
 
 /* Requests a chip reset; returns at once. Any context. @reason: a string constant. */
 void txda_reset_schedule(struct txda_device *tdev, const char *reason);
+/* Waits until a requested chip reset is over. Not in sections that need the chip up. */
+void txda_reset_flush(struct txda_device *tdev);
 /* The same because of a client's queue (or NULL), which is held to account for it. */
 void txda_reset_schedule_for(struct txda_device *tdev, const char *reason,
 			     struct txda_queue *culprit);

@@ -8,7 +8,7 @@
 #   kernel K                   Debian's newest kernel whose version begins with K; "debug": see
 #                              debug-kernel.sh
 #   fetch K                    its packages alone, which takes no root file system
-#   module SOURCE NAME K...    txda.ko of the sources in SOURCE for kernels K, into the stage of NAME
+#   module SOURCE NAME K...    txda.ko of the sources in SOURCE for kernels K, into the stage of NAME, and modules of tests
 #   user SOURCE NAME           their user space
 #   accel K                    find out whether KVM works here, with kernel K
 #   supervise                  the program that runs a machine
@@ -263,7 +263,18 @@ make_module() {
 			>"$dir/module.log" 2>&1 || { cat "$dir/module.log" >&2; die "txda.ko does not build for $release"; }
 		mkdir -p "$dir/stage/module/$release"
 		cp "$dir/module/module/$release/txda.ko" "$dir/stage/module/$release/"
+		make_exporter "/vm/tree/$name" "$kdir" "$release"
 	done
+}
+
+# make_exporter TREE KDIR RELEASE - the exporter of dma-bufs that tests of imports need; TREE in the root file system.
+make_exporter() {
+	[ -e "$dir/src/tests/vm/exporter" ] || return 0
+	mkdir -p "$dir/exporter/$3"
+	cp -a -u "$dir/src/tests/vm/exporter/." "$dir/exporter/$3/"
+	in_root make -C "$2" M="$1/exporter/$3" CONFIG_DEBUG_INFO_BTF_MODULES= W=1 modules >"$dir/module.log" 2>&1 ||
+		{ cat "$dir/module.log" >&2; die "the exporter does not build for $3"; }
+	cp "$dir/exporter/$3/txda_exporter.ko" "$dir/stage/module/$3/"
 }
 
 make_user() {

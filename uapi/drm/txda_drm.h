@@ -540,7 +540,8 @@ struct drm_txda_vm_get_state {
  * the order of asynchronous binds and refused elsewhere: only @syncs count. A buffer from another
  * TX8 (PRIME) is mapped through C2C when a port leads there, -EXDEV when none does. -EINVAL: also
  * for a buffer that is private to another address space; -EACCES: the buffer is read-only and the
- * mapping is not; -EBUSY: the buffer is idle, see BO_ADVISE.
+ * mapping is not; -EBUSY: the buffer is idle, see BO_ADVISE; -ENODEV: also for a buffer that its
+ * exporter, another driver, has revoked.
  */
 struct drm_txda_bind_op {
 	/** @flags: DRM_TXDA_BIND_*. */

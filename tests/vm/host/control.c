@@ -34,7 +34,7 @@ static int monitor(struct control *control, const char *command, char *text)
 	return err;
 }
 
-static int add_chip(struct control *control, unsigned int chip, char *text)
+static int add_chip(struct control *control, unsigned int chip, unsigned int function, char *text)
 {
 	char path[256], command[512];
 
@@ -42,19 +42,21 @@ static int add_chip(struct control *control, unsigned int chip, char *text)
 	snprintf(command, sizeof(command),
 		 "{\"execute\": \"device_add\", \"arguments\": {\"driver\": \"vfio-user-pci\", "
 		 "\"id\": \"chip%u\","
-		 " \"bus\": \"rp%u\", \"socket\": {\"type\": \"unix\", \"path\": \"%s\"}}}",
-		 chip, chip, path);
+		 " \"bus\": \"rp%u\", \"addr\": \"0.%u\","
+		 " \"socket\": {\"type\": \"unix\", \"path\": \"%s\"}}}",
+		 chip, chip, function, path);
 	return monitor(control, command, text);
 }
 
 static int add(struct control *control, const char *which, char *text)
 {
+	unsigned int chip, function = 0;
 	int err = 0;
 
-	if (strcmp(which, "all"))
-		return add_chip(control, (unsigned int)strtoul(which, NULL, 10), text);
-	for (unsigned int chip = 0; chip < control->chips && !err; chip++)
-		err = add_chip(control, chip, text);
+	if (sscanf(which, "%u %u", &chip, &function) > 0)
+		return add_chip(control, chip, function, text);
+	for (chip = 0; chip < control->chips && !err; chip++)
+		err = add_chip(control, chip, 0, text);
 	return err;
 }
 

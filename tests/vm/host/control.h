@@ -6,6 +6,7 @@
  * is success. Requests are served one at a time, in the supervisor's only thread.
  *
  *   add N, add all       hot-plug chip N, or every chip, as chipN behind root port rpN
+ *   add N F              plug chip N in as function F of its slot, before the slot's function 0
  *   del N                ask the guest to release chip N, wait until QEMU has let go of it
  *   model-kill           kill the model server: every chip falls off the bus
  *   model-start          start it again

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <linux/dma-buf.h>
+
+void probe(struct dma_buf_attachment *attach)
+{
+	attach->importer_ops->invalidate_mappings(attach);
+}
