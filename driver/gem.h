@@ -9,7 +9,7 @@
  *
  * Private buffers (vm_id at creation) share the reservation object of their address space and
  * cannot be exported. A buffer imported from another TX8 is used in place: through C2C when it lies
- * in that chip's DRAM, through system memory otherwise. So is one of another driver, also when it is
+ * in that chip's DRAM, through system memory otherwise. So is one of another driver, also if it is
  * memory of a PCI device.
  *
  * A client that imports a buffer through a read-only descriptor may only read it, on whatever chip.
@@ -131,6 +131,9 @@ struct txda_bo {
 	 * reservation object's lock.
 	 */
 	bool revoked;
+
+	/** @zapped: DMABUF: they have ended. */
+	bool zapped;
 
 	/** @revoke_work: DMABUF: ends them. Holds the buffer and the DRM device. */
 	struct work_struct revoke_work;

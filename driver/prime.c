@@ -139,8 +139,9 @@ static void txda_import_revoke_work(struct work_struct *work)
 	struct txda_device *tdev = to_txda(drm);
 
 	txda_vms_zap(tdev, &bo->base);
-	/* A TLB flush that did not end, of this buffer's mappings now or earlier, has requested one. */
+	/* A TLB flush of its mappings that did not end, now or earlier, has requested one. */
 	txda_reset_flush(tdev);
+	WRITE_ONCE(bo->zapped, true);
 	/* Removal of the chip ends the mapping itself, when the chip has stopped. */
 	if (!drm_dev_is_unplugged(drm)) {
 		mutex_lock(&tdev->gem.lock);
@@ -152,12 +153,14 @@ static void txda_import_revoke_work(struct work_struct *work)
 }
 
 /*
- * Under the reservation object's lock. Jobs that run may finish: the exporter waits for their
- * fences, and then for the mapping to end.
+ * Under the reservation object's lock. Jobs that were submitted may finish: the exporter waits for
+ * their fences, and then for the mapping to end. No more are taken until translations have ended,
+ * see txda_vm_validate_bo().
  */
 static void txda_import_invalidate(struct dma_buf_attachment *attach)
 {
 	struct txda_bo *bo = attach->importer_priv;
+	struct drm_gpuvm_bo *vm_bo;
 
 	/* Before it is mapped the exporter may move it, to where it is then pinned. */
 	if (!bo->sgt || bo->revoked)
@@ -166,6 +169,8 @@ static void txda_import_invalidate(struct dma_buf_attachment *attach)
 	/* A buffer that is being freed is not bound any more, and its mapping ends anyway. */
 	if (!kref_get_unless_zero(&bo->base.refcount))
 		return;
+	drm_gem_for_each_gpuvm_bo(vm_bo, &bo->base)
+		drm_gpuvm_bo_evict(vm_bo, true);
 	drm_dev_get(bo->base.dev);
 	/* Address spaces are changed in sections that reservation objects are locked in. */
 	queue_work(txda_release_wq, &bo->revoke_work);

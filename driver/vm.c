@@ -142,6 +142,8 @@ int txda_vm_lock_resvs(struct txda_vm *vm, struct drm_exec *exec)
 		if (err)
 			break;
 	}
+	if (!err)
+		err = drm_gpuvm_validate(&vm->base, exec);
 	mutex_unlock(&vm->ext_lock);
 	if (err)
 		drm_exec_fini(exec);
@@ -166,8 +168,15 @@ static void txda_vm_free(struct drm_gpuvm *gpuvm)
 	kfree(vm);
 }
 
+/* Of buffers that their exporter has revoked: no job may begin before their translations end. */
+static int txda_vm_validate_bo(struct drm_gpuvm_bo *vm_bo, struct drm_exec *exec)
+{
+	return READ_ONCE(to_txda_bo(vm_bo->obj)->zapped) ? 0 : -EBUSY;
+}
+
 static const struct drm_gpuvm_ops txda_vm_gpuvm_ops = {
 	.vm_free = txda_vm_free,
+	.vm_bo_validate = txda_vm_validate_bo,
 	.sm_step_map = txda_bind_step_map,
 	.sm_step_remap = txda_bind_step_remap,
 	.sm_step_unmap = txda_bind_step_unmap,

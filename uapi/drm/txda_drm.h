@@ -933,10 +933,11 @@ struct drm_txda_job {
  * done and its waits are over; it may wait for what an earlier job of the same call signals. The
  * buffers that the address space maps stay alive until the job is done. -EIO: the queue is dead,
  * see QUEUE_GET_STATE, or its address space is lost. -ENOENT: a wait is for a point that nobody has
- * submitted yet. -EBUSY: too many jobs in flight; wait for one. -EPERM: the user that opened the
- * file is banned for a while, because jobs of that user made three chip resets necessary within a
- * minute: one of them through this file, or the file is younger than the first of them. (Files that
- * were open before go on, until one of them causes a fourth.) Not with CAP_SYS_RESOURCE.
+ * submitted yet. -EBUSY: too many jobs in flight, wait for one; or another driver has just revoked
+ * a buffer that the address space maps, submit again. -EPERM: the user that opened the file is
+ * banned for a while, because jobs of that user made three chip resets necessary within a minute:
+ * one of them through this file, or the file is younger than the first of them. (Files that were
+ * open before go on, until one of them causes a fourth.) Not with CAP_SYS_RESOURCE.
  */
 struct drm_txda_queue_submit {
 	/** @queue_id: Of the queue. */
