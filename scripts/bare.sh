@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # bare.sh [-r FILE] SUITE - what a new user does, on a bare Debian SUITE (bookworm or trixie): README's first
-# command as a user, with trixie also as root, the packages built, installed, used, installed again, removed and purged.
+# command as a user and as root, the packages built, installed, used, installed again, removed and purged.
 #
 #   -r FILE   append the results there: OK, FAIL or SKIP, name, reason, separated by tabs
 #
@@ -264,8 +264,7 @@ as_root() {
 			tar -C "$dir" -xf /srv/txda.tar
 		END
 	fi
-	# With bookworm a user has done that.
-	[ "$suite" = bookworm ] || check "make demo as root" inside "$root" root <<-'END'
+	check "make demo as root" inside "$root" root <<-'END'
 		cd "$dir"
 		demo
 	END
