@@ -280,7 +280,7 @@ int txda_bind_step_map(struct drm_gpuva_op *op, void *priv)
 	/* Removing the peer chip ends translations to its DRAM; none may be added after that. */
 	if (bo->peer && !drm_dev_enter(bo->peer->base.dev, &idx))
 		return -ENODEV;
-	/* So does revoking a buffer. */
+	/* The same for buffers that their exporter revokes. */
 	if (READ_ONCE(bo->revoked))
 		return -ENODEV;
 	vma = txda_bind_take_spare(bind);

@@ -132,7 +132,7 @@ struct txda_bo {
 	 */
 	bool revoked;
 
-	/** @zapped: DMABUF: they have ended. */
+	/** @zapped: DMABUF: they have ended, and jobs are accepted again. */
 	bool zapped;
 
 	/** @revoke_work: DMABUF: ends them. Holds the buffer and the DRM device. */

@@ -5,9 +5,9 @@
  * Host memory can be attached by any driver. Device memory cannot: its dma-buf can be imported only
  * by a txda node, which has access to the memory behind it, and used for mmap().
  *
- * Buffers of other drivers are used where they are, in memory of PCI devices too, and pinned there
- * as by any static importer. Their exporter may still revoke them, for example because its device
- * goes: the chip's access ends then, for good.
+ * Buffers of other drivers are used in place, also in memory of PCI devices, and pinned there.
+ * Their exporter may still revoke them, for example because its device is removed: then the chip
+ * loses its access permanently.
  *
  * A buffer has one dma-buf at a time, as in DRM generally, with the access rights that its first
  * export gave.
@@ -162,7 +162,7 @@ static void txda_import_invalidate(struct dma_buf_attachment *attach)
 	struct txda_bo *bo = attach->importer_priv;
 	struct drm_gpuvm_bo *vm_bo;
 
-	/* Before it is mapped the exporter may move it, to where it is then pinned. */
+	/* The exporter may move it as long as it is not mapped: for example when it is pinned. */
 	if (!bo->sgt || bo->revoked)
 		return;
 	WRITE_ONCE(bo->revoked, true);
@@ -200,7 +200,7 @@ static int txda_import_map_locked(struct txda_bo *bo)
 		return PTR_ERR(sgt);
 	}
 	bo->sgt = sgt;
-	/* What moves or clears the memory must be done. */
+	/* Moving or clearing the memory must be complete. */
 	left = dma_resv_wait_timeout(bo->base.resv, DMA_RESV_USAGE_KERNEL, true,
 				     MAX_SCHEDULE_TIMEOUT);
 	return left < 0 ? left : txda_runs_from_sgt(sgt, bo->base.size, &bo->runs);

@@ -259,7 +259,7 @@ static void sparse_run(const struct cm_launch *l, unsigned phase, unsigned part,
 
 static void sparse_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)
 {
-	/* A key, and its place in the cache. */
+	/* A vector of the cache and its slot number. */
 	uint64_t bytes = (params(l)->flags & TXDA_KV_INT8 ? padded(l) + 8 : padded(l) * 2) + 4;
 
 	*read = l->in[3]->dim[0] * l->in[3]->dim[1] * bytes;

@@ -13,9 +13,9 @@
 #endif
 
 /*
- * The attachment has importer_ops only if it is dynamic, which one needs only for memory of PCI
- * devices. Older kernels keep the DMA mapping of a dynamic attachment until it is detached if the
- * exporter is not dynamic, but a mapping must not outlive the chip.
+ * Dynamic (with importer_ops) if the kernel has peer-to-peer DMA, which requires that; static
+ * otherwise. Older kernels keep the DMA mapping of a dynamic attachment to an exporter that is not
+ * dynamic until it is detached; but a mapping must not outlive the chip.
  */
 static inline struct dma_buf_attachment *txda_dma_buf_attach(struct dma_buf *dma_buf,
 							     struct device *dev,

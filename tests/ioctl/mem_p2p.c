@@ -231,18 +231,21 @@ struct worker {
 	struct client c;
 	uint32_t *cpu;
 	atomic_bool began;
+	unsigned int refused; /* submissions between revocation and the end of translations */
 	int status;
 };
 
-/* Fills it over and over until the chip says no. */
+/* Fills it over and over until the chip faults. */
 static void *work(void *arg)
 {
 	struct worker *w = arg;
 
 	do {
 		w->status = dev_fill(&w->c, VA, BYTES, 0x1234);
+		w->refused += w->status == -EBUSY;
 		atomic_store(&w->began, true);
-	} while (!w->status);
+	} while (!w->status || w->status == -EBUSY);
+	printf("  %u submissions refused\n", w->refused);
 	return NULL;
 }
 

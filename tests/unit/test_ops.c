@@ -254,7 +254,7 @@ static void test_attention(void **state)
 	}
 }
 
-/* Counted as read: what the window leaves of the context, in the cache's format. */
+/* Only positions within the window are counted as read, in the size of the cache's format. */
 static void test_attention_traffic(void **state)
 {
 	static const unsigned ctx[] = {40, 7, 300}, n[] = {4, 7, 1};

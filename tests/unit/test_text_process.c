@@ -307,7 +307,7 @@ static void test_behind(void **state)
 	/* Each of them costs a lane; the next one has to be ordered. */
 	for (unsigned i = 0; i < 5000 && !refused; i++) {
 		refused += encode(p, "Once", &gone, &done) == -EIO;
-		/* A lane may have answered before it was looked whether the caller is gone. */
+		/* A lane may answer before the caller is found to be gone. */
 		free(done);
 	}
 	assert_int_equal(refused, 1);

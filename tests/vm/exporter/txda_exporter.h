@@ -15,7 +15,7 @@ enum txda_exporter_kind {
 	TXDA_EXPORTER_PINNED,
 	/* The same without a pin operation, as vfio-pci has it. */
 	TXDA_EXPORTER_PLAIN,
-	/* For peer-to-peer DMA there is no way: it moves to system memory. */
+	/* In system memory, as if the kernel supported no peer-to-peer DMA between the devices. */
 	TXDA_EXPORTER_SYSTEM,
 	/* Can be pinned, but not mapped: -EREMOTEIO. */
 	TXDA_EXPORTER_STUBBORN,
