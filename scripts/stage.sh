@@ -335,4 +335,10 @@ check_bare() {
 case $stage in
 user | asan | tsan) node_client ;;
 esac
+start=$(date +%s)
 "check_$stage"
+# Where the time of a whole run goes: that of processors is added up over all that the stage has waited for.
+times >"$B/times-$stage"
+awk -v start="$start" -v now="$(date +%s)" 'function seconds(t) { return substr(t, 1, index(t, "m") - 1) * 60 + substr(t, index(t, "m") + 1) }
+	{ used += seconds($1) + seconds($2) }
+	END { printf "   took %d s, and %d s of processors\n", now - start, used }' "$B/times-$stage"

@@ -43,8 +43,9 @@ conclude() {
 	exit 0
 }
 
+# The time is for machines that are slow or busy: it ends a test that hangs.
 http() {
-	curl -sS --max-time 60 --unix-socket "$socket" "$@"
+	curl -sS --max-time 240 --unix-socket "$socket" "$@"
 }
 
 # post PATH BODY [CURL-OPTION...]
