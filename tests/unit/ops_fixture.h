@@ -27,10 +27,10 @@
  * of them take minutes, and types and shapes decide which memory an op touches.
  */
 #if defined(__SANITIZE_ADDRESS__)
-#define FLAG_STEPS 3
+#define FLAG_STEPS 6
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define FLAG_STEPS 3
+#define FLAG_STEPS 6
 #endif
 #endif
 #ifndef FLAG_STEPS

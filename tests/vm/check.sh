@@ -12,7 +12,8 @@
 #
 # The header of a case, cases/NN-name.sh, says what machine it wants:
 #   # vm: mode=fast|systemd chips=N irq=msix|msi mem=1G plug=now|later timeout=SECONDS kernels=6.12,7.2
-#         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT
+#         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT short=K,K
+# A case about user space says with short= on which kernels it runs without -L and without being named.
 # Cases that want the same one share a boot. The output is like that of scripts/check.sh; exit status 77 when there
 # can be no machine here at all.
 set -eu
@@ -31,7 +32,7 @@ while getopts k:r:j:BLt:M: option; do
 	t) stage=$OPTARG built=1 ;;
 	M) model=$OPTARG ;;
 	*)
-		sed -n '4,20s/^# \{0,1\}//p' "$0"
+		sed -n '4,21s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
@@ -99,7 +100,9 @@ plan() {
 	for file in "$top"/tests/vm/cases/*.sh; do
 		name=$(basename "$file" .sh)
 		wanted "$name" "$@" || continue
-		case ,$(of "$name" kernels "$k"), in
+		on=$(of "$name" kernels "$k")
+		[ -n "$long$*" ] || on=$(of "$name" short "$on")
+		case ,$on, in
 		*",$k,"*) printf '%s\t%s\t%s\n' "$(of "$name" timeout 120)" "$(machine_of "$name" "$k")" "$name" ;;
 		esac
 	done | awk -F '\t' -v OFS='\t' -v k="$k" '

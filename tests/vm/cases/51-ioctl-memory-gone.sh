@@ -6,7 +6,7 @@
 . /rig/guest/lib.sh
 load || fail "insmod"
 wait_for 30 nodes_are 2 || fail "nodes"
-for _ in 1 2 3; do
+for _ in $(seq "$(storm 20)"); do
 	ioctl_mem_gone || fail "ioctl_mem_gone"
 done
 nodes_are 2 || fail "$(node_count) nodes"

@@ -165,6 +165,8 @@ static void exporter_unmap(struct dma_buf_attachment *attach, struct sg_table *s
 		kfree(sgt);
 	} else {
 #ifdef EXPORTER_P2P
+		/* Made 0 by dma_buf_phys_vec_to_sgt(), for which dma_buf_free_sgt() would leave the list behind. */
+		sgt->orig_nents = sgt->nents;
 		dma_buf_free_sgt(attach, sgt, dir);
 #endif
 	}
