@@ -160,9 +160,10 @@ check_asan() {
 	rm -f "$reports".*
 	export ASAN_OPTIONS="abort_on_error=1:detect_stack_use_after_return=1:allocator_may_return_null=1:log_path='$reports'"
 	export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:log_path='$reports'"
+	export OPS_STEPS=6
 	CC=clang run_meson asan "$B/asan" --no-suite slow --no-suite uapi --timeout-multiplier 4 -- \
 		-Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
-	unset ASAN_OPTIONS UBSAN_OPTIONS
+	unset ASAN_OPTIONS UBSAN_OPTIONS OPS_STEPS
 	sanitizer_reports asan
 }
 
@@ -194,10 +195,10 @@ check_arm() {
 		return
 	fi
 	# Threads that wait for each other's memory take the emulator long.
-	export OPS_PATHS="neon neonbf16" TXDA_CMODEL=cores=1
+	export OPS_PATHS="neon neonbf16" OPS_STEPS=3 TXDA_CMODEL=cores=1
 	run_meson arm "$B/arm/build" --suite arm --timeout-multiplier 20 -- \
 		--cross-file "$B/arm/cross.ini" -Dtests=true -Dwerror=true
-	unset OPS_PATHS TXDA_CMODEL
+	unset OPS_PATHS OPS_STEPS TXDA_CMODEL
 }
 
 # dkms_takes RELEASE - whether DKMS builds the module for that kernel.

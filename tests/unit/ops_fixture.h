@@ -23,19 +23,16 @@
 #include "vec.h"
 
 /*
- * How many times as far apart the combinations of flags are that are tried: under a sanitizer all
- * of them take minutes, and types and shapes decide which memory an op touches.
+ * OPS_STEPS= is how many times as far apart the combinations of flags are that are tried: under a
+ * sanitizer or an emulator all of them take minutes, and types and shapes decide which memory an op
+ * touches.
  */
-#if defined(__SANITIZE_ADDRESS__)
-#define FLAG_STEPS 6
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define FLAG_STEPS 6
-#endif
-#endif
-#ifndef FLAG_STEPS
-#define FLAG_STEPS 1
-#endif
+static inline unsigned flag_steps(void)
+{
+	const char *steps = getenv("OPS_STEPS");
+
+	return steps ? (unsigned)strtoul(steps, NULL, 10) : 1;
+}
 
 #define OPS_HELPER __attribute__((unused)) static
 

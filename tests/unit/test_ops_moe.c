@@ -318,8 +318,8 @@ static void test_moe_linear(void **state)
 	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
-			for (unsigned flags = (t + s) % FLAG_STEPS * 7; flags < 64;
-			     flags += 7 * FLAG_STEPS) {
+			for (unsigned flags = (t + s) % flag_steps() * 7; flags < 64;
+			     flags += 7 * flag_steps()) {
 				struct moe_case c = {
 					types[t].dtype,
 					types[t].group,

@@ -208,7 +208,7 @@ static void linear_one(const struct linear_case *c)
 /* Of the shapes, which grow, the small ones get more combinations. */
 static unsigned flags_apart(size_t shape)
 {
-	return FLAG_STEPS * (shape > 7 ? 21 : shape > 3 ? 11 : 5);
+	return flag_steps() * (shape > 7 ? 21 : shape > 3 ? 11 : 5);
 }
 
 static void test_linear(void **state)
@@ -230,7 +230,8 @@ static void test_linear(void **state)
 	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
-			for (unsigned flags = (t + s) % FLAG_STEPS; flags < 64; flags += flags_apart(s)) {
+			for (unsigned flags = (t + s) % flag_steps(); flags < 64;
+			     flags += flags_apart(s)) {
 				struct linear_case c = {types[t].dtype,
 							types[t].group,
 							shapes[s][0],
