@@ -203,6 +203,18 @@ struct jinja_value jinja_bigint(struct jinja_render *r, const char *text, size_t
 	return v;
 }
 
+struct jinja_value jinja_whole(struct jinja_render *r, double f)
+{
+	char text[320]; /* the largest has 309 digits */
+
+	if (isnan(f) || isinf(f))
+		jinja_fail(r, "cannot convert float %s to integer", isnan(f) ? "NaN" : "infinity");
+	f = trunc(f);
+	if (f >= -9223372036854775808.0 && f < 9223372036854775808.0)
+		return jinja_int((int64_t)f);
+	return jinja_bigint(r, text, (size_t)snprintf(text, sizeof(text), "%.0f", f));
+}
+
 static struct jinja_value write_big(struct jinja_render *r, const struct big *a)
 {
 	char text[9 * MAX_BIG + 2];

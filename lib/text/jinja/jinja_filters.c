@@ -3,6 +3,7 @@
  * Filters of numbers, sequences and mappings. `map`, `select` and similar filters apply a filter,
  * test or attribute to the items.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,22 +12,11 @@
 
 #include "jinja_render.h"
 
-static struct jinja_value float_to_int(struct jinja_render *r, double f)
-{
-	char text[320]; /* the largest has 309 digits */
-
-	if (isnan(f) || isinf(f))
-		jinja_fail(r, "cannot convert float %s to integer", isnan(f) ? "NaN" : "infinity");
-	f = trunc(f);
-	if (f >= -9223372036854775808.0 && f < 9223372036854775808.0)
-		return jinja_int((int64_t)f);
-	return jinja_bigint(r, text, (size_t)snprintf(text, sizeof(text), "%.0f", f));
-}
-
 static struct jinja_value filter_int(struct jinja_call *c)
 {
 	struct jinja_value self = c->self;
 	int64_t base = jinja_int_arg(c, 1, 10), i;
+	char text[1024];
 	double f;
 
 	jinja_need_defined(c->r, self);
@@ -35,13 +25,18 @@ static struct jinja_value filter_int(struct jinja_call *c)
 	if (jinja_as_int(self, &i))
 		return jinja_int(i);
 	if (self.kind == JINJA_FLOAT)
-		return float_to_int(c->r, self.real);
+		return jinja_whole(c->r, self.real);
 	if (self.kind == JINJA_STRING) {
 		if (jinja_parse_int(self.string, base >= 0 && base <= 36 ? (unsigned int)base : 1,
 				    &i))
 			return jinja_int(i);
+		if (base == 10 && jinja_parse_decimal(self.string, text, sizeof(text))) {
+			errno = 0;
+			i = strtoll(text, NULL, 10); /* many zeros may have gone */
+			return errno ? jinja_bigint(c->r, text, strlen(text)) : jinja_int(i);
+		}
 		if (jinja_parse_float(self.string, &f) && isfinite(f))
-			return float_to_int(c->r, f);
+			return jinja_whole(c->r, f);
 	}
 	return c->arg[0].kind == JINJA_ABSENT ? jinja_int(0) : c->arg[0];
 }
@@ -107,7 +102,7 @@ static struct jinja_value filter_round(struct jinja_call *c)
 		if (c->self.kind == JINJA_FLOAT)
 			return jinja_float(round_common(f, precision));
 		if (precision < 0)
-			return float_to_int(c->r, round_common(f, precision));
+			return jinja_whole(c->r, round_common(f, precision));
 		return c->self.kind == JINJA_BOOL ? jinja_int(c->self.boolean) : c->self;
 	}
 	if (!jinja_str_is(method, "ceil") && !jinja_str_is(method, "floor"))

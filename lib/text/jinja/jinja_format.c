@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "jinja_render.h"
@@ -111,6 +112,32 @@ static void write_whole(struct jinja_render *r, char type, uint64_t n)
 		     n);
 }
 
+/*
+ * A float by a precision alone, as Python does it: like %g, but one that looks like an integer gets
+ * ".0", for which a digit of the precision is kept.
+ */
+static void write_general(struct jinja_render *r, int precision, double f)
+{
+	int most = precision ? precision : 1;
+	char text[NUMBER_SIZE], *exponent, *last;
+
+	snprintf(text, sizeof(text), "%.*e", most - 1, f);
+	exponent = strchr(text, 'e');
+	if (!exponent || strtol(exponent + 1, NULL, 10) != most - 1) {
+		snprintf(text, sizeof(text), "%.*g", most, f);
+		jinja_write_text(r, text);
+		if (!strpbrk(text, ".en"))
+			jinja_write_text(r, ".0");
+		return;
+	}
+	for (last = exponent; memchr(text, '.', (size_t)(exponent - text)) && last[-1] == '0';
+	     last--)
+		;
+	last -= last[-1] == '.';
+	jinja_write(r, text, (size_t)(last - text));
+	jinja_write_text(r, exponent);
+}
+
 /* The digits of a number without its sign. */
 static void write_digits(struct jinja_render *r, const struct field *field, struct jinja_value v)
 {
@@ -139,7 +166,11 @@ static void write_digits(struct jinja_render *r, const struct field *field, stru
 		jinja_write_float(r, fabs(f));
 		return;
 	}
-	pattern[3] = type == '%' ? 'f' : type ? type : 'g';
+	if (!type) {
+		write_general(r, precision, fabs(f));
+		return;
+	}
+	pattern[3] = type == '%' ? 'f' : type;
 	snprintf(text, sizeof(text), pattern, precision, fabs(type == '%' ? f * 100 : f));
 	jinja_write_text(r, text);
 	if (type == '%')
@@ -151,9 +182,8 @@ static void format_number(struct jinja_render *r, const struct field *field, str
 	const bool other = field->type && strchr("xXob", field->type);
 	const char *of_whole = other ? "0123456789abcdefABCDEF" : "0123456789";
 	const size_t group = other ? 4 : 3;
-	size_t mark = r->out.len, whole = 0, i;
+	size_t mark = r->out.len, whole = 0, zeros = 0, n, i;
 	struct jinja_str *digits;
-	int64_t least;
 	double f = 0;
 
 	write_digits(r, field, v);
@@ -170,12 +200,17 @@ static void format_number(struct jinja_render *r, const struct field *field, str
 	}
 	while (whole < digits->length && strchr(of_whole, digits->data[whole]))
 		whole++;
-	for (least = field->digits; least > (int64_t)digits->length; least--)
-		jinja_write(r, "0", 1);
-	for (i = 0; i < digits->length; i++) {
-		if (field->comma && i && i < whole && (whole - i) % group == 0)
+	if (field->digits > (int64_t)digits->length)
+		zeros = (size_t)field->digits - digits->length;
+	/* Zeros that pad a number are in groups, too. */
+	n = r->out.len - mark + digits->length;
+	if (field->comma && field->zeros && !field->align && whole)
+		while ((int64_t)(n + zeros + (whole + zeros - 1) / group) < field->width)
+			zeros++;
+	for (i = 0; i < zeros + digits->length; i++) {
+		if (field->comma && i && i < zeros + whole && (zeros + whole - i) % group == 0)
 			jinja_write(r, &field->comma, 1);
-		jinja_write(r, digits->data + i, 1);
+		jinja_write(r, i < zeros ? "0" : digits->data + i - zeros, 1);
 	}
 	emit(r, field, *jinja_captured(r, mark).string, field->zeros ? '=' : '>');
 }
@@ -239,8 +274,8 @@ static void percent_value(struct jinja_render *r, struct field *field, struct ji
 	} else if ((strchr("diuxXo", type) && jinja_as_int(v, &i)) ||
 		   (strchr("diu", type) && v.kind == JINJA_BIGINT)) {
 		format_number(r, field, v);
-	} else if (strchr("diu", type) && v.kind == JINJA_FLOAT && fabs(v.real) < 9e18) {
-		format_number(r, field, jinja_int((int64_t)v.real));
+	} else if (strchr("diu", type) && v.kind == JINJA_FLOAT) {
+		format_number(r, field, jinja_whole(r, v.real));
 	} else if (strchr("eEfFgG", type) && jinja_as_double(v, &f)) {
 		format_number(r, field, v);
 	} else {

@@ -223,6 +223,8 @@ struct jinja_value jinja_negate(struct jinja_render *r, struct jinja_value v);
 
 /* From decimal text of such an integer. */
 struct jinja_value jinja_bigint(struct jinja_render *r, const char *text, size_t len);
+/* @f without its fraction; one that is not finite fails. */
+struct jinja_value jinja_whole(struct jinja_render *r, double f);
 /* Operators for any two integers; a result that fits into 64 bits is not a BIGINT. */
 struct jinja_value jinja_big_binary(struct jinja_render *r, uint8_t op, struct jinja_value a,
 				    struct jinja_value b);

@@ -244,6 +244,22 @@ bool jinja_parse_int(const struct jinja_str *s, unsigned int base, int64_t *ret)
 	return true;
 }
 
+bool jinja_parse_decimal(const struct jinja_str *s, char *text, size_t size)
+{
+	char *digits = text, *first;
+
+	if (!number_text(s, text, size))
+		return false;
+	if (*text == '+')
+		memmove(text, text + 1, strlen(text));
+	digits += *text == '-';
+	if (!*digits || digits[strspn(digits, "0123456789")])
+		return false;
+	first = digits + strspn(digits, "0");
+	memmove(digits, first, strlen(first) + 1);
+	return true;
+}
+
 bool jinja_parse_float(const struct jinja_str *s, double *ret)
 {
 	char text[400], *end;

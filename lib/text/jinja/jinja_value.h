@@ -294,5 +294,7 @@ unsigned int jinja_change_char(const struct jinja_str *s, size_t at, enum jinja_
 /* Python's int(text, base) and float(text): false when the text is not a number. */
 bool jinja_parse_int(const struct jinja_str *s, unsigned int base, int64_t *ret);
 bool jinja_parse_float(const struct jinja_str *s, double *ret);
+/* An integer of any length in decimal, into @text without +, space and leading zeros. */
+bool jinja_parse_decimal(const struct jinja_str *s, char *text, size_t size);
 
 #endif
