@@ -585,16 +585,16 @@ static bool make_cache_room(struct replica *r, const struct load_job *job)
 	struct models *t = m->table;
 	uint64_t limit = (uint64_t)t->options.config->load_timeout * NS_PER_S;
 	struct served_model *oldest = NULL;
-	bool wait = is_any_leaving(t);
+	bool leaving = is_any_leaving(t), wait;
 	char name[264];
 
 	if (!m->demanded)
-		return wait;
-	/*
-	 * A plan holds entries that its model gets, or releases, when it is done. What was released
-	 * since this one looked for room may be enough.
-	 */
-	wait = wait || is_any_planned(t) || t->cache_releases != job->cache_releases;
+		return leaving;
+	/* Who leaves, or what was released since this one looked for room, may be enough. */
+	if (leaving || t->cache_releases != job->cache_releases)
+		return clock_ns() - m->demand_ns < limit;
+	/* A plan holds entries that its model gets, or releases, when it is done. */
+	wait = is_any_planned(t);
 	for (unsigned i = 0; i < t->n; i++) {
 		struct served_model *other = t->all[i];
 		bool idle = other->state == MODEL_ASLEEP || model_is_idle(other);
