@@ -238,13 +238,11 @@ static void test_formats(void **state)
 		 "1,180,591,620,717,411,303,424 18446744073709551616"},
 		{"{{ '%.4d|%-6.3x|' % (7, 10) }}{{ '{:06}|{:<06}|{:^06}|'.format('12', 5, -1) }}",
 		 "0007|00a   |120000|500000|00-100|"},
-		{"{{ '{:08,} {:07,} {:+010,} {:06_} {:010_x} {:09,.1f}'.format(1234, 1234, 1234, "
-		 "-1, "
-		 "48879, 1234.5) }}",
+		{"{{ '{:08,} {:07,} {:+010,} {:06_} {:010_x} {:09,.1f}'"
+		 ".format(1234, 1234, 1234, -1, 48879, 1234.5) }}",
 		 "0,001,234 001,234 +0,001,234 -0_001 0_0000_beef 001,234.5"},
-		{"{{ '{:.2} {:.2} {:.3} {:.1} {:.0} {:.3} {:.4} {:.2}'.format(1.0, 12.0, 12.0, "
-		 "0.5, "
-		 "5.0, 123.0, 0.00001, 100.0) }}",
+		{"{{ '{:.2} {:.2} {:.3} {:.1} {:.0} {:.3} {:.4} {:.2}'"
+		 ".format(1.0, 12.0, 12.0, 0.5, 5.0, 123.0, 0.00001, 100.0) }}",
 		 "1.0 1.2e+01 12.0 0.5 5e+00 1.23e+02 1e-05 1e+02"},
 		{"{{ '%d %i' % (1e19, -1e20) }} {{ '99999999999999999999'|int + 1 }} "
 		 "{{ ' -0099_999_999_999_999_999_999 '|int }} {{ '9223372036854775808'|int }}",
@@ -271,6 +269,7 @@ static void test_formats(void **state)
 	expect_error("{{ '%c' % 'ab' }}", TXDA_TEMPLATE_RUNTIME, 1, "one character");
 	expect_error("{{ '{:c}'.format(-1) }}", TXDA_TEMPLATE_RUNTIME, 1, "no character");
 	expect_error("{{ '{:.2d}'.format(1) }}", TXDA_TEMPLATE_RUNTIME, 1, "precision");
+	expect_error("{{ '{:0100000000,}'.format(1) }}", TXDA_TEMPLATE_LIMIT, 1, "");
 	expect_error("{{ '{:,x}'.format(1) }}", TXDA_TEMPLATE_RUNTIME, 1, "',' not allowed");
 	expect_error("{{ '%*d' % 3 }}", TXDA_TEMPLATE_RUNTIME, 1, "not enough arguments");
 	expect_error("{{ '%*d' % (10 ** 12, 3) }}", TXDA_TEMPLATE_RUNTIME, 1, "larger than");

@@ -204,9 +204,11 @@ static void format_number(struct jinja_render *r, const struct field *field, str
 		zeros = (size_t)field->digits - digits->length;
 	/* Zeros that pad a number are in groups, too. */
 	n = r->out.len - mark + digits->length;
-	if (field->comma && field->zeros && !field->align && whole)
+	if (field->comma && field->zeros && !field->align && whole) {
+		jinja_charge(r, (uint64_t)field->width);
 		while ((int64_t)(n + zeros + (whole + zeros - 1) / group) < field->width)
 			zeros++;
+	}
 	for (i = 0; i < zeros + digits->length; i++) {
 		if (field->comma && i && i < zeros + whole && (zeros + whole - i) % group == 0)
 			jinja_write(r, &field->comma, 1);
