@@ -151,6 +151,28 @@ static int begin(struct client_memory *m, char *err, size_t errlen)
 }
 
 static int holes_fd = -1;
+static int copy_errno; /* of process_vm_readv(2) on ourselves; 0: it works */
+
+/* Kernels are built without it, and filters of system calls forbid it. */
+static void try_copy(void)
+{
+	char from = 1, to = 0;
+	struct iovec local = {.iov_base = &to, .iov_len = 1};
+	struct iovec remote = {.iov_base = &from, .iov_len = 1};
+
+	copy_errno = process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1 ? 0 : errno;
+}
+
+static int check_copy(const struct client_memory *m, char *err, size_t errlen)
+{
+	if (!copy_errno || !(m->writable || m->dma_buf))
+		return 0;
+	snprintf(err, errlen,
+		 "the daemon may not use process_vm_readv(2) here (%s), which memory to be written "
+		 "and dma-bufs need",
+		 strerror(copy_errno));
+	return -ENOTSUP;
+}
 
 void client_memory_start(void)
 {
@@ -160,6 +182,7 @@ void client_memory_start(void)
 	};
 	int fd;
 
+	try_copy();
 	if (holes_fd >= 0)
 		return;
 	fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
@@ -216,6 +239,8 @@ int client_memory_open(int fd, uint64_t offset, uint64_t len, bool writable,
 	void *map;
 	int error = check_kind(fd, &m, err, errlen);
 
+	if (!error)
+		error = check_copy(&m, err, errlen);
 	if (!error)
 		error = check_size(&m, offset, len, err, errlen);
 	if (error)

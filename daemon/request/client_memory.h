@@ -13,7 +13,8 @@
  * Between client_memory_open() and client_memory_end() CPU access to a dma-buf is active, as
  * DMA_BUF_IOCTL_SYNC requires.
  *
- * Errors: -errno, message in err; -EINVAL: the client's mistake. One thread at a time.
+ * Errors: -errno, message in err; -EINVAL: the client's mistake; -ENOTSUP: the system does not allow
+ * process_vm_readv(2). One thread at a time.
  */
 #ifndef TXDA_REQUEST_CLIENT_MEMORY_H
 #define TXDA_REQUEST_CLIENT_MEMORY_H
@@ -37,7 +38,7 @@ struct client_memory {
 	uint64_t offset;
 };
 
-/* Call before the first one is opened: prepares the handling of holes. */
+/* Call before the first one is opened: finds out what the system allows. */
 void client_memory_start(void);
 /*
  * Maps @len bytes at @offset. With @writable their pages are faulted in, too, which takes a while;

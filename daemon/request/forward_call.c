@@ -202,6 +202,8 @@ static bool open_tensor(struct exchange *x, const struct api_tensor *t, const ch
 				   sizeof(err));
 	if (error == -ENOMEM)
 		return api_error_set(e, 500, NULL, name, "%s: %s", name, err);
+	if (error == -ENOTSUP)
+		return api_error_set(e, 501, "not_supported", name, "%s: %s", name, err);
 	if (error)
 		return api_error_set(e, 400, "invalid_memory", name, "%s: %s", name, err);
 	set->maps[set->n_maps].ptr = ret->map;

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -34,10 +35,16 @@ int __real_fcntl64(int fd, int command, ...);
 int __real_ioctl(int fd, unsigned long request, ...);
 int __real_open64(const char *path, int flags, ...);
 int __real_poll(struct pollfd *fds, nfds_t n, int ms);
+ssize_t __real_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long n_local,
+				const struct iovec *remote, unsigned long n_remote,
+				unsigned long flags);
 int __wrap_fcntl64(int fd, int command, ...);
 int __wrap_ioctl(int fd, unsigned long request, ...);
 int __wrap_open64(const char *path, int flags, ...);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long n_local,
+				const struct iovec *remote, unsigned long n_remote,
+				unsigned long flags);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -48,6 +55,18 @@ static bool fence;	/* one does */
 static bool signalled;	/* a signal interrupts the wait, once */
 static unsigned n_waiting, most_waiting, n_started, n_ended;
 static uint64_t ended_flags;
+
+static bool copy_forbidden;
+
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned long n_local,
+				const struct iovec *remote, unsigned long n_remote,
+				unsigned long flags)
+{
+	if (!copy_forbidden)
+		return __real_process_vm_readv(pid, local, n_local, remote, n_remote, flags);
+	errno = ENOSYS;
+	return -1;
+}
 
 int __wrap_fcntl64(int fd, int command, ...)
 {
@@ -286,12 +305,39 @@ static void test_others_go_on(void **state)
 	textpool_free(pool);
 }
 
+/* Without process_vm_readv(2) only memory that is read works, and the others' error says why. */
+static void test_copy_forbidden(void **state)
+{
+	int fd = make_memory();
+	struct client_memory m;
+	char err[256], byte;
+
+	(void)state;
+	copy_forbidden = true;
+	client_memory_start();
+	assert_int_equal(client_memory_open(fd, 0, BYTES, true, &m, err, sizeof(err)), -ENOTSUP);
+	assert_non_null(strstr(err, "process_vm_readv(2) here (Function not implemented)"));
+	assert_int_equal(client_memory_open(buf, 0, BYTES, false, &m, err, sizeof(err)), -ENOTSUP);
+	assert_int_equal(n_started + n_ended, 0);
+	assert_int_equal(client_memory_open(fd, 0, BYTES, false, &m, err, sizeof(err)), 0);
+	assert_int_equal(client_memory_read(&m, 1, &byte, 1), 0);
+	leave(&m);
+
+	copy_forbidden = false;
+	client_memory_start();
+	assert_int_equal(client_memory_open(fd, 0, BYTES, true, &m, err, sizeof(err)), 0);
+	assert_int_equal(client_memory_write(&m, 0, "x", 1), 0);
+	leave(&m);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_waits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_others_go_on, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_copy_forbidden, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
