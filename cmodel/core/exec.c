@@ -371,6 +371,15 @@ static void run_part(const void *arg, unsigned phase, unsigned part, unsigned co
 				      memory_order_relaxed);
 }
 
+/* Parts have numbers of 32 bits; sequences times heads may be more. */
+static int check_parts(const struct cm_launch *l)
+{
+	for (unsigned i = 0; i < l->phases && i < CM_MAX_PHASES; i++)
+		if (l->parts[i] > UINT32_MAX)
+			return cm_bad(l, TXDA_FAULT_SHAPE, NULL, 0, l->parts[i]);
+	return 0;
+}
+
 /* Checks the launch of rank @phase, and plans that of rank 0, which does the work of all. */
 static void check_part(const void *arg, unsigned phase, unsigned part, unsigned core)
 {
@@ -380,8 +389,10 @@ static void check_part(const void *arg, unsigned phase, unsigned part, unsigned 
 	(void)part;
 	(void)core;
 	ctx->sound = !impl->check(&ctx->launch);
-	if (ctx->sound && !phase)
+	if (ctx->sound && !phase) {
 		impl->plan(&ctx->launch);
+		ctx->sound = !check_parts(&ctx->launch);
+	}
 }
 
 /* The launch of each rank. CM_FAULT without *ret_guilty: they were cancelled. */
@@ -407,7 +418,7 @@ static bool run_phases(struct cm_exec *e, const struct cm_cancel *cancel)
 	bool done = true;
 
 	for (unsigned phase = 0; done && phase < l->phases && phase < CM_MAX_PHASES; phase++)
-		done = cm_pool_run(e->pool, run_part, e, phase, l->parts[phase], cancel);
+		done = cm_pool_run(e->pool, run_part, e, phase, (unsigned)l->parts[phase], cancel);
 	return done;
 }
 

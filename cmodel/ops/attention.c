@@ -293,9 +293,9 @@ static void attention_plan(struct cm_launch *l)
 	per = n / ((uint64_t)PARTS_PER_CORE * l->cores);
 	per = l->precise || per < 1 ? 1 : per < PART_ITEMS ? per : PART_ITEMS;
 	l->state.u[U_PER_PART] = per;
-	l->parts[l->phases++] = (unsigned)cm_div_up(n, per);
+	l->parts[l->phases++] = cm_div_up(n, per);
 	if (split)
-		l->parts[l->phases++] = (unsigned)n;
+		l->parts[l->phases++] = n;
 }
 
 /* A partial result: max[CM_ATT_ROWS], sum[CM_ATT_ROWS], acc[CM_ATT_ROWS][D']. */

@@ -33,7 +33,7 @@ static void collective_plan(struct cm_launch *l)
 {
 	l->phases = 0;
 	if (l->in[0]->dim[0])
-		l->parts[l->phases++] = (unsigned)cm_div_up(l->in[0]->dim[0], ROWS_PER_PART);
+		l->parts[l->phases++] = cm_div_up(l->in[0]->dim[0], ROWS_PER_PART);
 }
 
 static void collective_traffic(const struct cm_launch *l, uint64_t *read, uint64_t *written)

@@ -179,8 +179,8 @@ static void conv_plan(struct cm_launch *l)
 	for (uint64_t s = 0; s < b.table->dim[0]; s++)
 		for (uint32_t i = 0; i < seq[s].n; i++)
 			owner[seq[s].first + i] = (uint32_t)s;
-	l->parts[l->phases++] = (unsigned)cm_div_up(b.tokens, TOKENS_PER_PART);
-	l->parts[l->phases++] = (unsigned)b.table->dim[0];
+	l->parts[l->phases++] = cm_div_up(b.tokens, TOKENS_PER_PART);
+	l->parts[l->phases++] = b.table->dim[0];
 }
 
 /* Row @i of the step's rows of @seq; those before come from the state @old, then there are
@@ -331,7 +331,7 @@ static void rule_plan(struct cm_launch *l)
 	if (!b.tokens || !b.table->dim[0])
 		return;
 	copy_batch(l, &b);
-	l->parts[l->phases++] = (unsigned)(b.table->dim[0] * l->op->delta_rule.n_v_heads);
+	l->parts[l->phases++] = b.table->dim[0] * l->op->delta_rule.n_v_heads;
 }
 
 /* out = x / sqrt(sum of its squares + 1e-6) / @root */
@@ -476,7 +476,7 @@ static void gate_plan(struct cm_launch *l)
 {
 	l->phases = 0;
 	if (l->in[0]->dim[0])
-		l->parts[l->phases++] = (unsigned)cm_div_up(l->in[0]->dim[0], TOKENS_PER_PART);
+		l->parts[l->phases++] = cm_div_up(l->in[0]->dim[0], TOKENS_PER_PART);
 }
 
 static void gate_row(const struct cm_launch *l, const float *x, const float *gate, float *normed,

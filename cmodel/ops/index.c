@@ -78,7 +78,7 @@ static void token_plan(struct cm_launch *l)
 {
 	l->phases = 0;
 	if (l->in[0]->dim[0])
-		l->parts[l->phases++] = (unsigned)l->in[0]->dim[0];
+		l->parts[l->phases++] = l->in[0]->dim[0];
 }
 
 static void normalise(float *out, const float *x, const float *weight, const float *bias,

@@ -259,10 +259,9 @@ static void linear_plan(struct cm_launch *l)
 	l->state.u[U_SEQ] = __atomic_add_fetch(&launches, 0x9e3779b97f4a7c15, __ATOMIC_RELAXED);
 	l->state.u[U_GO] = m <= SMALL_ROWS && blocks == 1;
 	if (!l->state.u[U_GO])
-		l->parts[l->phases++] = (unsigned)(blocks * cm_div_up(mr, l->state.u[U_PACK]));
-	l->parts[l->phases++] =
-		(unsigned)(stream ? stream_part(panels, l->cores, UINT64_MAX, &first, &end)
-				  : l->state.u[U_GROUPS] * l->state.u[U_MBLOCKS]);
+		l->parts[l->phases++] = blocks * cm_div_up(mr, l->state.u[U_PACK]);
+	l->parts[l->phases++] = stream ? stream_part(panels, l->cores, UINT64_MAX, &first, &end)
+				       : l->state.u[U_GROUPS] * l->state.u[U_MBLOCKS];
 }
 
 /* Packs rows [first, end) of the block at @to, which has rows [row, row + mr). */

@@ -246,8 +246,8 @@ static void moe_plan(struct cm_launch *l)
 			n_items = add_items((struct item *)(base + l->state.u[U_ITEMS]), n_items, m,
 					    r, n, panels, chunks);
 		}
-	l->parts[l->phases++] = (unsigned)n_blocks;
-	l->parts[l->phases++] = (unsigned)n_items;
+	l->parts[l->phases++] = n_blocks;
+	l->parts[l->phases++] = n_items;
 }
 
 static void run_pack(const struct cm_launch *l, const struct block *b, unsigned core)
@@ -398,7 +398,7 @@ static void combine_plan(struct cm_launch *l)
 {
 	l->phases = 0;
 	if (l->out[0]->dim[0])
-		l->parts[l->phases++] = (unsigned)cm_div_up(l->out[0]->dim[0], TOKENS_PER_PART);
+		l->parts[l->phases++] = cm_div_up(l->out[0]->dim[0], TOKENS_PER_PART);
 }
 
 static void combine_token(const struct cm_launch *l, uint64_t t, float *sum)

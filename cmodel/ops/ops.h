@@ -50,7 +50,7 @@ struct cm_launch {
 	const struct cm_launch *peer[TXDA_MAX_GROUP];
 
 	unsigned phases; /* set by plan() */
-	unsigned parts[CM_MAX_PHASES];
+	uint64_t parts[CM_MAX_PHASES]; /* more than UINT32_MAX: a fault */
 	struct {
 		uint64_t u[12];
 	} state;      /* from plan() to run() */

@@ -26,7 +26,7 @@ static void tokens_plan(struct cm_launch *l)
 		return;
 	per = per < 1 ? 1 : per < PART_TOKENS ? per : PART_TOKENS;
 	l->state.u[U_TOKENS] = per;
-	l->parts[l->phases++] = (unsigned)cm_div_up(tokens, per);
+	l->parts[l->phases++] = cm_div_up(tokens, per);
 }
 
 /* The tokens [first, ret) of a part. */

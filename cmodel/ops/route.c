@@ -40,7 +40,7 @@ static void route_plan(struct cm_launch *l)
 {
 	l->phases = 0;
 	if (l->in[0]->dim[0])
-		l->parts[l->phases++] = (unsigned)cm_div_up(l->in[0]->dim[0], TOKENS_PER_PART);
+		l->parts[l->phases++] = cm_div_up(l->in[0]->dim[0], TOKENS_PER_PART);
 }
 
 static void softmax(const float *x, unsigned n, float *score)

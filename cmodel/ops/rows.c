@@ -14,7 +14,7 @@ void cm_rows_plan(struct cm_launch *l)
 
 	l->phases = 0;
 	if (rows)
-		l->parts[l->phases++] = (unsigned)cm_div_up(rows, CM_ROWS_PER_PART);
+		l->parts[l->phases++] = cm_div_up(rows, CM_ROWS_PER_PART);
 }
 
 void cm_rows_need(const struct cm_launch *l, struct cm_op_need *need)

@@ -157,7 +157,7 @@ static void span_plan(struct cm_launch *l)
 	l->state.u[U_SPANS] = n;
 	l->state.u[U_ROWS] = rows;
 	if (parts)
-		l->parts[l->phases++] = (unsigned)parts;
+		l->parts[l->phases++] = parts;
 }
 
 /* The queries (@which 0), keys (1) or values (2) of a row and head. */

@@ -92,7 +92,7 @@ static void sparse_plan(struct cm_launch *l)
 {
 	l->phases = 0;
 	if (l->in[0]->dim[0])
-		l->parts[l->phases++] = (unsigned)(l->in[0]->dim[0] * items_of_token(l));
+		l->parts[l->phases++] = l->in[0]->dim[0] * items_of_token(l);
 }
 
 /* One vector of the cache: int8 elements have a scale for the latent part and one for the key. */

@@ -34,7 +34,7 @@ static void topk_plan(struct cm_launch *l)
 {
 	l->phases = 0;
 	if (l->in[0]->dim[0])
-		l->parts[l->phases++] = (unsigned)l->in[0]->dim[0];
+		l->parts[l->phases++] = l->in[0]->dim[0];
 }
 
 /* Inserts (v, i) into the sorted list of @n, and drops the last one if it is full (@k). Equal

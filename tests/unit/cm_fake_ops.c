@@ -77,7 +77,7 @@ static int add_check(const struct cm_launch *l)
 static void rows_plan(struct cm_launch *l)
 {
 	l->phases = 1;
-	l->parts[0] = (unsigned)l->in[0]->dim[0];
+	l->parts[0] = l->in[0]->dim[0];
 }
 
 static void add_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
@@ -196,7 +196,8 @@ static const struct cm_op_impl reduce_op = {
 #define MAX_PARTS 300
 
 static struct {
-	unsigned phases, parts[CM_MAX_PHASES], spin;
+	unsigned phases, spin;
+	uint64_t parts[CM_MAX_PHASES];
 	uint64_t random; /* 0: the shape stays */
 	uint64_t launches;
 	_Atomic uint64_t current; /* launch that runs */
@@ -205,7 +206,7 @@ static struct {
 	_Atomic unsigned errors;
 } linear;
 
-void fake_linear_shape(unsigned phases, const unsigned *parts)
+void fake_linear_shape(unsigned phases, const uint64_t *parts)
 {
 	linear.phases = phases;
 	memcpy(linear.parts, parts, phases * sizeof(*parts));

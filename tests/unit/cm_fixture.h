@@ -112,7 +112,7 @@ void fix_bind(struct fix_chip *c, const struct txda_pkt_exec *p, unsigned i, uin
  *	LINEAR       counts its parts: see fake_linear_*
  */
 /* What plan() of LINEAR sets from now on. */
-void fake_linear_shape(unsigned phases, const unsigned *parts);
+void fake_linear_shape(unsigned phases, const uint64_t *parts);
 /* Shapes by chance from now on. */
 void fake_linear_random(uint64_t seed);
 /* Each part of LINEAR takes so many turns of an empty loop. */

@@ -226,7 +226,7 @@ static void test_disturbed(void **state)
 /* A queue is freed, and a machine, in the middle of long ops. */
 static void test_free_under_way(void **state)
 {
-	static const unsigned parts[] = {300};
+	static const uint64_t parts[] = {300};
 
 	(void)state;
 	for (unsigned i = 0; i < 10; i++) {
@@ -252,10 +252,32 @@ static void test_free_under_way(void **state)
 	fake_linear_spin(0);
 }
 
+/* Parts are numbered in 32 bits. */
+static void test_too_many_parts(void **state)
+{
+	static const uint64_t parts[] = {1ull << 32};
+	struct txda_fault fault;
+	struct fix_stream s;
+	struct cm_queue *q;
+
+	(void)state;
+	start(1, 2);
+	fake_linear_shape(1, parts);
+	q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+	s = stream_of(0, 0, 0);
+	put_launch(&s, 0, 1);
+	assert_int_equal(fix_submit(q, &s), 0);
+	assert_true(fix_wait(&f, q, fix_word(&f.c[0], 0), 1));
+	assert_int_equal(cm_queue_fault(q, &fault), 0);
+	assert_int_equal(fault.code, TXDA_FAULT_SHAPE);
+	assert_int_equal(fault.detail, 1ull << 32);
+	fix_free(&f);
+}
+
 /* Work that would never end is left at once when its queue goes, and the machine serves others. */
 static void test_interrupted(void **state)
 {
-	static const unsigned parts[] = {40};
+	static const uint64_t parts[] = {40};
 
 	(void)state;
 	fix_interrupt();
@@ -434,7 +456,7 @@ static int by_size(const void *a, const void *b)
 /* What the machine itself costs. */
 static void test_cost(void **state)
 {
-	static const unsigned two[] = {2}, one[] = {1};
+	static const uint64_t two[] = {2}, one[] = {1};
 	static uint64_t took[2000];
 	struct cm_queue *q;
 	uint64_t value = 0;
@@ -479,10 +501,15 @@ static void test_cost(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parts),	    cmocka_unit_test(test_many_threads),
-		cmocka_unit_test(test_disturbed),   cmocka_unit_test(test_free_under_way),
-		cmocka_unit_test(test_interrupted), cmocka_unit_test(test_leaves_work_behind),
-		cmocka_unit_test(test_ping_pong),   cmocka_unit_test(test_pinned),
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_many_threads),
+		cmocka_unit_test(test_disturbed),
+		cmocka_unit_test(test_free_under_way),
+		cmocka_unit_test(test_too_many_parts),
+		cmocka_unit_test(test_interrupted),
+		cmocka_unit_test(test_leaves_work_behind),
+		cmocka_unit_test(test_ping_pong),
+		cmocka_unit_test(test_pinned),
 		cmocka_unit_test(test_cost),
 	};
 
