@@ -65,7 +65,7 @@ here --json $decode "$stage/cases/demo-tp1" "$case_dir" >"$work/after"
 
 # results FILE - "MODEL BATCH STEP_MS" a line, of decoding.
 results() {
-	sed -n 's/.*"model":"\([^"]*\)".*"what":"decode","batch":\([0-9]*\),"step_ms":\([0-9.]*\).*/\1 \2 \3/p' "$1"
+	sed -n 's/.*"model":"\([^"]*\)".*"what":"decode","batch":\([0-9]*\),.*"step_ms":\([0-9.]*\).*/\1 \2 \3/p' "$1"
 }
 results "$work/before" >"$work/a"
 results "$work/guest" >"$work/b"
