@@ -55,8 +55,8 @@ vm: ## a shell in a virtual machine with chips, on kernel K: K=7.2 CHIPS=1 IRQ=m
 check-vm: ## only the tests of the driver in virtual machines, on kernels K="6.12 7.2"; K=debug: one that looks closely; LONG=1: storms in full
 	@B=$(B) sh tests/vm/check.sh $(if $(LONG),-L) -k "$(or $(K),6.12 7.2)"
 
-bench-vm: ## what the way through the driver costs, against the same in one process, on kernel K=7.2
-	@B=$(B) sh tests/vm/bench.sh -k $(or $(K),7.2)
+bench-vm: ## what the way through the driver costs, against the same in one process, on kernel K=7.2, J=threads of the chip
+	@B=$(B) sh tests/vm/bench.sh -k $(or $(K),7.2) $(if $(J),-j $(J))
 
 install: all ## install into DESTDIR/PREFIX
 	meson configure $(B) -Dprefix=$(PREFIX)

@@ -1,21 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# bench.sh [-k K] [-w WEIGHTS] - what the way through the driver costs, on kernel K (7.2): submission, copies
-# and decoding in a virtual machine, and the same programs on the host with the chip in their own process.
-# The figures are ratios: processors of the machine are emulated where KVM is not to be had, those of the
-# chips never are.
+# bench.sh [-k K] [-w WEIGHTS] [-j N] - what the way through the driver costs, on kernel K (7.2): submission,
+# copies and decoding in a virtual machine, and the same programs on the host with the chip in their own
+# process. The figures are ratios: processors of the machine are emulated where KVM is not to be had, those
+# of the chips never are. With -j the chip computes with N threads only: on two processors -j 1 leaves one
+# to the emulated ones, which otherwise take time from the chip.
 set -eu
 # shellcheck source=tests/vm/rig.sh
 . "$(dirname "$0")/rig.sh"
 
-k=7.2 weights=w8
-while getopts k:w: option; do
+k=7.2 weights=w8 cores=
+while getopts k:w:j: option; do
 	case $option in
 	k) k=$OPTARG ;;
 	w) weights=$OPTARG ;;
+	j) cores=$OPTARG ;;
 	*)
-		sed -n '4,7s/^# \{0,1\}//p' "$0"
+		sed -n '4,9s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
@@ -31,7 +33,7 @@ trap 'exit 130' INT TERM
 
 # The guests' build, on the host.
 here() {
-	of_root "$stage/sysroot/usr/bin/txda-bench" "$@"
+	TXDA_CMODEL=${cores:+cores=$cores} of_root "$stage/sysroot/usr/bin/txda-bench" "$@"
 }
 
 decode="--prompt 16 --gen 64 --batch 1,16"
@@ -48,7 +50,7 @@ here device
 # shellcheck disable=SC2086 # words
 here --json $decode "$stage/cases/demo-tp1" "$case_dir" >"$work/before"
 say "through the driver, on $k"
-sh "$top/tests/vm/run.sh" -k "$k" -n 1 -l 900 -t "$stage" \
+sh "$top/tests/vm/run.sh" -k "$k" -n 1 -l 900 ${cores:+-j "$cores"} -t "$stage" \
 	-q "-drive file=$work/case.img,format=raw,if=none,id=case,readonly=on -device virtio-blk-pci,drive=case" -- "
 . /rig/guest/lib.sh
 load && wait_for 20 nodes_are 1 || exit 1

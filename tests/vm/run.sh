@@ -10,6 +10,7 @@
 #   -i IRQ      msix or msi; QEMU 11.1 dies of an unplugged MSI-X chip            (msix)
 #   -m SIZE     memory of the guest                                               (1G)
 #   -c SIZE     memory of a chip                                                  (4G)
+#   -j N        threads that the chips compute with                               (one for each processor)
 #   -t DIR      what the guest sees as /t: txda.ko for K, programs in bin/, an installation
 #               in sysroot/ that is laid over the root                            (the tree's build)
 #   -M PROGRAM  txda-cmodel                                                       (DIR's, or of the tree's build)
@@ -31,14 +32,15 @@ set -eu
 # shellcheck source=tests/vm/rig.sh
 . "$(dirname "$0")/rig.sh"
 
-k=7.2 chips=1 irq=msix mem=1G chip_mem=4G stage='' model='' build='' mode=fast plug=now limit=120 cases='' qemu_args='' kernel_args='' keep='' verbose=''
-while getopts k:n:i:m:c:t:M:bspl:C:a:q:o:v option; do
+k=7.2 chips=1 irq=msix mem=1G chip_mem=4G cores='' stage='' model='' build='' mode=fast plug=now limit=120 cases='' qemu_args='' kernel_args='' keep='' verbose=''
+while getopts k:n:i:m:c:j:t:M:bspl:C:a:q:o:v option; do
 	case $option in
 	k) k=$OPTARG ;;
 	n) chips=$OPTARG ;;
 	i) irq=$OPTARG ;;
 	m) mem=$OPTARG ;;
 	c) chip_mem=$OPTARG ;;
+	j) cores=$OPTARG ;;
 	t) stage=$OPTARG ;;
 	M) model=$OPTARG ;;
 	b) build=1 ;;
@@ -51,7 +53,7 @@ while getopts k:n:i:m:c:t:M:bspl:C:a:q:o:v option; do
 	o) keep=$OPTARG ;;
 	v) verbose=1 ;;
 	*)
-		sed -n '4,30s/^# \{0,1\}//p' "$0"
+		sed -n '4,31s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
@@ -125,7 +127,7 @@ if [ "$chips" -gt 0 ]; then
 		set -- "$root/lib64/ld-linux-x86-64.so.2" --library-path "$root/usr/lib/x86_64-linux-gnu"
 	fi
 	[ -x "$model" ] || die "there is no $model"
-	set -- -m "$@" "$model" --chips "$chips" --mem "$chip_mem" --socket-dir "$run/chips" --irq "$irq" --
+	set -- -m "$@" "$model" --chips "$chips" --mem "$chip_mem" ${cores:+--cores "$cores"} --socket-dir "$run/chips" --irq "$irq" --
 fi
 # shellcheck disable=SC2086 # words or none
 set -- -d "$run" -n "$chips" -l "$limit" $interactive "$@" --
