@@ -625,6 +625,49 @@ static void waits_for_others_plans(void **state)
 	models_free(t);
 }
 
+/* Who leaves makes room in the cache: nobody else has to. */
+static void waits_for_who_leaves(void **state)
+{
+	struct served_model *leaves, *stays, *comes;
+	struct outcome waits;
+	struct test_request r;
+	struct models *t;
+	struct stat st;
+
+	(void)state;
+	if (geteuid())
+		skip(); /* owners take root */
+	make_case("size");
+	assert_int_equal(stat(at("size/model_info.json"), &st), 0);
+	test_cache_size = 5 * (uint64_t)st.st_blocks * 512 / 2; /* two entries */
+	t = open_table(0);
+	make_hf("leaves", "");
+	make_hf("stays", "");
+	make_hf("comes", "");
+	leaves = add(t, "leaves");
+	stays = add(t, "stays");
+	comes = add(t, "comes");
+	assert_int_equal(load(stays), MODEL_READY);
+	assert_int_equal(load(leaves), MODEL_READY);
+	stays->replicas[0].load_ns = 0;
+	atomic_store(&fake_model_hang, true);
+	assert_int_equal(begin_request(leaves, &r, 100), 0);
+	model_unload(leaves, false, MODEL_BY_ADMIN);
+	assert_int_equal(leaves->state, MODEL_DRAINING);
+	begin_wait(comes, &waits);
+	while (!comes->error[0])
+		turn_loop();
+	assert_non_null(strstr(comes->error, "has no room"));
+	assert_int_equal(comes->state, MODEL_COMPILING);
+	assert_int_equal(stays->state, MODEL_READY);
+	atomic_store(&fake_model_hang, false);
+	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
+	assert_int_equal(load(comes), MODEL_READY);
+	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
+	assert_int_equal(stays->state, MODEL_READY);
+	models_free(t);
+}
+
 /* A checkpoint with weights of that size, none of which take room. */
 static void make_large(const char *name, const char *behave, off_t bytes, uid_t owner)
 {
@@ -833,6 +876,7 @@ int main(void)
 		CASE(calls_off_a_load),
 		CASE(goes_on_beside_a_compile),
 		CASE(waits_for_others_plans),
+		CASE(waits_for_who_leaves),
 		CASE(counts_what_compiles_will_write),
 		CASE(removes_what_is_no_case),
 		CASE(prepares_a_plan),
