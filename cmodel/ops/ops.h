@@ -49,7 +49,7 @@ struct cm_launch {
 	unsigned group_size, rank;
 	const struct cm_launch *peer[TXDA_MAX_GROUP];
 
-	unsigned phases; /* set by plan() */
+	unsigned phases;	       /* set by plan() */
 	uint64_t parts[CM_MAX_PHASES]; /* more than UINT32_MAX: a fault */
 	struct {
 		uint64_t u[12];
