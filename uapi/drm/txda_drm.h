@@ -38,13 +38,12 @@
  * Reach. Next to these ioctls a node serves from core DRM only VERSION, GET_CAP, SET_CLIENT_NAME,
  * GEM_CLOSE, PRIME_* and SYNCOBJ_*; everything else is -ENOTTY.
  *
- * Common errors: -ENODEV the chip is gone or unplugged; -EFAULT bad user pointer (of arguments that
- * can be read but not written only the answer is missing: the call has had its effect); -EINVAL bad
- * value; -ENOENT no such handle or id in this file; -E2BIG an array has more elements than its
- * limit below, an element has bytes set that this kernel does not know, or an answer's size is
- * above DRM_TXDA_MAX_ANSWER_BYTES; -ENOMEM; -EINTR a signal came and nothing was done (VM_BIND: or
- * part of it, see there), the same call may be made again. Never -EAGAIN: libdrm asks again at
- * once.
+ * Common errors: -ENODEV the chip is gone or unplugged; -EFAULT bad user pointer (if the arguments
+ * can be read but not written back, the call has already taken effect); -EINVAL bad value; -ENOENT
+ * no such handle or id in this file; -E2BIG an array has more elements than its limit below, an
+ * element has bytes set that this kernel does not know, or an answer's size is above
+ * DRM_TXDA_MAX_ANSWER_BYTES; -ENOMEM; -EINTR a signal came and nothing was done (VM_BIND: or part
+ * of it, see there), the same call may be made again. Never -EAGAIN: libdrm asks again at once.
  *
  * Version history
  *  1.0  first
