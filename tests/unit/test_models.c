@@ -583,6 +583,26 @@ static void goes_on_beside_a_compile(void **state)
 	models_free(t);
 }
 
+/* Bytes of the cache that a compiled model takes. */
+static uint64_t entry_bytes(void)
+{
+	struct stat st;
+
+	make_case("size");
+	assert_int_equal(stat(at("size/model_info.json"), &st), 0);
+	assert_true(st.st_blocks > 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+/* Until the cache has no room for @m, which waits for some. */
+static void await_no_room(struct served_model *m)
+{
+	while (!m->error[0])
+		turn_loop();
+	assert_non_null(strstr(m->error, "has no room"));
+	assert_int_equal(m->state, MODEL_COMPILING);
+}
+
 /* What another model's plan holds in the cache may be released: a model waits for that. */
 static void waits_for_others_plans(void **state)
 {
@@ -590,15 +610,11 @@ static void waits_for_others_plans(void **state)
 	struct served_model *first, *second;
 	struct outcome called_off, waits;
 	struct models *t;
-	struct stat st;
 
 	(void)state;
 	if (geteuid())
 		skip(); /* owners take root */
-	make_case("size");
-	assert_int_equal(stat(at("size/model_info.json"), &st), 0);
-	assert_true(st.st_blocks > 0);
-	test_cache_size = (uint64_t)st.st_blocks * 512; /* one entry */
+	test_cache_size = entry_bytes();
 	t = open_table(0);
 	make_hf("first", "");
 	make_hf("draft", "hang");
@@ -613,10 +629,7 @@ static void waits_for_others_plans(void **state)
 		turn_loop();
 	second = add(t, "second");
 	begin_wait(second, &waits);
-	while (!second->error[0])
-		turn_loop();
-	assert_non_null(strstr(second->error, "has no room"));
-	assert_int_equal(second->state, MODEL_COMPILING);
+	await_no_room(second);
 	model_unload(first, false, MODEL_BY_ADMIN);
 	assert_int_equal(end_wait(&called_off), MODEL_WAKE_REFUSED);
 	assert_int_equal(load(second), MODEL_READY);
@@ -632,14 +645,9 @@ static void waits_for_who_leaves(void **state)
 	struct outcome waits;
 	struct test_request r;
 	struct models *t;
-	struct stat st;
 
 	(void)state;
-	if (geteuid())
-		skip(); /* owners take root */
-	make_case("size");
-	assert_int_equal(stat(at("size/model_info.json"), &st), 0);
-	test_cache_size = 5 * (uint64_t)st.st_blocks * 512 / 2; /* two entries */
+	test_cache_size = 2 * entry_bytes();
 	t = open_table(0);
 	make_hf("leaves", "");
 	make_hf("stays", "");
@@ -655,10 +663,7 @@ static void waits_for_who_leaves(void **state)
 	model_unload(leaves, false, MODEL_BY_ADMIN);
 	assert_int_equal(leaves->state, MODEL_DRAINING);
 	begin_wait(comes, &waits);
-	while (!comes->error[0])
-		turn_loop();
-	assert_non_null(strstr(comes->error, "has no room"));
-	assert_int_equal(comes->state, MODEL_COMPILING);
+	await_no_room(comes);
 	assert_int_equal(stays->state, MODEL_READY);
 	atomic_store(&fake_model_hang, false);
 	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
@@ -706,10 +711,7 @@ static void counts_what_compiles_will_write(void **state)
 		turn_loop();
 	large = add(t, "large");
 	begin_wait(large, &waits);
-	while (!large->error[0])
-		turn_loop();
-	assert_non_null(strstr(large->error, "has no room"));
-	assert_int_equal(large->state, MODEL_COMPILING);
+	await_no_room(large);
 	assert_int_equal(runs("large"), 0);
 	/* Others that fit go on. Who writes more than there may be, or needs more, is refused. */
 	small = add(t, "small");
