@@ -20,6 +20,7 @@
 #include "hwmon.h"
 #include "pmu.h"
 #include "queue.h"
+#include "sysfs.h"
 #include "trace.h"
 #include "vram.h"
 #include "vm.h"
@@ -311,6 +312,7 @@ int txda_chip_reset(struct txda_device *tdev)
 
 	txda_ras_save(tdev);
 	txda_pmu_save(tdev);
+	txda_busy_save(tdev);
 	txda_write(tdev, TXDA_REG_RESET, TXDA_RESET_CHIP);
 	err = read_poll_timeout(txda_read, word, word != TXDA_RESET_CHIP, TXDA_RESET_POLL_US,
 				TXDA_RESET_TIMEOUT_US, false, tdev, TXDA_REG_RESET);

@@ -197,46 +197,46 @@ static ssize_t throttle_show(struct device *dev, struct device_attribute *attr, 
 }
 static DEVICE_ATTR_RO(throttle);
 
-/* Readers in quick succession, or in parallel, get the same value. */
-#define TXDA_BUSY_WINDOW_NS (250 * NSEC_PER_MSEC)
-
-static void txda_busy_update(struct txda_busy *busy, u64 busy_ns, u64 now)
+static void txda_busy_update(struct txda_device *tdev)
 {
-	u64 since = now - busy->time_ns, worked;
+	struct txda_busy *busy = &tdev->busy;
+	u64 value;
 
 	lockdep_assert_held(&busy->lock);
-	if (since < TXDA_BUSY_WINDOW_NS)
+	value = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
+	if (!txda_device_alive(tdev))
 		return;
-	/* A chip reset restarts the counter at 0. */
-	worked = busy_ns >= busy->busy_ns ? busy_ns - busy->busy_ns : busy_ns;
-	busy->percent = min_t(u64, div64_u64(worked * 100, since), 100);
-	busy->busy_ns = busy_ns;
-	busy->time_ns = now;
+	/* A chip that was reset counts from 0. */
+	busy->total_ns += value >= busy->seen_ns ? value - busy->seen_ns : value;
+	busy->seen_ns = value;
 }
 
-static ssize_t npu_busy_percent_show(struct device *dev, struct device_attribute *attr, char *buf)
+void txda_busy_save(struct txda_device *tdev)
+{
+	mutex_lock(&tdev->busy.lock);
+	txda_busy_update(tdev);
+	mutex_unlock(&tdev->busy.lock);
+}
+
+static ssize_t npu_busy_time_us_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct txda_device *tdev = dev_get_drvdata(dev);
-	struct txda_busy *busy = &tdev->busy;
-	u64 busy_ns;
-	u32 percent;
+	u64 total_ns;
 	bool alive;
 	int idx;
 
 	if (txda_bars_enter(tdev, &idx))
 		return -ENODEV;
-	mutex_lock(&busy->lock);
-	busy_ns = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
+	mutex_lock(&tdev->busy.lock);
+	txda_busy_update(tdev);
+	total_ns = tdev->busy.total_ns;
 	alive = txda_device_alive(tdev);
-	if (alive)
-		txda_busy_update(busy, busy_ns, ktime_get_ns());
-	percent = busy->percent;
-	mutex_unlock(&busy->lock);
+	mutex_unlock(&tdev->busy.lock);
 	txda_bars_exit(tdev, idx);
 
-	return alive ? sysfs_emit(buf, "%u\n", percent) : -ENODEV;
+	return alive ? sysfs_emit(buf, "%llu\n", div_u64(total_ns, NSEC_PER_USEC)) : -ENODEV;
 }
-static DEVICE_ATTR_RO(npu_busy_percent);
+static DEVICE_ATTR_RO(npu_busy_time_us);
 
 /* ---- Links ---------------------------------------------------------------------------------- */
 
@@ -367,7 +367,7 @@ static struct attribute *txda_sysfs_attrs[] = {&dev_attr_serial.attr,
 					       &dev_attr_throttle.attr,
 					       &dev_attr_job_timeout_ms.attr,
 					       &dev_attr_user_ban_ms.attr,
-					       &dev_attr_npu_busy_percent.attr,
+					       &dev_attr_npu_busy_time_us.attr,
 					       &dev_attr_npu_memory_utilization.attr,
 					       &dev_attr_npu_memory_total.attr,
 					       NULL};
@@ -378,8 +378,7 @@ static const struct attribute_group txda_sysfs_group = {
 
 int txda_sysfs_init(struct txda_device *tdev)
 {
-	tdev->busy.busy_ns = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
-	tdev->busy.time_ns = ktime_get_ns();
+	tdev->busy.seen_ns = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
 	return drmm_mutex_init(&tdev->drm, &tdev->busy.lock);
 }
 

@@ -15,24 +15,23 @@
 struct txda_device;
 
 /**
- * struct txda_busy - Utilisation between two reads of the chip's busy counter.
+ * struct txda_busy - Time for which the compute cores worked, over resets of the chip.
  */
 struct txda_busy {
 	/** @lock: Protects the other members. */
 	struct mutex lock;
 
-	/** @busy_ns: The counter at the last read. */
-	u64 busy_ns;
+	/** @seen_ns: The chip's counter at the last read. */
+	u64 seen_ns;
 
-	/** @time_ns: CLOCK_MONOTONIC time of that read. */
-	u64 time_ns;
-
-	/** @percent: Utilisation up to that read. */
-	u32 percent;
+	/** @total_ns: Since the driver bound the chip. */
+	u64 total_ns;
 };
 
 int txda_sysfs_init(struct txda_device *tdev);
 /* Call before the node is registered; undone by the device's managed resources. */
 int txda_sysfs_add(struct txda_device *tdev);
+/* Before a chip reset, which clears the chip's counter. */
+void txda_busy_save(struct txda_device *tdev);
 
 #endif /* TXDA_SYSFS_H */

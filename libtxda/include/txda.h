@@ -118,7 +118,10 @@ struct txda_device_status {
 	uint32_t ecc_corrected, ecc_uncorrected;
 	uint32_t faults;
 	bool lost;
-	/* averaged over about the last second; UINT32_MAX: unknown, as for power and clock */
+	/*
+	 * Of simulated chips in about the last second, of others since the last call for the chip
+	 * (0.25 s ago at least). UINT32_MAX: unknown, as for power and clock.
+	 */
 	uint32_t utilisation_permille;
 };
 

@@ -7,8 +7,12 @@
 #include <xf86drm.h>
 
 #include "backend_drm.h"
+#include "clock.h"
 #include "sysfs.h"
 #include "txda_isa.h"
+
+/* The shortest time over which utilisation is averaged. */
+#define UTILISATION_NS 250000000ull
 
 /* Since Linux 6.13; older versions of libdrm lack it. */
 #ifndef DRM_IOCTL_SET_CLIENT_NAME
@@ -334,6 +338,29 @@ static int drm_info(struct txda__backend *backend, unsigned index, struct txda_d
 	return 0;
 }
 
+/* In permille, since the last call that was UTILISATION_NS ago or more; UINT32_MAX: there was none. */
+static uint32_t utilisation(struct drm_chip *chip, uint64_t busy_ns)
+{
+	uint64_t now = clock_ns(), since, worked;
+	uint32_t permille;
+
+	pthread_mutex_lock(&chip->lock);
+	since = now - chip->seen.time_ns;
+	if (!chip->seen.time_ns) {
+		chip->seen.permille = UINT32_MAX;
+	} else if (since >= UTILISATION_NS) {
+		worked = (busy_ns - chip->seen.busy_ns) * 1000 / since;
+		chip->seen.permille = worked > 1000 ? 1000 : (uint32_t)worked;
+	}
+	if (since >= UTILISATION_NS) {
+		chip->seen.time_ns = now;
+		chip->seen.busy_ns = busy_ns;
+	}
+	permille = chip->seen.permille;
+	pthread_mutex_unlock(&chip->lock);
+	return permille;
+}
+
 /* For a removed chip the remaining values are unknown. */
 static int drm_status(struct txda__backend *backend, unsigned index,
 		      struct txda_device_status *status)
@@ -345,7 +372,8 @@ static int drm_status(struct txda__backend *backend, unsigned index,
 
 	if (!chip)
 		return no_chip(backend, index);
-	txda__sysfs_status(chip->node.device, status);
+	if (txda__sysfs_status(chip->node.device, status))
+		status->utilisation_permille = utilisation(chip, status->busy_ns);
 	if (!atomic_load(&chip->lost))
 		r = txda__drm_query(chip, DRM_TXDA_QUERY_MEMORY, &memory, sizeof(memory));
 	if (r >= 0)

@@ -53,6 +53,11 @@ struct drm_chip {
 	pthread_mutex_t lock; /* protects what follows */
 	struct drm_bo *bos;   /* objects that may be shared between handles */
 	struct txda__hwqueue *queues;
+	struct {
+		uint64_t time_ns; /* 0: not yet */
+		uint64_t busy_ns; /* until then */
+		uint32_t permille;
+	} seen; /* of utilisation */
 };
 
 struct drm {

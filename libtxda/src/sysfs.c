@@ -98,7 +98,7 @@ static void read_hwmon(const char *device, struct txda_device_status *status)
 		closedir(dir);
 }
 
-void txda__sysfs_status(const char *device, struct txda_device_status *ret_status)
+bool txda__sysfs_status(const char *device, struct txda_device_status *ret_status)
 {
 	struct txda_device_status status = {
 		.size = sizeof(status),
@@ -107,21 +107,22 @@ void txda__sysfs_status(const char *device, struct txda_device_status *ret_statu
 		.clock_khz = UINT32_MAX,
 		.utilisation_permille = UINT32_MAX,
 	};
-	uint32_t percent = UINT32_MAX;
+	uint64_t busy_us;
+	bool answers;
 	char state[16];
 
 	txda__sysfs_unsigned(device, "npu_memory_utilization", 10, &status.mem_used_bytes);
-	read_unsigned(device, "npu_busy_percent", 1, &percent);
-	if (percent <= 100)
-		status.utilisation_permille = percent * 10;
+	answers = txda__sysfs_unsigned(device, "npu_busy_time_us", 10, &busy_us);
+	if (answers)
+		status.busy_ns = busy_us * 1000;
 	/* A chip whose recovery failed, or that does not answer. */
 	if (txda__sysfs_line(device, "state", state, sizeof(state)))
-		status.lost =
-			!strcmp(state, "wedged") || (!strcmp(state, "up") && percent == UINT32_MAX);
+		status.lost = !strcmp(state, "wedged") || (!strcmp(state, "up") && !answers);
 	read_unsigned(device, "ecc_corrected", 1, &status.ecc_corrected);
 	read_unsigned(device, "ecc_uncorrected", 1, &status.ecc_uncorrected);
 	read_hwmon(device, &status);
 	*ret_status = status;
+	return answers;
 }
 
 void txda__version_text(uint32_t version, char *buf, size_t len)

@@ -361,10 +361,10 @@ static void put_nodes(const char *sys, const char *dev)
 	put(sys, "devices/0000:01:00.0/fw_version", "1.2.3\n");
 	put(sys, "devices/0000:01:00.0/npu_memory_total", "8589934592\n");
 	put(sys, "devices/0000:01:00.0/npu_memory_utilization", "1048576\n");
-	put(sys, "devices/0000:01:00.0/npu_busy_percent", "37\n");
+	put(sys, "devices/0000:01:00.0/npu_busy_time_us", "3700\n");
 	put(sys, "devices/0000:01:00.0/state", "up\n");
 	put(sys, "devices/0000:02:00.0/state", "up\n"); /* but it does not answer */
-	put(sys, "devices/0000:04:00.0/npu_busy_percent", "0\n");
+	put(sys, "devices/0000:04:00.0/npu_busy_time_us", "0\n");
 	put(sys, "devices/0000:04:00.0/state", "wedged\n");
 	put(sys, "devices/0000:01:00.0/hwmon/hwmon3/temp1_input", "45500\n");
 	put(sys, "devices/0000:01:00.0/hwmon/hwmon3/power1_input", "12500000\n");
@@ -459,7 +459,8 @@ static void test_nodes(void **state)
 	assert_string_equal(info.serial, "TX8-0042");
 	assert_int_equal(info.mem_bytes, 8589934592);
 	assert_int_equal(status.mem_used_bytes, 1048576);
-	assert_int_equal(status.utilisation_permille, 370);
+	assert_int_equal(status.busy_ns, 3700000);
+	assert_int_equal(status.utilisation_permille, UINT32_MAX);
 	assert_false(status.lost);
 	assert_int_equal(status.temp_mc, 45500);
 	assert_int_equal(status.power_mw, 12500);

@@ -9,6 +9,9 @@
 #include "number.h"
 #include "smi.h"
 
+/* Over so long a first look averages. */
+#define FIRST_LOOK_S 0.25
+
 static const char usage[] =
 	"Usage: txda-smi [OPTIONS]                 table of chips and the processes on them\n"
 	"       txda-smi dmon [OPTIONS]            one line per chip, repeated\n"
@@ -167,46 +170,77 @@ static int read_command(int argc, char **argv, struct request *request)
 	return -1;
 }
 
-static int show(const struct request *request, unsigned long round)
+static int take_snapshot(const char *chip, struct smi_snapshot *ret_snapshot)
+{
+	int r = smi_snapshot_take(chip, ret_snapshot);
+
+	if (r < 0)
+		fprintf(stderr, "txda-smi: %s\n", txda_context_error(NULL));
+	return r;
+}
+
+static void pause_for(double seconds)
+{
+	struct timespec pause = {.tv_sec = (time_t)seconds};
+
+	pause.tv_nsec = (long)((seconds - (double)pause.tv_sec) * 1e9);
+	nanosleep(&pause, NULL);
+}
+
+/* @snapshot: of the last round, no time_ns before the first; replaced by this round's. */
+static int look(const char *chip, struct smi_snapshot *snapshot)
+{
+	struct smi_snapshot before = *snapshot;
+	int r = take_snapshot(chip, snapshot);
+
+	if (r >= 0 && !before.time_ns && smi_snapshot_is_half(snapshot)) {
+		before = *snapshot;
+		pause_for(FIRST_LOOK_S);
+		r = take_snapshot(chip, snapshot);
+	}
+	if (r >= 0)
+		smi_snapshot_compare(snapshot, &before);
+	else
+		*snapshot = (struct smi_snapshot){0};
+	smi_snapshot_free(&before);
+	return r;
+}
+
+/* One round. @snapshot: see look(). */
+static int show(const struct request *request, unsigned long round, struct smi_snapshot *snapshot)
 {
 	bool colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
-	struct smi_snapshot snapshot;
-	int r;
+	int r = 0;
 
-	r = smi_snapshot_take(request->chip, &snapshot);
-	if (r < 0) {
-		fprintf(stderr, "txda-smi: %s\n", txda_context_error(NULL));
+	if (look(request->chip, snapshot) < 0)
 		return SMI_FAILURE;
-	}
 	if (request->command == QUERY)
-		r = smi_print_query(&snapshot, request->fields,
+		r = smi_print_query(snapshot, request->fields,
 				    !request->json &&
 					    (!request->format || !strcmp(request->format, "csv")),
 				    stdout);
 	else if (request->json)
-		r = smi_print_json(&snapshot, stdout, request->loop_s);
+		r = smi_print_json(snapshot, stdout, request->loop_s);
 	else if (request->command == DMON)
-		smi_print_monitor(&snapshot, stdout, round % 20 == 0);
-	else if (snapshot.n_chips)
-		smi_print_table(&snapshot, stdout, colour);
+		smi_print_monitor(snapshot, stdout, round % 20 == 0);
+	else if (snapshot->n_chips)
+		smi_print_table(snapshot, stdout, colour);
 	if (r < 0)
 		fprintf(stderr, "txda-smi: %s\n", strerror(-r));
-	else if (!snapshot.n_chips)
+	else if (!snapshot->n_chips)
 		fprintf(stderr,
 			request->chip
 				? "txda-smi: no such chip: %s\n"
 				: "txda-smi: no TX8 chip here: no device node of the txda driver, "
 				  "and no process with simulated chips\n",
 			request->chip);
-	r = r < 0 ? SMI_FAILURE : snapshot.n_chips ? SMI_OK : SMI_NO_DEVICE;
-	smi_snapshot_free(&snapshot);
-	return r;
+	return r < 0 ? SMI_FAILURE : snapshot->n_chips ? SMI_OK : SMI_NO_DEVICE;
 }
 
 int main(int argc, char **argv)
 {
 	struct request request = {.command = SHOW};
-	struct timespec pause;
+	struct smi_snapshot snapshot = {0};
 	int r = read_command(argc, argv, &request);
 
 	if (r < 0 && request.command == TOPO) {
@@ -217,15 +251,14 @@ int main(int argc, char **argv)
 	} else if (r < 0 && request.command == RESET) {
 		r = smi_reset(request.chip, stdout);
 	} else if (r < 0) {
-		pause.tv_sec = (time_t)request.loop_s;
-		pause.tv_nsec = (long)((request.loop_s - (double)pause.tv_sec) * 1e9);
 		for (unsigned long round = 0;;) {
-			r = show(&request, round);
+			r = show(&request, round, &snapshot);
 			if (fflush(stdout) || ++round == request.count || !request.loop_s ||
 			    r == SMI_FAILURE)
 				break;
-			nanosleep(&pause, NULL);
+			pause_for(request.loop_s);
 		}
+		smi_snapshot_free(&snapshot);
 	}
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "txda-smi: cannot write: %s\n", strerror(errno));

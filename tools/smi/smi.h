@@ -38,6 +38,7 @@ struct smi_chip {
 };
 
 struct smi_snapshot {
+	uint64_t time_ns; /* CLOCK_MONOTONIC */
 	unsigned n_chips;
 	struct smi_chip *chip; /* [n_chips] */
 };
@@ -45,6 +46,10 @@ struct smi_snapshot {
 /* @chip: index, serial, bus address or node of one chip, or NULL for all. 0 or -errno. */
 int smi_snapshot_take(const char *chip, struct smi_snapshot *ret_snapshot);
 void smi_snapshot_free(struct smi_snapshot *snapshot);
+/* There are chips whose utilisation takes a second look: those that no process simulates. */
+bool smi_snapshot_is_half(const struct smi_snapshot *snapshot);
+/* Fills in the utilisation of chips between @before and @snapshot. */
+void smi_snapshot_compare(struct smi_snapshot *snapshot, const struct smi_snapshot *before);
 
 /* The two boxes, 80 columns. */
 void smi_print_table(const struct smi_snapshot *snapshot, FILE *out, bool colour);

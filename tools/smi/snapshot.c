@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "clock.h"
 #include "smi.h"
 
 static void find_user(int pid, char *user, size_t size)
@@ -56,9 +57,48 @@ static bool is_wanted(const struct txda_device_info *info, const char *wanted)
 	       !strcasecmp(wanted, info->bus) || !strcmp(wanted, info->node);
 }
 
+static const struct smi_chip *find_chip(const struct smi_snapshot *snapshot,
+					const struct txda_device_info *info)
+{
+	for (unsigned i = 0; i < snapshot->n_chips; i++) {
+		if (!strcmp(snapshot->chip[i].info.bus, info->bus))
+			return &snapshot->chip[i];
+	}
+	return NULL;
+}
+
+static bool is_half(const struct smi_chip *chip)
+{
+	return chip->status.utilisation_permille == UINT32_MAX && !chip->status.lost;
+}
+
+bool smi_snapshot_is_half(const struct smi_snapshot *snapshot)
+{
+	for (unsigned i = 0; i < snapshot->n_chips; i++) {
+		if (is_half(&snapshot->chip[i]))
+			return true;
+	}
+	return false;
+}
+
+void smi_snapshot_compare(struct smi_snapshot *snapshot, const struct smi_snapshot *before)
+{
+	uint64_t since = snapshot->time_ns - before->time_ns, worked;
+
+	for (unsigned i = 0; since && i < snapshot->n_chips; i++) {
+		struct smi_chip *chip = &snapshot->chip[i];
+		const struct smi_chip *old = find_chip(before, &chip->info);
+
+		if (!is_half(chip) || !old || chip->status.busy_ns < old->status.busy_ns)
+			continue;
+		worked = (chip->status.busy_ns - old->status.busy_ns) * 1000 / since;
+		chip->status.utilisation_permille = worked > 1000 ? 1000 : (uint32_t)worked;
+	}
+}
+
 int smi_snapshot_take(const char *wanted, struct smi_snapshot *ret_snapshot)
 {
-	struct smi_snapshot snapshot = {0};
+	struct smi_snapshot snapshot = {.time_ns = clock_ns()};
 	struct txda_survey *survey;
 	int n, r;
 

@@ -26,7 +26,7 @@ like ecc_corrected '[0-9]+'
 like ecc_uncorrected 0
 like throttle none
 like job_timeout_ms 1500
-like npu_busy_percent '[0-9]|[1-9][0-9]|100'
+like npu_busy_time_us '[0-9]+'
 like npu_memory_total '[0-9]+'
 like npu_memory_utilization '[0-9]+'
 like c2c/port0_state up

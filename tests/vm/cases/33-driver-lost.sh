@@ -15,7 +15,7 @@ sleep 1
 for i in 0 1; do
 	vmhost disappear $i || fail "disappear $i"
 done
-for file in "$device/serial" "$device/npu_busy_percent" "$device/ecc_corrected" "$device"/hwmon/hwmon*/temp1_input; do
+for file in "$device/serial" "$device/npu_busy_time_us" "$device/ecc_corrected" "$device"/hwmon/hwmon*/temp1_input; do
 	timeout 5 cat "$file" >/dev/null 2>&1
 	[ $? -ne 124 ] || fail "$file waits"
 done
