@@ -307,6 +307,7 @@ check_static() {
 	static_check "checkpatch" sh scripts/checkpatch.sh "$B/kernel-scripts"
 	static_check "options of the driver" sh scripts/verify-kconfig.sh "$B/kernel-headers"
 	static_check "coccicheck" sh scripts/coccicheck.sh "$B/kernel-scripts"
+	static_check "commands of the documents" sh tests/docs/commands.sh --table
 	static_check "what a folder may know" python3 scripts/verify-includes.py
 	static_check "functions that only tests call" python3 scripts/verify-unused.py
 	if promtool=$(sh scripts/promtool.sh "$B/promtool"); then
