@@ -30,7 +30,7 @@ begun() {
 
 # beside COMMAND... - what the last answer's tokens per second are while another user runs COMMAND.
 beside() {
-	as one 20001 txda-bench model --json --batch 1 --input 16 --output "16,$(storm 3000),$(storm 3000)" /t/cases/demo-tp1 >/tmp/one 2>&1 &
+	as one 20001 txda-bench model --json --batch 1 --input 16 --output "16,$(storm 2000),$(storm 2000)" /t/cases/demo-tp1 >/tmp/one 2>&1 &
 	one=$!
 	wait_for 60 begun || fail "it does not decode: $(cat /tmp/one)"
 	as other tester "$@" >/tmp/other 2>&1 &
