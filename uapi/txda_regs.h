@@ -282,9 +282,9 @@ struct txda_fw_log_entry {
  * doorbell that would overtake the head by more than the size faults the queue.
  *
  * Pieces. A queue works at a packet piece by piece: a copy or fill in pieces of at most
- * TXDA_PIECE_BYTES, an op in tiles of its result. After each it raises PROGRESS and looks for STOP,
- * so that no packet, however large, keeps a queue from its end, and one that takes long is told
- * from one that hangs. A queue whose packet does not run just now stops at once, whatever other
+ * TXDA_PIECE_BYTES and TXDA_PIECE_ROWS, an op in tiles of its result. After each it raises PROGRESS
+ * and looks for STOP, so that no packet, however large, keeps a queue from its end, and one that
+ * takes long is told from one that hangs. A queue whose packet does not run just now stops at once, whatever other
  * queues do. What a stopped packet has written by then stays; the queue writes nothing once it is
  * OFF.
  */
@@ -313,6 +313,7 @@ struct txda_fw_log_entry {
 
 #define TXDA_RING_MAX_LOG2 16
 #define TXDA_PIECE_BYTES   (8u << 20)
+#define TXDA_PIECE_ROWS	   (64u << 10)
 
 enum txda_queue_priority {
 	TXDA_PRIORITY_LOW = 0,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define SLICE_BYTES (uint64_t) TXDA_PIECE_BYTES
+#define SLICE_ROWS  (uint64_t) TXDA_PIECE_ROWS
 #define PART_BYTES  (256ull << 10)
 
 struct slice {
@@ -76,7 +77,12 @@ static bool find_both(const struct cm_transfer *t, uint64_t from, uint64_t to, u
 
 static uint64_t slice_bytes(const struct cm_transfer *t)
 {
-	return t->total - t->done < SLICE_BYTES ? t->total - t->done : SLICE_BYTES;
+	uint64_t most = SLICE_BYTES;
+
+	/* Rows of a few bytes take as long as much longer ones. */
+	if (t->row_bytes < SLICE_BYTES / SLICE_ROWS)
+		most = t->row_bytes * SLICE_ROWS;
+	return t->total - t->done < most ? t->total - t->done : most;
 }
 
 /* The bytes from the first row's start to the last row's end; false on overflow. */

@@ -115,6 +115,35 @@ static void test_copy_2d(void **state)
 	cm_queue_free(q);
 }
 
+/* A queue looks up between pieces, so rows of few bytes make small ones. */
+static void test_copy_2d_of_tiny_rows(void **state)
+{
+	enum { ROWS = 300000 };
+	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
+	uint8_t *src = f.c[0].mem + FIX_DATA, *dst = src + (4 << 20);
+	struct txda_pkt_copy_2d p = {
+		.dst = FIX_VA + FIX_DATA + (4 << 20),
+		.src = FIX_VA + FIX_DATA,
+		.dst_pitch = 3,
+		.src_pitch = 2,
+		.row_bytes = 1,
+		.rows = ROWS,
+	};
+	struct fix_stream s = fix_stream(&f.c[0]);
+
+	(void)state;
+	fill_random(src, 2 * ROWS);
+	memset(dst, 0xee, 3 * ROWS);
+	fix_put(&s, TXDA_PKT_COPY_2D, 0, &p, sizeof(p));
+	assert_int_equal(fix_run(&f, q, &s), 0);
+	for (unsigned row = 0; row < ROWS; row++) {
+		assert_int_equal(dst[3 * row], src[2 * row]);
+		assert_int_equal(dst[3 * row + 1], 0xee);
+	}
+	assert_true(cm_queue_progress(q) > ROWS >> 16);
+	cm_queue_free(q);
+}
+
 static void test_fill(void **state)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
@@ -448,6 +477,7 @@ int main(void)
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_copy),
 		cmocka_unit_test(test_copy_2d),
+		cmocka_unit_test(test_copy_2d_of_tiny_rows),
 		cmocka_unit_test(test_fill),
 		cmocka_unit_test(test_timestamp),
 		cmocka_unit_test(test_bad_frames),
