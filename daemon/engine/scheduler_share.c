@@ -171,10 +171,37 @@ static double shared_ns(const struct step_cost *c, unsigned users, unsigned leas
 	return users * decodes_ns(c, least) - decodes_ns(c, 1) / 2;
 }
 
+/*
+ * What the lightest of several users, with @least decodes, leaves the chunks of another one who has
+ * no decodes, or has: then these get as much.
+ */
+static double chunks_ns(const struct step_cost *c, unsigned least, bool decodes)
+{
+	return decodes_ns(c, least) / (decodes ? 4 : 2);
+}
+
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-/* The maximum number of decodes in a step of @users, of which the lightest has @least. */
-static double decode_limit(struct scheduler *s, unsigned users, unsigned least)
+/*
+ * Whether a user with more than @least decodes, all of which are counted in wants, has prompts that
+ * a step may compute, too.
+ */
+static bool heavy_has_chunks(const struct scheduler *s, unsigned least)
+{
+	for (unsigned i = 0; i < s->n_users; i++) {
+		const struct user *user = &s->users[i];
+
+		if (user->wants > least && (s->n_slots ? user->live : user->running) > user->wants)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The maximum number of decodes in a step of @users, of which the lightest has @least, with or
+ * without @chunks of others.
+ */
+static double decode_limit(struct scheduler *s, unsigned users, unsigned least, bool chunks)
 {
 	const struct step_cost *c = &s->cost;
 	double most = LEAST_ROWS, shared;
@@ -186,7 +213,8 @@ static double decode_limit(struct scheduler *s, unsigned users, unsigned least)
 	if ((EFFICIENT - 1) * c->step_ns > most * c->row_ns)
 		most = (EFFICIENT - 1) * c->step_ns / c->row_ns;
 	if (users > 1) {
-		shared = (shared_ns(c, users, least) - c->step_ns) / c->row_ns;
+		shared = shared_ns(c, users, least) - (chunks ? chunks_ns(c, least, true) : 0);
+		shared = (shared - c->step_ns) / c->row_ns;
 		most = shared < most ? shared : most;
 	}
 	return c->guessed ? 2 * most : most;
@@ -247,7 +275,8 @@ void sched_take_turns(struct scheduler *s)
 	struct plan *plan = &s->plan;
 	unsigned others, users, least, cap, light = 0, heavy = 0, rows;
 	int level = INT_MAX;
-	double limit;
+	double limit, progress;
+	bool chunks;
 
 	if (plan->n_items < 2 || !(plan->company || s->options.max_decode_ns))
 		return;
@@ -264,8 +293,9 @@ void sched_take_turns(struct scheduler *s)
 		level = 0;
 	count_planned(s, INT_MIN, INT_MAX);
 	users = count_users(s, UINT_MAX, &least);
+	chunks = users > 1 && heavy_has_chunks(s, least);
 	others = count_planned(s, INT_MIN, level);
-	limit = decode_limit(s, users, least);
+	limit = decode_limit(s, users, least, chunks);
 	if (plan->n_items <= limit)
 		return;
 	limit = limit > others ? limit - others : 0;
@@ -280,15 +310,18 @@ void sched_take_turns(struct scheduler *s)
 	if (!heavy)
 		return;
 	limit -= light;
+	progress = chunks ? 0.25 : 0.5;
 	/* They always progress; with max_decode_ns each of them in every step. */
 	if (s->options.max_decode_ns)
 		limit = limit > heavy ? limit : heavy;
 	else
-		limit = s->part_row + (limit > 0.5 ? limit : 0.5);
+		limit = s->part_row + (limit > progress ? limit : progress);
 	rows = (unsigned)limit;
 	s->part_row = limit - rows;
-	if (light + rows < plan->n_items - others)
+	if (light + rows < plan->n_items - others) {
+		plan->split = chunks;
 		leave_out(s, level, cap, heavy, rows);
+	}
 }
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -340,8 +373,9 @@ unsigned sched_chunk_share(struct scheduler *s, const struct sched_seq *seq)
 	if (!s->plan.shared) {
 		s->plan.shared = true;
 		ns = shared_ns(c, users + 1, least) - decodes_ns(c, s->plan.n_items);
-		part = decodes_ns(c, least) / 2;
-		part = (ns > part ? ns : part) / c->token_ns;
+		part = chunks_ns(c, least, s->plan.split || s->users[seq->user].wants);
+		/* On average: a turn's rows may be none in this step, and one too many in the next. */
+		part = (ns > part && !s->plan.split ? ns : part) / c->token_ns;
 		s->part_tokens += part;
 		s->part_tokens = s->part_tokens < part + 1 ? s->part_tokens : part + 1;
 	}

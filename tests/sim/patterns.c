@@ -81,6 +81,24 @@ const struct sim_pattern sim_patterns[] = {
 		},
 	},
 	{
+		"takes-all",
+		"one user with 64 endless answers and 200 prompts of which one token is wanted, "
+		"beside such a chat",
+		{
+			.seconds = 30,
+			.warm_s = 10,
+			.n_groups = 3,
+			.groups =
+				{
+					{"answers", .in_flight = 64, LONG},
+					{"vectors", .joins = true, .in_flight = 200,
+					 .prompt = {8, 500}, .output = {1, 1}},
+					{"chat", .from_s = 0.5, .pause_s = 0.05, .prompt = {16, 16},
+					 .output = {60, 60}},
+				},
+		},
+	},
+	{
 		"bursts",
 		"500 requests of one user every 20 s, beside one who asks once a second",
 		{

@@ -31,6 +31,7 @@ const struct sim_cost sim_compute_bound = {
 struct request {
 	struct sched_seq seq; /* first: the scheduler hands these out */
 	LIST_ENTRY(request) link;
+	struct user *user;
 	unsigned group, ends; /* known tokens at its end */
 	uint64_t arrived, last;
 	bool choice; /* not the first one */
@@ -129,7 +130,7 @@ static unsigned random_between(struct user *user, const unsigned limits[2])
 /* ---- requests -------------------------------------------------------------------------------- */
 
 /* A request with room for all its tokens. */
-static struct request *new_request(struct sim *s, const struct user *user, unsigned n_prompt,
+static struct request *new_request(struct sim *s, struct user *user, unsigned n_prompt,
 				   unsigned n_output)
 {
 	const struct sim_group *g = &s->options->groups[user->group];
@@ -139,6 +140,7 @@ static struct request *new_request(struct sim *s, const struct user *user, unsig
 
 	for (unsigned i = 0; i < n; i++)
 		r->tokens[i] = i < g->shared ? (int32_t)user->uid : own;
+	r->user = user;
 	r->group = user->group;
 	r->ends = n;
 	r->seq = (struct sched_seq){
@@ -170,7 +172,7 @@ static void ask(struct sim *s, struct user *user, uint64_t when)
 /* The other choices of a request whose first token is there; each has chosen one of its own. */
 static void fork_choices(struct sim *s, const struct request *first)
 {
-	struct user *user = &s->users[first->seq.uid - FIRST_UID];
+	struct user *user = first->user;
 	const struct sim_group *g = &s->options->groups[user->group];
 
 	for (unsigned i = 1; i < g->choices; i++) {
@@ -234,7 +236,7 @@ static void drop_request(struct sim *s, struct request *r)
 
 static void end_request(struct sim *s, struct request *r)
 {
-	struct user *user = &s->users[r->seq.uid - FIRST_UID];
+	struct user *user = r->user;
 	const struct sim_group *g = &s->options->groups[user->group];
 	bool again = !r->choice;
 
@@ -356,7 +358,8 @@ static void set_up(struct sim *s)
 		for (unsigned i = 0; i < n; i++, at++) {
 			s->users[at] = (struct user){
 				.group = g,
-				.uid = FIRST_UID + at,
+				.uid = at && o->groups[g].joins ? s->users[at - 1].uid
+								: FIRST_UID + at,
 				.next = (uint64_t)(o->groups[g].from_s * NS_PER_S),
 				.random = at,
 			};
