@@ -110,8 +110,9 @@ struct txda_device_info {
 struct txda_device_status {
 	size_t size;
 	uint64_t mem_used_bytes;
-	uint64_t busy_ns, copy_busy_ns; /* counters that only increase; utilisation is their rate */
-	uint64_t bytes_read, bytes_written;
+	uint64_t busy_ns; /* a counter that only increases; utilisation is its rate */
+	/* Likewise, of simulated chips; of others 0: perf(1) shows them to whom it may. */
+	uint64_t copy_busy_ns, bytes_read, bytes_written;
 	uint32_t power_mw;
 	int32_t temp_mc; /* INT32_MIN: unknown */
 	uint32_t clock_khz;
