@@ -239,6 +239,9 @@ int txda_device_init(struct txda_device *tdev)
 	if (err)
 		return err;
 	txda_fwlog_init(tdev);
+	err = txda_busy_init(tdev);
+	if (err)
+		return err;
 
 	if (!txda_device_alive(tdev)) {
 		drm_err(&tdev->drm, "the chip went away during probe\n");

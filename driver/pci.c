@@ -103,8 +103,6 @@ static int txda_pci_init_blocks(struct txda_device *tdev)
 	if (!err)
 		err = txda_events_init(tdev);
 	if (!err)
-		err = txda_sysfs_init(tdev);
-	if (!err)
 		err = txda_hwqs_init(tdev);
 	if (!err)
 		txda_shares_init(tdev);

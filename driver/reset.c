@@ -319,6 +319,7 @@ int txda_chip_reset(struct txda_device *tdev)
 	if (err)
 		return -EIO;
 	txda_pmu_restart(tdev);
+	txda_busy_restart(tdev);
 	return txda_device_alive(tdev) ? 0 : -ENODEV;
 }
 

@@ -206,7 +206,7 @@ static void txda_busy_update(struct txda_device *tdev)
 	value = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
 	if (!txda_device_alive(tdev))
 		return;
-	/* A chip that was reset counts from 0. */
+	/* A reset of the function alone is not announced. */
 	busy->total_ns += value >= busy->seen_ns ? value - busy->seen_ns : value;
 	busy->seen_ns = value;
 }
@@ -215,6 +215,13 @@ void txda_busy_save(struct txda_device *tdev)
 {
 	mutex_lock(&tdev->busy.lock);
 	txda_busy_update(tdev);
+	mutex_unlock(&tdev->busy.lock);
+}
+
+void txda_busy_restart(struct txda_device *tdev)
+{
+	mutex_lock(&tdev->busy.lock);
+	tdev->busy.seen_ns = 0;
 	mutex_unlock(&tdev->busy.lock);
 }
 
@@ -376,7 +383,7 @@ static const struct attribute_group txda_sysfs_group = {
 	.attrs = txda_sysfs_attrs,
 };
 
-int txda_sysfs_init(struct txda_device *tdev)
+int txda_busy_init(struct txda_device *tdev)
 {
 	tdev->busy.seen_ns = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
 	return drmm_mutex_init(&tdev->drm, &tdev->busy.lock);

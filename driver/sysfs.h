@@ -28,10 +28,12 @@ struct txda_busy {
 	u64 total_ns;
 };
 
-int txda_sysfs_init(struct txda_device *tdev);
 /* Call before the node is registered; undone by the device's managed resources. */
 int txda_sysfs_add(struct txda_device *tdev);
-/* Before a chip reset, which clears the chip's counter. */
+/* Before the first chip reset. */
+int txda_busy_init(struct txda_device *tdev);
+/* Before a chip reset, which clears the chip's counter, and after it. */
 void txda_busy_save(struct txda_device *tdev);
+void txda_busy_restart(struct txda_device *tdev);
 
 #endif /* TXDA_SYSFS_H */

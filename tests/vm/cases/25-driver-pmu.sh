@@ -102,14 +102,17 @@ agree 5 10 20
 : >/tmp/enough
 wait $client
 
-# A reset of the chip and one of the function take nothing away.
+# A reset of the chip and one of the function take nothing away, nor from what sysfs tells everybody.
 count
 had="$compute $copy $read $written"
+had_us=$(cat "$device/npu_busy_time_us")
+[ "$had_us" -gt 0 ] && [ "$had_us" -le $((compute / 1000)) ] || fail "busy for $had_us us, perf counted $compute ns"
 not_less() {
 	count
 	# shellcheck disable=SC2086 # four numbers
 	set -- $had
-	[ "$compute" -ge "$1" ] && [ "$copy" -ge "$2" ] && [ "$read" -ge "$3" ] && [ "$written" -ge "$4" ]
+	[ "$compute" -ge "$1" ] && [ "$copy" -ge "$2" ] && [ "$read" -ge "$3" ] && [ "$written" -ge "$4" ] &&
+		[ "$(cat "$device/npu_busy_time_us")" -ge "$had_us" ]
 }
 resets=$(cat "$device/reset_count")
 vmhost trip 0 || fail "trip"
