@@ -136,14 +136,13 @@ static bool binds(void)
 		check(is_limit(err));
 		return false;
 	}
-	/* More is mapped than asked for: the driver falls behind, however slow this is. */
-	must(bo_create(fd, CHUNK, DRM_TXDA_PLACE_HOST, 0, 0, &handle));
+	must(bo_create(fd, MIB, DRM_TXDA_PLACE_HOST, 0, 0, &handle));
 	for (uint32_t i = 0; i < BINDS; i++)
 		ops[i] = (struct drm_txda_bind_op){
 			.flags = i & 1 ? DRM_TXDA_BIND_UNMAP : DRM_TXDA_BIND_MAP,
 			.bo = i & 1 ? 0 : handle,
 			.va = VA,
-			.size = CHUNK,
+			.size = MIB,
 		};
 	for (uint32_t i = 0; !err && i < MANY; i++)
 		err = call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg);
