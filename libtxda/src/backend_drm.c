@@ -349,7 +349,9 @@ static uint32_t utilisation(struct drm_chip *chip, uint64_t busy_ns)
 	if (!chip->seen.time_ns) {
 		chip->seen.permille = UINT32_MAX;
 	} else if (since >= UTILISATION_NS) {
-		worked = (busy_ns - chip->seen.busy_ns) * 1000 / since;
+		/* It begins anew when the driver does. */
+		worked = busy_ns > chip->seen.busy_ns ? busy_ns - chip->seen.busy_ns : 0;
+		worked = worked * 1000 / since;
 		chip->seen.permille = worked > 1000 ? 1000 : (uint32_t)worked;
 	}
 	if (since >= UTILISATION_NS) {
