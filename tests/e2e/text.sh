@@ -43,9 +43,15 @@ has_lanes() {
 		case $call in *" 0x0 "*) ;; *) return 1 ;; esac
 	done
 }
+describe() {
+	for pid in "$@"; do
+		echo "$pid: $(sed -n 's/^State:[[:space:]]*//p' "/proc/$pid/status" 2>&1), in call $(cat "/proc/$pid/syscall" 2>&1)"
+	done
+}
 # Sets $lanes.
 find_lanes() {
-	until_true 60 has_lanes || fail "there are not 3 lanes"
+	# shellcheck disable=SC2046,SC2086 # pids are words
+	until_true 120 has_lanes || fail "there are not 3 lanes that wait: $(describe $(text_process) $pids)"
 	lanes=$(children "$(text_process)")
 }
 # send FILE [OPTION...]: a chat in the background, its status into FILE; its pid is $!
