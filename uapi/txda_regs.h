@@ -284,9 +284,9 @@ struct txda_fw_log_entry {
  * Pieces. A queue works at a packet piece by piece: a copy or fill in pieces of at most
  * TXDA_PIECE_BYTES and TXDA_PIECE_ROWS, an op in tiles of its result. After each it raises PROGRESS
  * and looks for STOP, so that no packet, however large, keeps a queue from its end, and one that
- * takes long is told from one that hangs. A queue whose packet does not run just now stops at once, whatever other
- * queues do. What a stopped packet has written by then stays; the queue writes nothing once it is
- * OFF.
+ * takes long is told from one that hangs. A queue whose packet does not run just now stops at once,
+ * whatever other queues do. What a stopped packet has written by then stays; the queue writes
+ * nothing once it is OFF.
  */
 #define TXDA_REG_QUEUE(q)	 (0x2000 + 0x80 * (q))
 #define TXDA_QUEUE_DOORBELL	 0x00 /* write: tail */
