@@ -49,7 +49,7 @@ struct plan {
 	bool preempted;
 	bool begun;   /* between scheduler_begin() and scheduler_plan() */
 	bool company; /* steps should be short, as there are several users */
-	bool split;   /* decodes take turns, and have left heavy users' chunks their part */
+	bool split;   /* decodes take turns, fewer of them in favour of the heavy users' chunks */
 	bool shared;  /* part_tokens was set for this step's chunks of heavy users */
 	bool kept;    /* the items from scheduler_begin() are all still there, in place */
 };

@@ -172,13 +172,14 @@ static double shared_ns(const struct step_cost *c, unsigned users, unsigned leas
 }
 
 /*
- * What the lightest of several users, with @least decodes, leaves the chunks of another one who has
- * no decodes, or has: then these get as much.
+ * The time that a step has at least for the chunks of a heavy user, in relation to what the decodes
+ * of the lightest user take, @least of them. If the heavy user has decodes, too, these give up
+ * LESS_DECODES for it. That is not all of it, so that the heavy user keeps two fifths of its
+ * throughput beside a stream that never ends.
  */
-static double chunks_ns(const struct step_cost *c, unsigned least, bool decodes)
-{
-	return decodes_ns(c, least) / (decodes ? 4 : 2);
-}
+#define CHUNKS_ALONE	    (1.0 / 2)
+#define CHUNKS_WITH_DECODES (1.0 / 3)
+#define LESS_DECODES	    (1.0 / 4)
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
@@ -213,7 +214,9 @@ static double decode_limit(struct scheduler *s, unsigned users, unsigned least, 
 	if ((EFFICIENT - 1) * c->step_ns > most * c->row_ns)
 		most = (EFFICIENT - 1) * c->step_ns / c->row_ns;
 	if (users > 1) {
-		shared = shared_ns(c, users, least) - (chunks ? chunks_ns(c, least, true) : 0);
+		shared = shared_ns(c, users, least);
+		if (chunks)
+			shared -= LESS_DECODES * decodes_ns(c, least);
 		shared = (shared - c->step_ns) / c->row_ns;
 		most = shared < most ? shared : most;
 	}
@@ -363,6 +366,7 @@ unsigned sched_chunk_share(struct scheduler *s, const struct sched_seq *seq)
 	const struct step_cost *c = &s->cost;
 	unsigned users, least;
 	double ns, part;
+	bool both;
 
 	if (!s->plan.company || c->token_ns <= 0)
 		return UINT_MAX;
@@ -373,8 +377,9 @@ unsigned sched_chunk_share(struct scheduler *s, const struct sched_seq *seq)
 	if (!s->plan.shared) {
 		s->plan.shared = true;
 		ns = shared_ns(c, users + 1, least) - decodes_ns(c, s->plan.n_items);
-		part = chunks_ns(c, least, s->plan.split || s->users[seq->user].wants);
-		/* On average: a turn's rows may be none in this step, and one too many in the next. */
+		both = s->plan.split || s->users[seq->user].wants;
+		part = (both ? CHUNKS_WITH_DECODES : CHUNKS_ALONE) * decodes_ns(c, least);
+		/* Decodes that take turns leave too much in one step and too little in the next. */
 		part = (ns > part && !s->plan.split ? ns : part) / c->token_ns;
 		s->part_tokens += part;
 		s->part_tokens = s->part_tokens < part + 1 ? s->part_tokens : part + 1;

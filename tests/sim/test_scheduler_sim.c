@@ -271,10 +271,10 @@ static void a_stream_beside_64_answers(void **state)
 }
 
 /*
- * Beside a heavy user who generates, who has prompts alone, or both, a light one's tokens take one
- * and a half times as long as they do alone, and little more, whatever steps cost. The heavy one
- * keeps a third of its throughput at least while such a stream never ends, and all of it where
- * decodes cost next to nothing.
+ * Beside a heavy user who generates, who has only prompts, or who does both, a light user's tokens
+ * take at most 1.7 times as long as they do alone, whatever steps cost. The heavy user keeps at least
+ * two fifths of its throughput while such a stream never ends, and all of it where decodes cost next
+ * to nothing.
  */
 static void streams_keep_their_pace(void **state)
 {
@@ -292,9 +292,9 @@ static void streams_keep_their_pace(void **state)
 		light = &both.groups[sim_find_pattern(name)->options.n_groups - 1];
 		printf("%s, %s: a token every %.2f ms; heavy user %.0f of %.0f tok/s\n", cost->name,
 		       name, light->gap_s * 1e3, both.groups[0].tokens_per_s, alone.tokens_per_s);
-		assert_true(light->gap_s <= 1.6 * sim_prefill_s(cost, 1));
+		assert_true(light->gap_s <= 1.7 * sim_prefill_s(cost, 1));
 		if (i % 4 < 2)
-			assert_true(both.groups[0].tokens_per_s >= alone.tokens_per_s / 3);
+			assert_true(both.groups[0].tokens_per_s >= 0.4 * alone.tokens_per_s);
 		if (i % 4 < 2 && cost == &sim_weight_bound)
 			assert_true(both.groups[0].tokens_per_s >= 0.97 * alone.tokens_per_s);
 	}
