@@ -9,6 +9,7 @@
 
 #include "compat/slab.h"
 #include "device.h"
+#include "total.h"
 
 /* Numbers of events: the low byte of perf_event_attr.config. */
 enum txda_pmu_event {
@@ -31,17 +32,6 @@ static const u32 txda_pmu_regs[TXDA_PMU_EVENTS] = {
 };
 
 /**
- * struct txda_pmu_count - Accumulated count of one event.
- */
-struct txda_pmu_count {
-	/** @seen: The chip's counter at the last read. */
-	u64 seen;
-
-	/** @total: Of all chips that had this number, since the module was loaded. */
-	u64 total;
-};
-
-/**
  * struct txda_pmu - The PMU of one accel number.
  */
 struct txda_pmu {
@@ -60,8 +50,8 @@ struct txda_pmu {
 	/** @tdev: The chip, while its registers can be read. */
 	struct txda_device *tdev;
 
-	/** @count: By event. */
-	struct txda_pmu_count count[TXDA_PMU_EVENTS];
+	/** @count: By event, of all chips that had this number since the module was loaded. */
+	struct txda_total count[TXDA_PMU_EVENTS];
 };
 
 /* struct txda_pmu by number. Several chips may be bound at the same time. */
@@ -82,18 +72,14 @@ static bool txda_pmu_counts(const struct txda_device *tdev, enum txda_pmu_event 
 
 static void txda_pmu_update(struct txda_pmu *pmu, enum txda_pmu_event id)
 {
-	struct txda_pmu_count *count = &pmu->count[id];
 	u64 value;
 
 	lockdep_assert_held(&pmu->lock);
 	if (!pmu->tdev || !txda_pmu_counts(pmu->tdev, id))
 		return;
 	value = txda_read_pair(pmu->tdev, txda_pmu_regs[id]);
-	if (!txda_device_alive(pmu->tdev))
-		return;
-	/* A chip that was reset counts from 0. */
-	count->total += value >= count->seen ? value - count->seen : value;
-	count->seen = value;
+	if (txda_device_alive(pmu->tdev))
+		txda_total_add(&pmu->count[id], value);
 }
 
 static u64 txda_pmu_total(struct txda_pmu *pmu, enum txda_pmu_event id)
@@ -154,7 +140,7 @@ void txda_pmu_restart(struct txda_device *tdev)
 		return;
 	raw_spin_lock_irqsave(&pmu->lock, flags);
 	for (id = 0; pmu->tdev && id < TXDA_PMU_EVENTS; id++)
-		pmu->count[id].seen = 0;
+		txda_total_restart(&pmu->count[id]);
 	raw_spin_unlock_irqrestore(&pmu->lock, flags);
 }
 

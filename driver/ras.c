@@ -3,13 +3,6 @@
 
 #include "device.h"
 
-u64 txda_ras_add(struct txda_ras_count *count, u32 value)
-{
-	count->total += value >= count->seen ? value - count->seen : value;
-	count->seen = value;
-	return count->total;
-}
-
 void txda_ras_init(struct txda_device *tdev)
 {
 	spin_lock_init(&tdev->ras.lock);
@@ -36,7 +29,7 @@ int txda_ras_get(struct txda_device *tdev, enum txda_ras_kind kind, u64 *ret_tot
 	spin_lock(&ras->lock);
 	value = txda_read(tdev, txda_ras_reg(kind));
 	if (txda_device_alive(tdev)) {
-		*ret_total = txda_ras_add(&ras->count[kind], value);
+		*ret_total = txda_total_add(&ras->count[kind], value);
 		err = 0;
 	}
 	spin_unlock(&ras->lock);
@@ -60,6 +53,6 @@ void txda_ras_restart(struct txda_device *tdev)
 
 	spin_lock(&ras->lock);
 	for (kind = 0; kind < TXDA_RAS_KINDS; kind++)
-		ras->count[kind].seen = 0;
+		txda_total_restart(&ras->count[kind]);
 	spin_unlock(&ras->lock);
 }

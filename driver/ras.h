@@ -15,6 +15,7 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
+#include "total.h"
 #include "txda_regs.h"
 
 struct txda_device;
@@ -27,17 +28,6 @@ enum txda_ras_kind {
 };
 
 /**
- * struct txda_ras_count - Errors of one kind.
- */
-struct txda_ras_count {
-	/** @seen: Value of the chip's counter at the last read. */
-	u32 seen;
-
-	/** @total: Sum since the driver bound the chip. */
-	u64 total;
-};
-
-/**
  * struct txda_ras - Errors of a chip.
  */
 struct txda_ras {
@@ -46,12 +36,9 @@ struct txda_ras {
 	 */
 	spinlock_t lock;
 
-	/** @count: By kind. */
-	struct txda_ras_count count[TXDA_RAS_KINDS];
+	/** @count: By kind, since the driver bound the chip. */
+	struct txda_total count[TXDA_RAS_KINDS];
 };
-
-/* Adds the chip's counter @value, which counts from 0 or from its last value. */
-u64 txda_ras_add(struct txda_ras_count *count, u32 value);
 
 void txda_ras_init(struct txda_device *tdev);
 /* Total since bind. -ENODEV: the chip does not answer. */

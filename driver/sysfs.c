@@ -197,51 +197,49 @@ static ssize_t throttle_show(struct device *dev, struct device_attribute *attr, 
 }
 static DEVICE_ATTR_RO(throttle);
 
-static void txda_busy_update(struct txda_device *tdev)
+/* The time in all; -ENODEV: the chip does not answer. */
+static int txda_busy_get(struct txda_device *tdev, u64 *ret_ns)
 {
 	struct txda_busy *busy = &tdev->busy;
+	int err = -ENODEV;
 	u64 value;
 
-	lockdep_assert_held(&busy->lock);
+	mutex_lock(&busy->lock);
 	value = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
-	if (!txda_device_alive(tdev))
-		return;
-	/* A reset of the function alone is not announced. */
-	busy->total_ns += value >= busy->seen_ns ? value - busy->seen_ns : value;
-	busy->seen_ns = value;
+	if (txda_device_alive(tdev)) {
+		*ret_ns = txda_total_add(&busy->ns, value);
+		err = 0;
+	}
+	mutex_unlock(&busy->lock);
+	return err;
 }
 
 void txda_busy_save(struct txda_device *tdev)
 {
-	mutex_lock(&tdev->busy.lock);
-	txda_busy_update(tdev);
-	mutex_unlock(&tdev->busy.lock);
+	u64 ns;
+
+	txda_busy_get(tdev, &ns);
 }
 
 void txda_busy_restart(struct txda_device *tdev)
 {
 	mutex_lock(&tdev->busy.lock);
-	tdev->busy.seen_ns = 0;
+	txda_total_restart(&tdev->busy.ns);
 	mutex_unlock(&tdev->busy.lock);
 }
 
 static ssize_t npu_busy_time_us_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct txda_device *tdev = dev_get_drvdata(dev);
-	u64 total_ns;
-	bool alive;
-	int idx;
+	int idx, err;
+	u64 ns;
 
 	if (txda_bars_enter(tdev, &idx))
 		return -ENODEV;
-	mutex_lock(&tdev->busy.lock);
-	txda_busy_update(tdev);
-	total_ns = tdev->busy.total_ns;
-	alive = txda_device_alive(tdev);
-	mutex_unlock(&tdev->busy.lock);
+	err = txda_busy_get(tdev, &ns);
 	txda_bars_exit(tdev, idx);
 
-	return alive ? sysfs_emit(buf, "%llu\n", div_u64(total_ns, NSEC_PER_USEC)) : -ENODEV;
+	return err ?: sysfs_emit(buf, "%llu\n", div_u64(ns, NSEC_PER_USEC));
 }
 static DEVICE_ATTR_RO(npu_busy_time_us);
 
@@ -385,7 +383,7 @@ static const struct attribute_group txda_sysfs_group = {
 
 int txda_busy_init(struct txda_device *tdev)
 {
-	tdev->busy.seen_ns = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
+	tdev->busy.ns.seen = txda_read_pair(tdev, TXDA_REG_BUSY_COMPUTE_LO);
 	return drmm_mutex_init(&tdev->drm, &tdev->busy.lock);
 }
 

@@ -12,20 +12,19 @@
 #include <linux/mutex.h>
 #include <linux/types.h>
 
+#include "total.h"
+
 struct txda_device;
 
 /**
  * struct txda_busy - Time for which the compute cores worked, over resets of the chip.
  */
 struct txda_busy {
-	/** @lock: Protects the other members. */
+	/** @lock: Protects @ns, and the register read. */
 	struct mutex lock;
 
-	/** @seen_ns: The chip's counter at the last read. */
-	u64 seen_ns;
-
-	/** @total_ns: Since the driver bound the chip. */
-	u64 total_ns;
+	/** @ns: Since the driver bound the chip. */
+	struct txda_total ns;
 };
 
 /* Call before the node is registered; undone by the device's managed resources. */

@@ -117,13 +117,13 @@ static struct kunit_suite txda_runs_suite = {
 
 static void txda_test_ras_wrap(struct kunit *test)
 {
-	struct txda_ras_count count = {};
+	struct txda_total count = {};
 
-	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, 3), 3);
-	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, 3), 3);
-	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, U32_MAX), U32_MAX);
+	KUNIT_EXPECT_EQ(test, txda_total_add(&count, 3), 3);
+	KUNIT_EXPECT_EQ(test, txda_total_add(&count, 3), 3);
+	KUNIT_EXPECT_EQ(test, txda_total_add(&count, U32_MAX), U32_MAX);
 	/* A reset of which the driver was not notified. */
-	KUNIT_EXPECT_EQ(test, txda_ras_add(&count, 2), 2 + (u64)U32_MAX);
+	KUNIT_EXPECT_EQ(test, txda_total_add(&count, 2), 2 + (u64)U32_MAX);
 }
 
 static void txda_test_ras_reset(struct kunit *test)
