@@ -8,6 +8,7 @@
 
 #include "backend_drm.h"
 #include "clock.h"
+#include "monitor.h"
 #include "sysfs.h"
 #include "txda_isa.h"
 
@@ -338,7 +339,7 @@ static int drm_info(struct txda__backend *backend, unsigned index, struct txda_d
 	return 0;
 }
 
-/* In permille, since the last call that was UTILISATION_NS ago or more; UINT32_MAX: there was none. */
+/* In permille, since the last call that was at least UTILISATION_NS ago; UINT32_MAX: none was. */
 static uint32_t utilisation(struct drm_chip *chip, uint64_t busy_ns)
 {
 	uint64_t now = clock_ns(), since, worked;
@@ -349,10 +350,9 @@ static uint32_t utilisation(struct drm_chip *chip, uint64_t busy_ns)
 	if (!chip->seen.time_ns) {
 		chip->seen.permille = UINT32_MAX;
 	} else if (since >= UTILISATION_NS) {
-		/* It begins anew when the driver does. */
+		/* The counter restarts when the driver does. */
 		worked = busy_ns > chip->seen.busy_ns ? busy_ns - chip->seen.busy_ns : 0;
-		worked = worked * 1000 / since;
-		chip->seen.permille = worked > 1000 ? 1000 : (uint32_t)worked;
+		chip->seen.permille = txda__permille(worked, since);
 	}
 	if (since >= UTILISATION_NS) {
 		chip->seen.time_ns = now;

@@ -54,12 +54,10 @@ static void report_health(struct watch *watch, unsigned i, const struct txda_dev
 static uint32_t rate(const struct watch *watch, unsigned i, uint64_t now, uint64_t busy)
 {
 	const struct sample *old = &watch->sample[i][watch->n_samples ? watch->n_samples - 1 : 0];
-	uint64_t permille;
 
 	if (!watch->n_samples || now <= old->time_ns || busy < old->busy_ns)
 		return 0;
-	permille = (busy - old->busy_ns) * 1000 / (now - old->time_ns);
-	return permille > 1000 ? 1000 : (uint32_t)permille;
+	return txda__permille(busy - old->busy_ns, now - old->time_ns);
 }
 
 static void fill_chip(struct txda__page_chip *chip, const struct txda_device_status *status,

@@ -14,6 +14,14 @@
 
 #include "context.h"
 
+/* How much of @ns is @busy_ns, per thousand, at most 1000. */
+static inline uint32_t txda__permille(uint64_t busy_ns, uint64_t ns)
+{
+	uint64_t permille = busy_ns * 1000 / ns;
+
+	return permille > 1000 ? 1000 : (uint32_t)permille;
+}
+
 void txda__monitor_init(struct txda__monitor *monitor);
 int txda__monitor_start(struct txda__monitor *monitor, struct txda_context *context);
 void txda__monitor_stop(struct txda__monitor *monitor);
