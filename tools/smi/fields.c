@@ -50,7 +50,7 @@ NUMBER(temperature_c, known(c->status.temp_mc != INT32_MIN, c->status.temp_mc / 
 NUMBER(power_w, known(c->status.power_mw != UINT32_MAX, c->status.power_mw / 1000.0))
 NUMBER(clock_mhz, known(c->status.clock_khz != UINT32_MAX, c->status.clock_khz / 1000.0))
 NUMBER(busy_s, (double)c->status.busy_ns / 1e9)
-/* Simulated chips tell everybody, the driver only whom perf may tell. */
+/* For real chips the driver gives these only to users with the rights for perf. */
 NUMBER(copy_busy_s, known(!*c->info.node, (double)c->status.copy_busy_ns / 1e9))
 NUMBER(read_bytes, known(!*c->info.node, (double)c->status.bytes_read))
 NUMBER(written_bytes, known(!*c->info.node, (double)c->status.bytes_written))

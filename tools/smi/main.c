@@ -9,7 +9,7 @@
 #include "number.h"
 #include "smi.h"
 
-/* Over so long a first look averages. */
+/* The time over which the first round averages. */
 #define FIRST_LOOK_S 0.25
 
 static const char usage[] =
@@ -187,19 +187,19 @@ static void pause_for(double seconds)
 	nanosleep(&pause, NULL);
 }
 
-/* @snapshot: of the last round, no time_ns before the first; replaced by this round's. */
+/* Replaces the snapshot of the last round (before the first one: zeros) by that of this round. */
 static int look(const char *chip, struct smi_snapshot *snapshot)
 {
 	struct smi_snapshot before = *snapshot;
 	int r = take_snapshot(chip, snapshot);
 
-	if (r >= 0 && !before.time_ns && smi_snapshot_is_half(snapshot)) {
+	if (r >= 0 && !before.time_ns && smi_snapshot_needs_second(snapshot)) {
 		before = *snapshot;
 		pause_for(FIRST_LOOK_S);
 		r = take_snapshot(chip, snapshot);
 	}
 	if (r >= 0)
-		smi_snapshot_compare(snapshot, &before);
+		smi_snapshot_add_utilisation(snapshot, &before);
 	else
 		*snapshot = (struct smi_snapshot){0};
 	smi_snapshot_free(&before);

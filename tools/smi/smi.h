@@ -46,10 +46,10 @@ struct smi_snapshot {
 /* @chip: index, serial, bus address or node of one chip, or NULL for all. 0 or -errno. */
 int smi_snapshot_take(const char *chip, struct smi_snapshot *ret_snapshot);
 void smi_snapshot_free(struct smi_snapshot *snapshot);
-/* There are chips whose utilisation takes a second look: those that no process simulates. */
-bool smi_snapshot_is_half(const struct smi_snapshot *snapshot);
-/* Fills in the utilisation of chips between @before and @snapshot. */
-void smi_snapshot_compare(struct smi_snapshot *snapshot, const struct smi_snapshot *before);
+/* Whether utilisation is unknown for a chip: that of real chips takes two snapshots. */
+bool smi_snapshot_needs_second(const struct smi_snapshot *snapshot);
+/* Sets the utilisation that is unknown to that of the time between the two snapshots. */
+void smi_snapshot_add_utilisation(struct smi_snapshot *snapshot, const struct smi_snapshot *before);
 
 /* The two boxes, 80 columns. */
 void smi_print_table(const struct smi_snapshot *snapshot, FILE *out, bool colour);

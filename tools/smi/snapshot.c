@@ -67,21 +67,21 @@ static const struct smi_chip *find_chip(const struct smi_snapshot *snapshot,
 	return NULL;
 }
 
-static bool is_half(const struct smi_chip *chip)
+static bool needs_second(const struct smi_chip *chip)
 {
 	return chip->status.utilisation_permille == UINT32_MAX && !chip->status.lost;
 }
 
-bool smi_snapshot_is_half(const struct smi_snapshot *snapshot)
+bool smi_snapshot_needs_second(const struct smi_snapshot *snapshot)
 {
 	for (unsigned i = 0; i < snapshot->n_chips; i++) {
-		if (is_half(&snapshot->chip[i]))
+		if (needs_second(&snapshot->chip[i]))
 			return true;
 	}
 	return false;
 }
 
-void smi_snapshot_compare(struct smi_snapshot *snapshot, const struct smi_snapshot *before)
+void smi_snapshot_add_utilisation(struct smi_snapshot *snapshot, const struct smi_snapshot *before)
 {
 	uint64_t since = snapshot->time_ns - before->time_ns, worked;
 
@@ -89,7 +89,7 @@ void smi_snapshot_compare(struct smi_snapshot *snapshot, const struct smi_snapsh
 		struct smi_chip *chip = &snapshot->chip[i];
 		const struct smi_chip *old = find_chip(before, &chip->info);
 
-		if (!is_half(chip) || !old || chip->status.busy_ns < old->status.busy_ns)
+		if (!needs_second(chip) || !old || chip->status.busy_ns < old->status.busy_ns)
 			continue;
 		worked = (chip->status.busy_ns - old->status.busy_ns) * 1000 / since;
 		chip->status.utilisation_permille = worked > 1000 ? 1000 : (uint32_t)worked;
