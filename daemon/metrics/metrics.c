@@ -313,7 +313,7 @@ static const struct field user_fields[] = {
 static const struct field chip_fields[] = {
 	{"chip_up", "gauge", "1 when the chip works, 0 when it is lost.", MEMBER(metrics_chip, up)},
 	{"chip_utilisation_ratio", "gauge",
-	 "Utilisation of the cores since the last scrape, or in the last second.",
+	 "Utilisation of the cores since the last scrape (simulated chips: in the last second).",
 	 MEMBER(metrics_chip, utilisation)},
 	{"chip_memory_bytes", "gauge", "Device memory.", MEMBER(metrics_chip, memory)},
 	{"chip_memory_used_bytes", "gauge", "Device memory in use, by all processes.",

@@ -111,7 +111,7 @@ struct txda_device_status {
 	size_t size;
 	uint64_t mem_used_bytes;
 	uint64_t busy_ns; /* a counter that only increases; utilisation is its rate */
-	/* Likewise, of simulated chips; of others 0: perf(1) shows them to whom it may. */
+	/* Likewise, for simulated chips only, else 0: perf(1) has them for real ones. */
 	uint64_t copy_busy_ns, bytes_read, bytes_written;
 	uint32_t power_mw;
 	int32_t temp_mc; /* INT32_MIN: unknown */
@@ -120,8 +120,8 @@ struct txda_device_status {
 	uint32_t faults;
 	bool lost;
 	/*
-	 * Of simulated chips in about the last second, of others since the last call for the chip
-	 * (0.25 s ago at least). UINT32_MAX: unknown, as for power and clock.
+	 * Simulated chips: in about the last second. Real ones: since the last call for this chip
+	 * that was at least 0.25 s ago. UINT32_MAX: unknown, as for power and clock.
 	 */
 	uint32_t utilisation_permille;
 };

@@ -20,8 +20,8 @@ bool txda__sysfs_integer(const char *directory, const char *name, int64_t *ret_v
 bool txda__sysfs_unsigned(const char *directory, const char *name, int base, uint64_t *ret_value);
 /*
  * Sensors, memory in use and counters of the PCI device at @device; missing ones are marked as
- * unknown, and so is the utilisation, which takes two looks at busy_ns. False: the chip does not
- * say how busy it was.
+ * unknown, and so is the utilisation, for which busy_ns must be read twice. False: busy_ns cannot
+ * be read.
  */
 bool txda__sysfs_status(const char *device, struct txda_device_status *ret_status);
 /* Formats a version register as "1.2.3". */

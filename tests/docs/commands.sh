@@ -4,7 +4,7 @@
 # commands.sh BUILD - runs the command lines that README, documents and manual pages show, with the programs of the build
 # directory BUILD; of those that cannot run here it checks that what they name exists.
 # commands.sh --place PLACE - runs those of another place (commands.table), in the current directory, as root.
-# commands.sh --table - runs nothing: only looks whether documents and table fit each other.
+# commands.sh --table - runs nothing, and only checks that the table has what the documents show.
 #
 # Commands run in the order of their document, in a scratch directory with the tree's files. One that starts txdad, txda-holder
 # or txda-cmodel is a server: it stays until the next one takes its place, or the document ends, and must end with status 0.

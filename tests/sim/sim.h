@@ -31,7 +31,7 @@ extern const struct sim_cost sim_compute_bound;
 struct sim_group {
 	const char *name;
 	unsigned users; /* 0: one */
-	bool joins;	/* its user is that of the group before it */
+	bool joins;	/* the requests are those of the user of the group before */
 	int priority;
 	double from_s;	    /* the first request */
 	unsigned in_flight; /* requests that each user keeps in flight, or: */

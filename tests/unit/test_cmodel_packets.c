@@ -115,7 +115,7 @@ static void test_copy_2d(void **state)
 	cm_queue_free(q);
 }
 
-/* A queue looks up between pieces, so rows of few bytes make small ones. */
+/* A piece is limited in rows, too: a queue can be stopped only between pieces. */
 static void test_copy_2d_of_tiny_rows(void **state)
 {
 	enum { ROWS = 300000 };
