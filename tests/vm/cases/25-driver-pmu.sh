@@ -62,9 +62,8 @@ awk -F , -v jobs="$(sed -n 's/^jobs \([0-9]*\) .*/\1/p' /tmp/load)" '
 			count["txda_0/dram_written/ MiB"] >= jobs / 8 * 0.99)
 	}' /tmp/stat || fail "perf stat counts something else"
 
-# Two ways to the same figure: txda-smi, which looks twice, and ours between the moments when it says what it saw. On a quiet
-# machine those are the same moments. On a busy one they may be further apart than the limit allows for, by a part of the
-# window that we know, and a longer window brings them together.
+# txda-smi's figure and perf's, within two points. perf is read when txda-smi prints, which is later than when it looked: by
+# at most a part of the window that is known, and that is smaller in longer windows.
 while [ ! -e /tmp/enough ]; do
 	TXDA_BACKEND=drm txda-bench model --json --batch 16 --input 2000 --output 1,1,1 /t/cases/demo-tp1 >>/tmp/load 2>&1
 done &
@@ -72,7 +71,7 @@ client=$!
 computes() {
 	grep -q tps /tmp/load
 }
-wait_for 60 computes || fail "compute work is not counted: $(cat /tmp/load)"
+wait_for 60 computes || fail "nothing is computed: $(cat /tmp/load)"
 now() {
 	read -r up _ </proc/uptime
 	now=${up%.*}${up#*.}
@@ -98,11 +97,11 @@ agree() {
 		[ $differ -gt 2 ] || return 0
 	done
 }
-agree 5 10 20
+agree 5 20
 : >/tmp/enough
 wait $client
 
-# A reset of the chip and one of the function take nothing away, nor from what sysfs tells everybody.
+# A reset of the chip and one of the function clear neither these counts nor the one in sysfs.
 count
 had="$compute $copy $read $written"
 had_us=$(cat "$device/npu_busy_time_us")
