@@ -12,8 +12,8 @@
 #
 # The header of a case, cases/NN-name.sh, says what machine it wants:
 #   # vm: mode=fast|systemd chips=N irq=msix|msi mem=1G plug=now|later timeout=SECONDS kernels=6.12,7.2
-#         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT short=K,K
-# A case about user space says with short= on which kernels it runs without -L and without being named.
+#         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT about=driver|user
+# Without -L and without being named, a case about user space does not run on the first of several kernels.
 # Cases that want the same one share a boot. The output is like that of scripts/check.sh; exit status 77 when there
 # can be no machine here at all.
 set -eu
@@ -100,9 +100,8 @@ plan() {
 	for file in "$top"/tests/vm/cases/*.sh; do
 		name=$(basename "$file" .sh)
 		wanted "$name" "$@" || continue
-		on=$(of "$name" kernels "$k")
-		[ -n "$long$*" ] || on=$(of "$name" short "$on")
-		case ,$on, in
+		[ -n "$long$*" ] || [ "$(of "$name" about driver)" = driver ] || [ "$k" != "$first" ] || continue
+		case ,$(of "$name" kernels "$k"), in
 		*",$k,"*) printf '%s\t%s\t%s\n' "$(of "$name" timeout 120)" "$(machine_of "$name" "$k")" "$name" ;;
 		esac
 	done | awk -F '\t' -v OFS='\t' -v k="$k" '
@@ -119,6 +118,11 @@ pool() {
 	xargs -d '\n' -r -n 1 -P "$1" -a "$2" sh "$top/tests/vm/job.sh" ${stage:+-t "$stage"} ${model:+-M "$model"} ||
 		record FAIL vm "not all machines were run, see above"
 }
+
+case $kernels in
+*" "*) first=${kernels%% *} ;;
+*) first= ;;
+esac
 
 prepare() {
 	sh "$top/tests/vm/prepare.sh" "$@"

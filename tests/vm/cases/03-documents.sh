@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=systemd chips=1 timeout=300 short=7.2,debug
+# vm: mode=systemd chips=1 timeout=300 about=user
 # What the documents say to type about the module, units and users of an installed system.
 . /rig/guest/lib.sh
 release=$(uname -r)

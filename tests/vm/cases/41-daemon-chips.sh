@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=600 short=7.2,debug
+# vm: mode=fast chips=2 irq=msi timeout=600 about=user
 # The daemon on the driver: it writes what it writes on the device model in-process, with one chip and
 # with two. A chip that is pulled out in the middle of answers ends those with an error and no others;
 # the model comes back on the chip that is left, and on one that is plugged in again.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=systemd chips=2 irq=msi plug=later timeout=900 append=systemd.hostname=keep short=7.2,debug
+# vm: mode=systemd chips=2 irq=msi plug=later timeout=900 append=systemd.hostname=keep about=user
 # Weights in the memory of real chips outlive the daemon: systemd keeps their dma-bufs over a crash and a restart, and gives them up with a stop.
 # It has a name, so that it does not share a machine with 40-daemon, which leaves a chip, the module and a model there.
 . /rig/guest/lib.sh
