@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Called, not inlined: kernels use them in unrolled loops. */
+#define TILE_FUNCTION static __attribute__((noinline)) void
+
 struct emulated_tiles {
 	uint8_t config[64]; /* as LDTILECFG reads it */
 	uint8_t row[8][16][64];
@@ -37,7 +40,7 @@ static inline unsigned emulated_bytes(unsigned t)
 	return bytes;
 }
 
-static inline void emulated_config(const void *c)
+TILE_FUNCTION emulated_config(const void *c)
 {
 	memcpy(emulated.config, c, 64);
 	memset(emulated.row, 0, sizeof(emulated.row));
@@ -45,18 +48,18 @@ static inline void emulated_config(const void *c)
 		abort();
 }
 
-static inline void emulated_release(void)
+TILE_FUNCTION emulated_release(void)
 {
 	memset(&emulated, 0, sizeof(emulated));
 }
 
-static inline void emulated_zero(unsigned t)
+TILE_FUNCTION emulated_zero(unsigned t)
 {
 	(void)emulated_rows(t);
 	memset(emulated.row[t], 0, sizeof(emulated.row[t]));
 }
 
-static inline void emulated_load(unsigned t, const void *p, size_t stride)
+TILE_FUNCTION emulated_load(unsigned t, const void *p, size_t stride)
 {
 	unsigned rows = emulated_rows(t), bytes = emulated_bytes(t);
 
@@ -65,7 +68,7 @@ static inline void emulated_load(unsigned t, const void *p, size_t stride)
 		memcpy(emulated.row[t][r], (const uint8_t *)p + r * stride, bytes);
 }
 
-static inline void emulated_store(unsigned t, void *p, size_t stride)
+TILE_FUNCTION emulated_store(unsigned t, void *p, size_t stride)
 {
 	unsigned rows = emulated_rows(t), bytes = emulated_bytes(t);
 
@@ -90,7 +93,7 @@ static inline float emulated_float(const uint8_t *p)
 }
 
 /* The products of the step are summed first, then added (Intel's manual, TDPBF16PS). */
-static inline void emulated_bf16(unsigned c, unsigned a, unsigned b)
+TILE_FUNCTION emulated_bf16(unsigned c, unsigned a, unsigned b)
 {
 	emulated_shapes(c, a, b);
 	for (unsigned m = 0; m < emulated_rows(c); m++)
@@ -108,7 +111,7 @@ static inline void emulated_bf16(unsigned c, unsigned a, unsigned b)
 		}
 }
 
-static inline void emulated_i8(unsigned c, unsigned a, unsigned b)
+TILE_FUNCTION emulated_i8(unsigned c, unsigned a, unsigned b)
 {
 	emulated_shapes(c, a, b);
 	for (unsigned m = 0; m < emulated_rows(c); m++)
