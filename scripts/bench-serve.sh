@@ -47,13 +47,19 @@ until curl -sf -o /dev/null --unix-socket "$tmp/s" http://localhost/health; do
 done
 
 # Only the time counts in which all clients have an answer coming: the batch is full then, as it is in txda-bench model.
+# On a busy machine a client may find its whole answer when it gets to read: then all are asked again.
 serve() {
-	"$B/bin/txda-bench" serve --socket "$tmp/s" --model demo --requests "$1" --concurrency "$1" --prompt "$INPUT" \
-		--output "$OUTPUT" --json >"$tmp/report"
-	grep -q full_output_tokens_per_s "$tmp/report" || {
-		echo "$1 clients never had an answer coming all at once: OUTPUT=$OUTPUT is too little" >&2
-		return 1
-	}
+	tries=3
+	until
+		"$B/bin/txda-bench" serve --socket "$tmp/s" --model demo --requests "$1" --concurrency "$1" --prompt "$INPUT" \
+			--output "$OUTPUT" --json >"$tmp/report" && grep -q full_output_tokens_per_s "$tmp/report"
+	do
+		tries=$((tries - 1))
+		[ "$tries" -gt 0 ] || {
+			echo "$1 clients never had an answer coming all at once: OUTPUT=$OUTPUT is too little" >&2
+			return 1
+		}
+	done
 	sed -n 's/.*"full_output_tokens_per_s":\([0-9.]*\).*/\1/p' "$tmp/report"
 }
 model() {
