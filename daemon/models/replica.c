@@ -576,8 +576,9 @@ static bool is_any_planned(const struct models *t)
 }
 
 /*
- * The cache has no room for @r's compiled form: releases the least recently used model that holds
- * an entry and may be unloaded. Returns whether planning is worth another attempt.
+ * The cache has no room for @r's compiled form: releases the least recently used idle model that
+ * holds an entry, once that has stayed long enough. Returns whether planning is worth another
+ * attempt.
  */
 static bool make_cache_room(struct replica *r, const struct load_job *job)
 {
@@ -601,14 +602,14 @@ static bool make_cache_room(struct replica *r, const struct load_job *job)
 
 		if (other == m || !(other->use || other->draft_use) || other->pinned)
 			continue;
-		/* It will be idle, or have stayed long enough, later. */
-		if (!idle || !has_stayed(other))
+		if (!idle)
 			wait = true;
 		else if (!oldest || other->used_ns < oldest->used_ns)
 			oldest = other;
 	}
-	if (!oldest)
-		return wait && clock_ns() - m->demand_ns < limit;
+	/* As with room on the chips: nobody goes in place of one that has not stayed long enough. */
+	if (!oldest || !has_stayed(oldest))
+		return (oldest || wait) && clock_ns() - m->demand_ns < limit;
 	log_info("model %s makes room in the cache for %s", model_name(oldest),
 		 replica_name(r, name));
 	model_unload(oldest, false, MODEL_BY_EVICTION);

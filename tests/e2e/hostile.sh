@@ -287,7 +287,8 @@ for turn in 'b c' 'c d' 'd b'; do
 	post /v1/models/load "{\"model\":\"${turn#* }\"}" >"$tmp/answer"
 	grep -q '"ready"' "$tmp/answer" || fail "$turn: $(cat "$tmp/answer")"
 	for name in $turn; do
-		[ -e "$tmp/cache/$(key "$tmp/$name")" ] || fail "$turn: $name is in use, and gone"
+		[ -e "$tmp/cache/$(key "$tmp/$name")" ] ||
+			fail "$turn: $name is in use, and gone: $(grep -E 'makes room|is ready|is unloaded' "$tmp/txdad.log" | tail -n 12)"
 	done
 	[ "$(entries)" = 2 ] || fail "$turn: the cache has $(entries) entries, with room for 2"
 done
