@@ -212,6 +212,11 @@ static void set_context(struct model_text *text, unsigned max_context)
 	assert_true(max_context > 0);
 }
 
+void give_to(const char *name, uid_t uid)
+{
+	assert_int_equal(chown(at(name), uid, (gid_t)-1), 0);
+}
+
 struct models *open_table(unsigned compile_seconds)
 {
 	static const struct model_text_ops text = {load_text, free_text, set_context};

@@ -33,6 +33,8 @@ void make_hf(const char *name, const char *behave);
 void make_case(const char *name);
 /* How often the compiler has run for it. */
 unsigned runs(const char *name);
+/* Makes another user the owner of the model's directory. */
+void give_to(const char *name, uid_t uid);
 
 struct models *open_table(unsigned compile_seconds);
 /* Of the directory @path; loaded on demand. */

@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <dirent.h>
-#include <fcntl.h>
 #include <seccomp.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -255,29 +253,6 @@ static void reports_a_failed_load(void **state)
 	assert_string_equal(speechless->error, "there is no tokeniser");
 	wait_loader(t);
 	assert_int_equal(atomic_load(&fake_model_loaded), 1);
-	models_free(t);
-}
-
-/* A case dir of the cache that does not read well is compiled again. */
-static void repairs_the_cache(void **state)
-{
-	struct models *t = open_table(0);
-	struct served_model *m;
-	char broken[1200];
-	int fd;
-
-	(void)state;
-	make_hf("raw", "");
-	m = add(t, "raw");
-	assert_int_equal(load(m), MODEL_READY);
-	snprintf(broken, sizeof(broken), "%s/broken", m->found.case_dir);
-	fd = open(broken, O_WRONLY | O_CREAT, 0644);
-	assert_true(fd >= 0);
-	close(fd);
-	model_unload(m, false, MODEL_BY_ADMIN);
-	assert_int_equal(m->state, MODEL_UNLOADED);
-	assert_int_equal(load(m), MODEL_READY);
-	assert_int_equal(runs("raw"), 2);
 	models_free(t);
 }
 
@@ -531,11 +506,6 @@ static void calls_off_a_load(void **state)
 	models_free(t);
 }
 
-static void give_to(const char *name, uid_t uid)
-{
-	assert_int_equal(chown(at(name), uid, (gid_t)-1), 0);
-}
-
 /* A compile that does not end delays its owner's models only. */
 static void goes_on_beside_a_compile(void **state)
 {
@@ -581,179 +551,6 @@ static void goes_on_beside_a_compile(void **state)
 	assert_int_equal(end_wait(&endless[0]), MODEL_WAKE_REFUSED);
 	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
 	models_free(t);
-}
-
-/* Bytes of the cache that a compiled model takes. */
-static uint64_t entry_bytes(void)
-{
-	struct stat st;
-
-	make_case("size");
-	assert_int_equal(stat(at("size/model_info.json"), &st), 0);
-	assert_true(st.st_blocks > 0);
-	return (uint64_t)st.st_blocks * 512;
-}
-
-/* Until the cache has no room for @m, which waits for some. */
-static void await_no_room(struct served_model *m)
-{
-	while (!m->error[0])
-		turn_loop();
-	assert_non_null(strstr(m->error, "has no room"));
-	assert_int_equal(m->state, MODEL_COMPILING);
-}
-
-/* What another model's plan holds in the cache may be released: a model waits for that. */
-static void waits_for_others_plans(void **state)
-{
-	struct config_model *config;
-	struct served_model *first, *second;
-	struct outcome called_off, waits;
-	struct models *t;
-
-	(void)state;
-	if (geteuid())
-		skip(); /* owners take root */
-	test_cache_size = entry_bytes();
-	t = open_table(0);
-	make_hf("first", "");
-	make_hf("draft", "hang");
-	make_hf("second", "");
-	give_to("first", 60000);
-	give_to("draft", 60000);
-	config = new_config("first", at("first"));
-	config->draft = strdup(at("draft"));
-	first = add_config(t, config);
-	begin_wait(first, &called_off);
-	while (!runs("draft"))
-		turn_loop();
-	second = add(t, "second");
-	begin_wait(second, &waits);
-	await_no_room(second);
-	model_unload(first, false, MODEL_BY_ADMIN);
-	assert_int_equal(end_wait(&called_off), MODEL_WAKE_REFUSED);
-	assert_int_equal(load(second), MODEL_READY);
-	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
-	assert_int_equal(runs("second"), 1);
-	models_free(t);
-}
-
-/* Who leaves makes room in the cache: nobody else has to. */
-static void waits_for_who_leaves(void **state)
-{
-	struct served_model *leaves, *stays, *comes;
-	struct outcome waits;
-	struct test_request r;
-	struct models *t;
-
-	(void)state;
-	test_cache_size = 2 * entry_bytes();
-	t = open_table(0);
-	make_hf("leaves", "");
-	make_hf("stays", "");
-	make_hf("comes", "");
-	leaves = add(t, "leaves");
-	stays = add(t, "stays");
-	comes = add(t, "comes");
-	assert_int_equal(load(stays), MODEL_READY);
-	assert_int_equal(load(leaves), MODEL_READY);
-	stays->replicas[0].load_ns = 0;
-	atomic_store(&fake_model_hang, true);
-	assert_int_equal(begin_request(leaves, &r, 100), 0);
-	model_unload(leaves, false, MODEL_BY_ADMIN);
-	assert_int_equal(leaves->state, MODEL_DRAINING);
-	begin_wait(comes, &waits);
-	await_no_room(comes);
-	assert_int_equal(stays->state, MODEL_READY);
-	atomic_store(&fake_model_hang, false);
-	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
-	assert_int_equal(load(comes), MODEL_READY);
-	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
-	assert_int_equal(stays->state, MODEL_READY);
-	models_free(t);
-}
-
-/* A checkpoint with weights of that size, none of which take room. */
-static void make_large(const char *name, const char *behave, off_t bytes, uid_t owner)
-{
-	char path[64];
-	int fd;
-
-	make_hf(name, behave);
-	snprintf(path, sizeof(path), "%s/model.safetensors", name);
-	fd = open(at(path), O_WRONLY | O_CREAT, 0644);
-	assert_true(fd >= 0);
-	assert_int_equal(ftruncate(fd, bytes), 0);
-	close(fd);
-	give_to(name, owner);
-}
-
-/* A compile that runs has its room, although it has written nothing yet. */
-static void counts_what_compiles_will_write(void **state)
-{
-	struct served_model *runs_long, *large, *small, *floods, *huge;
-	struct outcome called_off, waits;
-	struct models *t;
-
-	(void)state;
-	if (geteuid())
-		skip(); /* owners take root */
-	test_cache_size = 10 << 20;
-	t = open_table(0);
-	make_large("runs_long", "hang", 6 << 20, 60000);
-	make_large("large", "", 5 << 20, 60001);
-	make_large("small", "", 3 << 20, 60002);
-	make_large("huge", "", 11 << 20, 60003);
-	make_large("floods", "floods", 0, 60004);
-	runs_long = add(t, "runs_long");
-	begin_wait(runs_long, &called_off);
-	while (!runs("runs_long"))
-		turn_loop();
-	large = add(t, "large");
-	begin_wait(large, &waits);
-	await_no_room(large);
-	assert_int_equal(runs("large"), 0);
-	/* Others that fit go on. Who writes more than there may be, or needs more, is refused. */
-	small = add(t, "small");
-	assert_int_equal(load(small), MODEL_READY);
-	floods = add(t, "floods");
-	assert_int_equal(load(floods), MODEL_FAILED);
-	assert_non_null(strstr(floods->error, "was stopped: its files have more than 10.5 MB"));
-	huge = add(t, "huge");
-	assert_int_equal(load(huge), MODEL_FAILED);
-	assert_int_equal(runs("huge"), 0);
-	model_unload(runs_long, false, MODEL_BY_ADMIN);
-	assert_int_equal(end_wait(&called_off), MODEL_WAKE_REFUSED);
-	assert_int_equal(load(large), MODEL_READY);
-	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
-	assert_int_equal(runs("large"), 1);
-	models_free(t);
-}
-
-/* What a compiler makes that a checkpoint has taken over: no entry, and it leaves nothing. */
-static void removes_what_is_no_case(void **state)
-{
-	static const char *const names[] = {"hides", "buries", "crowds"};
-	struct served_model *m;
-	struct dirent *entry;
-	struct models *t;
-	DIR *dir;
-
-	(void)state;
-	test_cache_size = 10 << 20;
-	t = open_table(0);
-	for (unsigned i = 0; i < 3; i++) {
-		make_hf(names[i], names[i]);
-		m = add(t, names[i]);
-		assert_int_equal(load(m), MODEL_FAILED);
-		assert_non_null(strstr(m->error, "its files "));
-	}
-	models_free(t);
-	dir = opendir(at("cache"));
-	assert_non_null(dir);
-	while ((entry = readdir(dir)))
-		assert_true(!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."));
-	closedir(dir);
 }
 
 /* A plan is made without a load; who wants the model meanwhile gets it. */
@@ -861,27 +658,14 @@ static void copies_files_alone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(looks_at_directories),
-		CASE(validates_a_configuration),
-		CASE(loads_once_for_many),
-		CASE(reports_the_compilers_failures),
-		CASE(leaves_processors),
-		CASE(reports_a_failed_load),
-		CASE(copies_files_alone),
-		CASE(repairs_the_cache),
-		CASE(serves_what_param_dir_names),
-		CASE(has_config_read_apart),
-		CASE(has_model_info_read_apart),
-		CASE(reads_model_info_once),
-		CASE(shuts_down),
-		CASE(frees_in_the_middle),
-		CASE(calls_off_a_load),
-		CASE(goes_on_beside_a_compile),
-		CASE(waits_for_others_plans),
-		CASE(waits_for_who_leaves),
-		CASE(counts_what_compiles_will_write),
-		CASE(removes_what_is_no_case),
-		CASE(prepares_a_plan),
+		CASE(looks_at_directories),	 CASE(validates_a_configuration),
+		CASE(loads_once_for_many),	 CASE(reports_the_compilers_failures),
+		CASE(leaves_processors),	 CASE(reports_a_failed_load),
+		CASE(copies_files_alone),	 CASE(serves_what_param_dir_names),
+		CASE(has_config_read_apart),	 CASE(has_model_info_read_apart),
+		CASE(reads_model_info_once),	 CASE(shuts_down),
+		CASE(frees_in_the_middle),	 CASE(calls_off_a_load),
+		CASE(goes_on_beside_a_compile),	 CASE(prepares_a_plan),
 		CASE(goes_on_beside_slow_files),
 	};
 

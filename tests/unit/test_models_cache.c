@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+/* The cache of compiled models: its limit, whose entries make room, what is compiled again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "models_fixture.h"
+
+/* A case dir of the cache that does not read well is compiled again. */
+static void repairs_the_cache(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *m;
+	char broken[1200];
+	int fd;
+
+	(void)state;
+	make_hf("raw", "");
+	m = add(t, "raw");
+	assert_int_equal(load(m), MODEL_READY);
+	snprintf(broken, sizeof(broken), "%s/broken", m->found.case_dir);
+	fd = open(broken, O_WRONLY | O_CREAT, 0644);
+	assert_true(fd >= 0);
+	close(fd);
+	model_unload(m, false, MODEL_BY_ADMIN);
+	assert_int_equal(m->state, MODEL_UNLOADED);
+	assert_int_equal(load(m), MODEL_READY);
+	assert_int_equal(runs("raw"), 2);
+	models_free(t);
+}
+
+/* Bytes of the cache that a compiled model takes. */
+static uint64_t entry_bytes(void)
+{
+	struct stat st;
+
+	make_case("size");
+	assert_int_equal(stat(at("size/model_info.json"), &st), 0);
+	assert_true(st.st_blocks > 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+/* Until the cache has no room for @m, which waits for some. */
+static void await_no_room(struct served_model *m)
+{
+	while (!m->error[0])
+		turn_loop();
+	assert_non_null(strstr(m->error, "has no room"));
+	assert_int_equal(m->state, MODEL_COMPILING);
+}
+
+/* What another model's plan holds in the cache may be released: a model waits for that. */
+static void waits_for_others_plans(void **state)
+{
+	struct config_model *config;
+	struct served_model *first, *second;
+	struct outcome called_off, waits;
+	struct models *t;
+
+	(void)state;
+	if (geteuid())
+		skip(); /* owners take root */
+	test_cache_size = entry_bytes();
+	t = open_table(0);
+	make_hf("first", "");
+	make_hf("draft", "hang");
+	make_hf("second", "");
+	give_to("first", 60000);
+	give_to("draft", 60000);
+	config = new_config("first", at("first"));
+	config->draft = strdup(at("draft"));
+	first = add_config(t, config);
+	begin_wait(first, &called_off);
+	while (!runs("draft"))
+		turn_loop();
+	second = add(t, "second");
+	begin_wait(second, &waits);
+	await_no_room(second);
+	model_unload(first, false, MODEL_BY_ADMIN);
+	assert_int_equal(end_wait(&called_off), MODEL_WAKE_REFUSED);
+	assert_int_equal(load(second), MODEL_READY);
+	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
+	assert_int_equal(runs("second"), 1);
+	models_free(t);
+}
+
+/* The cache has room for two of three models, which are the first two. */
+struct three {
+	struct models *t;
+	struct served_model *first, *second, *comes;
+	struct outcome waits; /* of the third */
+};
+
+static void open_three(struct three *m)
+{
+	test_cache_size = 2 * entry_bytes();
+	m->t = open_table(0);
+	make_hf("first", "");
+	make_hf("second", "");
+	make_hf("comes", "");
+	m->first = add(m->t, "first");
+	m->second = add(m->t, "second");
+	m->comes = add(m->t, "comes");
+	assert_int_equal(load(m->first), MODEL_READY);
+	assert_int_equal(load(m->second), MODEL_READY);
+}
+
+/* The third one waits for room, for which nobody has gone. */
+static void begin_third(struct three *m)
+{
+	begin_wait(m->comes, &m->waits);
+	await_no_room(m->comes);
+	assert_int_equal(m->first->state, MODEL_READY);
+}
+
+static void end_third(struct three *m)
+{
+	assert_int_equal(load(m->comes), MODEL_READY);
+	assert_int_equal(end_wait(&m->waits), MODEL_WAKE_READY);
+}
+
+/* Who leaves makes room in the cache: nobody else has to. */
+static void waits_for_who_leaves(void **state)
+{
+	struct test_request r;
+	struct three m;
+
+	(void)state;
+	open_three(&m);
+	m.first->replicas[0].load_ns = 0;
+	atomic_store(&fake_model_hang, true);
+	assert_int_equal(begin_request(m.second, &r, 100), 0);
+	model_unload(m.second, false, MODEL_BY_ADMIN);
+	assert_int_equal(m.second->state, MODEL_DRAINING);
+	begin_third(&m);
+	atomic_store(&fake_model_hang, false);
+	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
+	end_third(&m);
+	assert_int_equal(m.first->state, MODEL_READY);
+	models_free(m.t);
+}
+
+/* The least recently used one goes, even if another has stayed long enough before. */
+static void waits_for_the_oldest(void **state)
+{
+	struct three m;
+
+	(void)state;
+	open_three(&m);
+	m.first->replicas[0].load_ns = UINT64_MAX / 8;
+	m.second->replicas[0].load_ns = 0;
+	begin_third(&m);
+	assert_int_equal(m.second->state, MODEL_READY);
+	m.first->replicas[0].load_ns = 0;
+	end_third(&m);
+	assert_int_equal(m.first->state, MODEL_UNLOADED);
+	assert_int_equal(m.second->state, MODEL_READY);
+	models_free(m.t);
+}
+
+/* A checkpoint with weights of that size, none of which take room. */
+static void make_large(const char *name, const char *behave, off_t bytes, uid_t owner)
+{
+	char path[64];
+	int fd;
+
+	make_hf(name, behave);
+	snprintf(path, sizeof(path), "%s/model.safetensors", name);
+	fd = open(at(path), O_WRONLY | O_CREAT, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, bytes), 0);
+	close(fd);
+	give_to(name, owner);
+}
+
+/* A compile that runs has its room, although it has written nothing yet. */
+static void counts_what_compiles_will_write(void **state)
+{
+	struct served_model *runs_long, *large, *small, *floods, *huge;
+	struct outcome called_off, waits;
+	struct models *t;
+
+	(void)state;
+	if (geteuid())
+		skip(); /* owners take root */
+	test_cache_size = 10 << 20;
+	t = open_table(0);
+	make_large("runs_long", "hang", 6 << 20, 60000);
+	make_large("large", "", 5 << 20, 60001);
+	make_large("small", "", 3 << 20, 60002);
+	make_large("huge", "", 11 << 20, 60003);
+	make_large("floods", "floods", 0, 60004);
+	runs_long = add(t, "runs_long");
+	begin_wait(runs_long, &called_off);
+	while (!runs("runs_long"))
+		turn_loop();
+	large = add(t, "large");
+	begin_wait(large, &waits);
+	await_no_room(large);
+	assert_int_equal(runs("large"), 0);
+	/* Others that fit go on. Who writes more than there may be, or needs more, is refused. */
+	small = add(t, "small");
+	assert_int_equal(load(small), MODEL_READY);
+	floods = add(t, "floods");
+	assert_int_equal(load(floods), MODEL_FAILED);
+	assert_non_null(strstr(floods->error, "was stopped: its files have more than 10.5 MB"));
+	huge = add(t, "huge");
+	assert_int_equal(load(huge), MODEL_FAILED);
+	assert_int_equal(runs("huge"), 0);
+	model_unload(runs_long, false, MODEL_BY_ADMIN);
+	assert_int_equal(end_wait(&called_off), MODEL_WAKE_REFUSED);
+	assert_int_equal(load(large), MODEL_READY);
+	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
+	assert_int_equal(runs("large"), 1);
+	models_free(t);
+}
+
+/* What a compiler makes that a checkpoint has taken over: no entry, and it leaves nothing. */
+static void removes_what_is_no_case(void **state)
+{
+	static const char *const names[] = {"hides", "buries", "crowds"};
+	struct served_model *m;
+	struct dirent *entry;
+	struct models *t;
+	DIR *dir;
+
+	(void)state;
+	test_cache_size = 10 << 20;
+	t = open_table(0);
+	for (unsigned i = 0; i < 3; i++) {
+		make_hf(names[i], names[i]);
+		m = add(t, names[i]);
+		assert_int_equal(load(m), MODEL_FAILED);
+		assert_non_null(strstr(m->error, "its files "));
+	}
+	models_free(t);
+	dir = opendir(at("cache"));
+	assert_non_null(dir);
+	while ((entry = readdir(dir)))
+		assert_true(!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."));
+	closedir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(repairs_the_cache),
+		CASE(waits_for_others_plans),
+		CASE(waits_for_who_leaves),
+		CASE(waits_for_the_oldest),
+		CASE(counts_what_compiles_will_write),
+		CASE(removes_what_is_no_case),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
