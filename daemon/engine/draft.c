@@ -2,6 +2,7 @@
 #include "draft.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,8 +140,12 @@ static void note_admission(struct engine_seq *seq)
 static void forget_rejected(struct engine_seq *seq)
 {
 	const struct sched_seq *sched = &seq->sched;
+	unsigned had = seq->draft.admission ? seq->draft.n_computed : UINT_MAX;
 
 	note_admission(seq);
+	/* It finds its own blocks again after a preemption, also those that were not filled yet. */
+	if (seq->draft.n_computed > had)
+		seq->draft.n_computed = had;
 	/* Of proposals the accepted ones; never the last token, which was sampled after them. */
 	if (seq->draft.n_computed > sched->n_total - 1)
 		seq->draft.n_computed = sched->n_total - 1;
