@@ -402,6 +402,7 @@ static void multiply_panels(const struct cm_launch *l, const struct part *t, flo
 		.mr = (unsigned)t->mr,
 		.scratch = t->scratch,
 	};
+	struct cm_product_blocks blocks;
 
 	for (uint64_t u = 0; u < p->units; u += stretch) {
 		tile.unit = u;
@@ -414,10 +415,11 @@ static void multiply_panels(const struct cm_launch *l, const struct part *t, flo
 				tile.next = cm_product_at(p, tile.tiles, first, u + stretch);
 			else
 				tile.next = cm_product_at(p, tile.tiles, end, 0);
-			for (uint64_t b = 0; b * t->mr < tile.rows; b++) {
+			cm_product_begin(&blocks, p, &tile);
+			for (uint64_t b = 0; blocks.rows; b++) {
 				float *sums = acc + (n - first) * acc_floats + b * t->mr * 32;
 
-				cm_product_multiply_block(p, &tile, b, sums);
+				cm_product_block(&blocks, sums);
 				if (u + stretch >= p->units)
 					finish_block(l, t, sums, n, b);
 			}

@@ -315,12 +315,12 @@ static void multiply_block(const struct cm_product *p, const struct cm_panel *bl
 		cm_simd->panel_f32(block);
 }
 
-/* Replaces the weights of block @b of rows by unpacked ones, which block 0 makes for all blocks. */
-static void unpack(const struct cm_product *p, struct cm_panel *block, uint64_t b, void *scratch)
+/* Replaces the weights of a tile by unpacked ones, for all blocks of rows. */
+static void unpack(const struct cm_product *p, struct cm_panel *block, void *scratch)
 {
-	if (!b && p->grouped)
+	if (p->grouped)
 		cm_simd->unpack_group(scratch, block);
-	else if (!b)
+	else
 		cm_simd->from_f16(scratch, (const uint16_t *)block->w, block->n * 32);
 	block->unpacked = scratch;
 	if (p->grouped)
@@ -329,40 +329,63 @@ static void unpack(const struct cm_product *p, struct cm_panel *block, uint64_t 
 	block->pace = (block->pace + 1) / 2; /* there is twice as much of it */
 }
 
-void cm_product_multiply_block(const struct cm_product *p, const struct cm_product_tile *t,
-			       uint64_t b, float *acc)
+void cm_product_begin(struct cm_product_blocks *b, const struct cm_product *p,
+		      const struct cm_product_tile *t)
 {
-	uint64_t blocks = cm_div_up(t->rows, t->mr), r = b * t->mr, bytes;
-	struct cm_panel block = {
-		.acc = acc,
-		.w = cm_product_at(p, t->tiles, t->panel, t->unit),
-		.n = t->n,
-		.mr = (unsigned)(t->rows - r < t->mr ? t->rows - r : t->mr),
-		.first = t->unit == 0,
-		.wide = p->wide,
-		.dtype = p->w->dtype,
-		.group = p->w->group,
-	};
+	const uint8_t *w = cm_product_at(p, t->tiles, t->panel, t->unit);
+	uint64_t blocks = cm_div_up(t->rows, t->mr), bytes;
 
 	/* Each block of rows prefetches its share of the next weights, so that memory is never
 	 * idle. */
-	bytes = (uint64_t)(cm_product_at(p, t->tiles, t->panel, t->unit + t->n) - block.w);
-	block.pace = (unsigned)cm_div_up(64, blocks);
-	block.ahead = blocks == 1 ? block.w + AHEAD_BYTES : t->next + bytes * b / blocks;
-	block.a = (const uint32_t *)(t->packed +
-				     (r * p->packed + t->unit * block.mr) * p->unit_bytes);
+	bytes = (uint64_t)(cm_product_at(p, t->tiles, t->panel, t->unit + t->n) - w);
+	*b = (struct cm_product_blocks){
+		.p = p,
+		.tiles = t->tiles,
+		.panel = t->panel,
+		.rows = t->rows,
+		.mr = t->mr,
+		.share = bytes / blocks,
+		.block =
+			{
+				.w = w,
+				.n = t->n,
+				.first = t->unit == 0,
+				.wide = p->wide,
+				.dtype = p->w->dtype,
+				.group = p->w->group,
+				.pace = (unsigned)cm_div_up(64, blocks),
+				.ahead = blocks == 1 ? w + AHEAD_BYTES : t->next,
+			},
+		.row = t->packed,
+		.row_bytes = p->packed * p->unit_bytes,
+		.skipped = t->unit * p->unit_bytes,
+	};
 	if (unpacks(p, t->rows))
-		unpack(p, &block, b, t->scratch);
-	if (p->precise)
-		precise_panel(p, acc, t->tiles, (const float *)block.a, block.mr, t->panel);
+		unpack(p, &b->block, t->scratch);
+}
+
+void cm_product_block(struct cm_product_blocks *b, float *acc)
+{
+	struct cm_panel *block = &b->block;
+
+	block->mr = b->rows < b->mr ? (unsigned)b->rows : b->mr;
+	block->acc = acc;
+	block->a = (const uint32_t *)(b->row + b->skipped * block->mr);
+	if (b->p->precise)
+		precise_panel(b->p, acc, b->tiles, (const float *)block->a, block->mr, b->panel);
 	else
-		multiply_block(p, &block);
+		multiply_block(b->p, block);
+	b->rows -= block->mr;
+	b->row += b->row_bytes * block->mr;
+	block->ahead += b->share;
 }
 
 void cm_product_multiply(const struct cm_product *p, const struct cm_product_tile *t, float *acc)
 {
-	for (uint64_t b = 0; b * t->mr < t->rows; b++)
-		cm_product_multiply_block(p, t, b, acc + b * t->mr * 32);
+	struct cm_product_blocks b;
+
+	for (cm_product_begin(&b, p, t); b.rows; acc += t->mr * 32)
+		cm_product_block(&b, acc);
 }
 
 static double precise_gate(uint32_t act, double x)

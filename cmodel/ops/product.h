@@ -10,6 +10,7 @@
 #define CM_OPS_PRODUCT_H
 
 #include "check.h"
+#include "simd.h"
 
 struct cm_product {
 	const struct cm_tensor *x;    /* rows [X] */
@@ -62,10 +63,25 @@ struct cm_product_tile {
 
 /* acc[row][32] (+)= the rows times the units; unit 0 starts the sums. */
 void cm_product_multiply(const struct cm_product *p, const struct cm_product_tile *t, float *acc);
-/* The same for the rows of block @block alone, with which acc[row][32] begins. Block 0 must come
- * first: it unpacks weights to the scratch, which the others use. */
-void cm_product_multiply_block(const struct cm_product *p, const struct cm_product_tile *t,
-			       uint64_t block, float *acc);
+
+/* The same block by block: where the next block of a tile's rows is, and what it needs. */
+struct cm_product_blocks {
+	const struct cm_product *p;
+	const uint8_t *tiles;
+	uint64_t panel;
+	uint64_t rows; /* that are left */
+	unsigned mr;
+	uint64_t share;		     /* bytes of the next weights that a block prefetches */
+	struct cm_panel block;	     /* weights and what else is common to all blocks */
+	const uint8_t *row;	     /* packed */
+	uint64_t row_bytes, skipped; /* of a packed row: all, and before the tile's units */
+};
+
+void cm_product_begin(struct cm_product_blocks *b, const struct cm_product *p,
+		      const struct cm_product_tile *t);
+/* The next block of rows, whose sums begin at acc[row][32]. */
+void cm_product_block(struct cm_product_blocks *b, float *acc);
+
 /* Whether the products use tile instructions (AMX). */
 bool cm_product_in_tiles(const struct cm_product *p);
 
