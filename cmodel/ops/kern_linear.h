@@ -287,22 +287,15 @@ V_INLINE void i8_rows(const int bits, const unsigned rows, const unsigned run,
 			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);
 }
 
-/*
- * Blocks that are summed before scaling: those that share a scale of the activations, if they also
- * share those of the weights. Tiles scale each block by itself; to give the same bits, so does
- * their path here.
- */
-#if defined(CM_TILES)
-#define I8_RUN 1
-#else
+/* Blocks that are summed before scaling: those that share a scale of the activations, if they also
+ * share those of the weights. */
 #define I8_RUN (TXDA_I8_GROUP / TXDA_QUANT_BLOCK)
-#endif
 
 #define I8_ROWS(rows, bits, run, p) i8_rows(bits, rows, run, p)
 
 V_INLINE void i8_panel(const int bits, const struct cm_panel *p)
 {
-	if (I8_RUN > 1 && p->group >= TXDA_I8_GROUP) {
+	if (p->group >= TXDA_I8_GROUP) {
 		switch (p->mr) {
 			ROW_CASES_6(I8_ROWS, bits, I8_RUN, p);
 		}

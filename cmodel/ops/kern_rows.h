@@ -162,8 +162,9 @@ V_INLINE const float *i8_group(const float *x, size_t i, size_t k, float tmp[TXD
 }
 
 static void pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
-		    unsigned zero)
+		    unsigned zero, unsigned group)
 {
+	(void)group;
 	for (size_t i = 0; i < k; i += TXDA_I8_GROUP) {
 		float tmp[TXDA_I8_GROUP];
 		const float *in = i8_group(x, i, k, tmp);

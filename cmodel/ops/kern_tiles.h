@@ -7,8 +7,7 @@
  * (bf16) or quads (int8) of K times 16 columns, which is how weights, keys and values lie in memory
  * anyway. TDPBF16PS sums the products of one step of K by itself and then adds that to C: the bits
  * of a row depend on neither the other rows nor their number, but differ from those of VDPBF16PS.
- * TDPBSUD is exact, so int8 has the bits of the other AVX-512 paths where these scale the sums of
- * each block, too (I8_RUN).
+ * TDPBSUD is exact, so int8 has the bits of the other AVX-512 paths.
  *
  * The instructions are macros, so that a test can run this file with functions in their place on a
  * CPU without tiles. Each clobbers memory: the compiler sees no tile.
@@ -41,7 +40,7 @@ struct tile_config {
 /* What this thread's tiles are configured for; 0: not configured, so that no tiles are saved. */
 static __thread unsigned tiles_for;
 
-enum { FOR_BF16 = 1 << 8, FOR_I8 = 2 << 8, FOR_ATTENTION = 3 << 8 };
+enum { FOR_WHOLE_STEPS = 1 << 8, FOR_HALF_STEPS = 2 << 8, FOR_ATTENTION = 3 << 8 };
 
 static void tiles_set(struct tile_config *c, unsigned tile, unsigned rows, unsigned row_bytes)
 {
@@ -53,7 +52,7 @@ static void tiles_set(struct tile_config *c, unsigned tile, unsigned rows, unsig
  * and 5, B 6 and 7. */
 static void tiles_for_rows(unsigned kind, unsigned rows)
 {
-	const unsigned step = kind == FOR_I8 ? 8 : 16; /* words of K */
+	const unsigned step = kind == FOR_HALF_STEPS ? 8 : 16; /* words of K */
 	struct tile_config c = {.palette = 1};
 
 	if (tiles_for == (kind | rows))
@@ -187,7 +186,7 @@ V_INLINE void tile_rows(const bool two, const bool wide, const bool passing,
 
 static void tile_panel_bf16(const struct cm_panel *p)
 {
-	tiles_for_rows(FOR_BF16, p->mr);
+	tiles_for_rows(FOR_WHOLE_STEPS, p->mr);
 	if (p->mr > 16 && p->pace < 64 && p->wide)
 		tile_rows(true, true, true, p);
 	else if (p->mr > 16 && p->pace < 64)
@@ -227,12 +226,12 @@ static void tile_pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float
 
 /* ---- int8: with few rows VPDPBUSD is faster, and gives the same bits ---- */
 
-/* Nibbles of 32 K as bytes, as W8 has them. */
-V_INLINE void tile_nibbles(uint8_t *to, const uint8_t *w)
+/* Nibbles of @blocks times 32 K as bytes, as W8 has them. */
+V_INLINE void tile_nibbles(const unsigned blocks, uint8_t *to, const uint8_t *w)
 {
 	const __m512i low = _mm512_set1_epi8(15);
 
-	for (unsigned j = 0; j < 4; j++, w += 128, to += 256)
+	for (unsigned j = 0; j < 4 * blocks; j++, w += 128, to += 256)
 		for (unsigned i = 0; i < 128; i += 64) {
 			__m512i v = _mm512_load_si512(w + i);
 
@@ -242,26 +241,35 @@ V_INLINE void tile_nibbles(uint8_t *to, const uint8_t *w)
 		}
 }
 
-/* Blocks whose sums are scaled together, so that float32 sums are loaded and stored less often. */
-#define I8_BLOCKS 2
+/*
+ * A run is @run blocks of 32 of K with common scales, whose int32 sums are scaled once: one block, in
+ * one step of 32 of K (half a tile), or I8_RUN blocks, in steps of 64. Of a packed row it takes
+ * RUN_WORDS words; after those of all rows follow the rows' scales, then what the zero points add.
+ */
+#define RUN_WORDS(run)	(8 * (run))
+#define STEP_WORDS(run) ((run) == 1 ? 8u : 16u)
+#define RUN_STEPS(run)	(RUN_WORDS(run) / STEP_WORDS(run))
 
-/* The int32 sums of a block, [rows][32], and their factors. */
+/* Runs whose sums are scaled together, so that float32 sums are loaded and stored less often. */
+#define I8_TOGETHER 2
+
+/* The int32 sums of a run, [rows][32], and their factors. */
 struct tile_sums {
 	const int32_t *at;
-	const uint32_t *a; /* the block of packed rows */
+	const uint32_t *a; /* scales and zeros of the packed rows */
 	__m512 s[2];	   /* scales of the weights */
 };
 
 /* Scales the sums of rows [m, end) in the same order as i8_rows() does. */
-V_INLINE void tile_scale(const unsigned blocks, const struct tile_sums *t, const unsigned rows,
+V_INLINE void tile_scale(const unsigned runs, const struct tile_sums *t, const unsigned rows,
 			 float *acc, unsigned m, unsigned end)
 {
-	for (acc += m * 32; blocks && m < end; m++, acc += 32) {
+	for (acc += m * 32; runs && m < end; m++, acc += 32) {
 		__m512 c[2] = {_mm512_loadu_ps(acc), _mm512_loadu_ps(acc + 16)};
 
-		EACH(b, blocks) {
-			__m512 x = _mm512_set1_ps(((const float *)t[b].a)[8 * rows + m]);
-			__m512i z = _mm512_set1_epi32((int)t[b].a[9 * rows + m]);
+		EACH(b, runs) {
+			__m512 x = _mm512_set1_ps(((const float *)t[b].a)[m]);
+			__m512i z = _mm512_set1_epi32((int)t[b].a[rows + m]);
 
 			EACH(v, 2) {
 				__m512i d = _mm512_load_si512(t[b].at + m * 32 + v * 16);
@@ -275,65 +283,83 @@ V_INLINE void tile_scale(const unsigned blocks, const struct tile_sums *t, const
 	}
 }
 
+/* Where the next run is read from. */
+struct tile_at {
+	const uint8_t *w, *ahead;
+	const uint32_t *a;
+	unsigned left; /* runs of the group */
+	__m512 s[2];
+};
+
 /*
- * The int8 products of one block of 32 of K. Between the instructions, @half of the rows of @blocks
- * earlier blocks are scaled, a quarter at a time: a CPU's window of instructions is less than a
- * block, so that it would not overlap the two.
+ * The int8 products of one run with the weights at @w as bytes. Between the instructions, @half of
+ * the rows of @runs earlier runs are scaled, a part at a time: a CPU's window of instructions is
+ * shorter than a run, so that otherwise scaling would not overlap with the products.
  */
-V_INLINE void tile_block_i8(const bool two, int32_t *sums, const uint8_t *w, const uint32_t *a,
-			    const unsigned blocks, const struct tile_sums *t, const unsigned rows,
-			    float *acc, const unsigned half)
+V_INLINE void tile_run_i8(const int bits, const bool two, const unsigned run, int32_t *sums,
+			  const uint8_t *w, const struct cm_panel *p, struct tile_at *at,
+			  const unsigned runs, const struct tile_sums *t, const unsigned rows,
+			  const unsigned half)
 {
+	const unsigned steps = RUN_STEPS(run), parts = 4 * steps, lines = 2 * (unsigned)bits * run;
+
 #define SCALE_PART(i)                                                                              \
-	tile_scale(blocks, t, rows, acc, (half * 4 + (i)) * rows / 8,                              \
-		   (half * 4 + (i) + 1) * rows / 8)
-	TILE_ZERO(0);
-	TILE_LOAD(4, a, 32);
-	TILE_LOAD(6, w, 128);
-	TILE_I8(0, 4, 6);
-	SCALE_PART(0);
-	TILE_ZERO(1);
-	TILE_LOAD(7, w + 64, 128);
-	TILE_I8(1, 4, 7);
-	SCALE_PART(1);
-	if (two) {
-		TILE_ZERO(2);
-		TILE_LOAD(5, a + 128, 32);
-		TILE_I8(2, 5, 6);
+	tile_scale(runs, t, rows, p->acc, (half * parts + 4 * step + (i)) * rows / (2 * parts),    \
+		   (half * parts + 4 * step + (i) + 1) * rows / (2 * parts))
+	EACH(step, steps) {
+		const unsigned words = STEP_WORDS(run);
+		const uint32_t *a = at->a + step * rows * words;
+		const bool first = step == 0, last = step + 1 == steps;
+
+		tile_ahead(p, &at->ahead, lines / (2 * steps));
+		if (first)
+			TILE_ZERO(0);
+		TILE_LOAD(4, a, 4 * words);
+		TILE_LOAD(6, w, 128);
+		TILE_I8(0, 4, 6);
+		SCALE_PART(0);
+		if (first)
+			TILE_ZERO(1);
+		TILE_LOAD(7, w + 64, 128);
+		TILE_I8(1, 4, 7);
+		SCALE_PART(1);
+		tile_ahead(p, &at->ahead, lines / (2 * steps));
+		if (two) {
+			if (first)
+				TILE_ZERO(2);
+			TILE_LOAD(5, a + 16 * words, 4 * words);
+			TILE_I8(2, 5, 6);
+		}
+		if (last)
+			TILE_STORE(0, sums, 128);
+		SCALE_PART(2);
+		if (two) {
+			if (first)
+				TILE_ZERO(3);
+			TILE_I8(3, 5, 7);
+		}
+		if (last)
+			TILE_STORE(1, sums + 16, 128);
+		SCALE_PART(3);
+		w += 128 * words;
 	}
-	TILE_STORE(0, sums, 128);
-	SCALE_PART(2);
-	if (two) {
-		TILE_ZERO(3);
-		TILE_I8(3, 5, 7);
-	}
-	TILE_STORE(1, sums + 16, 128);
-	SCALE_PART(3);
+#undef SCALE_PART
 	if (two) {
 		TILE_STORE(2, sums + 512, 128);
 		TILE_STORE(3, sums + 528, 128);
 	}
-#undef SCALE_PART
 }
 
-/* Where the next block is read from. */
-struct tile_at {
-	const uint8_t *w, *ahead;
-	const uint32_t *a;
-	unsigned left; /* blocks of the group */
-	__m512 s[2];
-};
-
-/* Multiplies the next block; its sums go to where @t points. */
-V_INLINE void tile_next_i8(const int bits, const bool two, const unsigned rows,
+/* Multiplies the next run; its sums go to where @t points. */
+V_INLINE void tile_next_i8(const int bits, const bool two, const unsigned run, const unsigned rows,
 			   const struct cm_panel *p, struct tile_at *at, struct tile_sums *t,
-			   const unsigned blocks, const struct tile_sums *waiting,
+			   const unsigned runs, const struct tile_sums *waiting,
 			   const unsigned half)
 {
-	uint8_t bytes[1024] __attribute__((aligned(64)));
+	uint8_t bytes[4096] __attribute__((aligned(64)));
 
 	if (!at->left) {
-		at->left = p->group / 32;
+		at->left = p->group / (32 * run);
 		EACH(v, 2)
 			at->s[v] = _mm512_cvtph_ps(
 				_mm256_load_si256((const __m256i *)(at->w + v * 32)));
@@ -341,74 +367,85 @@ V_INLINE void tile_next_i8(const int bits, const bool two, const unsigned rows,
 		tile_ahead(p, &at->ahead, 1);
 	}
 	at->left--;
-	tile_ahead(p, &at->ahead, 2 * bits);
 	if (bits == 4)
-		tile_nibbles(bytes, at->w);
-	t->a = at->a;
+		tile_nibbles(run, bytes, at->w);
+	t->a = at->a + RUN_WORDS(run) * rows;
 	EACH(v, 2)
 		t->s[v] = at->s[v];
-	tile_block_i8(two, (int32_t *)t->at, bits == 4 ? bytes : at->w, at->a, blocks, waiting,
-		      rows, p->acc, half);
-	at->w += 128 * bits;
-	at->a += 10 * rows;
+	tile_run_i8(bits, two, run, (int32_t *)t->at, bits == 4 ? bytes : at->w, p, at, runs,
+		    waiting, rows, half);
+	at->w += 128 * bits * run;
+	at->a += 10 * run * rows;
 }
 
-V_INLINE void tile_rows_i8(const int bits, const bool two, const unsigned rows,
+V_INLINE void tile_rows_i8(const int bits, const bool two, const unsigned run, const unsigned rows,
 			   const struct cm_panel *p)
 {
-	int32_t sums[2][I8_BLOCKS][1024] __attribute__((aligned(64)));
+	int32_t sums[2][I8_TOGETHER][1024] __attribute__((aligned(64)));
 	struct tile_at at = {.w = p->w, .ahead = p->ahead, .a = p->a};
-	struct tile_sums t[2][I8_BLOCKS];
+	struct tile_sums t[2][I8_TOGETHER];
+	/* The last run may end past K, where activations are 0 and groups of weights are whole. */
+	const size_t all = (p->n + run - 1) / run;
 	size_t n = 0;
 
 	EACH(i, 2)
-		EACH(b, I8_BLOCKS)
+		EACH(b, I8_TOGETHER)
 			t[i][b].at = sums[i][b];
 	for (unsigned m = 0; p->first && m < 2 * rows; m++)
 		_mm512_storeu_ps(p->acc + m * 16, _mm512_setzero_ps());
-	for (; n + I8_BLOCKS <= p->n; n += I8_BLOCKS) {
-		struct tile_sums *now = t[n / I8_BLOCKS % 2], *waiting = t[(n / I8_BLOCKS + 1) % 2];
+	for (; n + I8_TOGETHER <= all; n += I8_TOGETHER) {
+		const size_t turn = n / I8_TOGETHER % 2;
+		struct tile_sums *now = t[turn], *waiting = t[!turn];
 
 		if (n) {
-			tile_next_i8(bits, two, rows, p, &at, &now[0], I8_BLOCKS, waiting, 0);
-			tile_next_i8(bits, two, rows, p, &at, &now[1], I8_BLOCKS, waiting, 1);
+			tile_next_i8(bits, two, run, rows, p, &at, &now[0], I8_TOGETHER, waiting,
+				     0);
+			tile_next_i8(bits, two, run, rows, p, &at, &now[1], I8_TOGETHER, waiting,
+				     1);
 		} else {
-			tile_next_i8(bits, two, rows, p, &at, &now[0], 0, waiting, 0);
-			tile_next_i8(bits, two, rows, p, &at, &now[1], 0, waiting, 1);
+			tile_next_i8(bits, two, run, rows, p, &at, &now[0], 0, waiting, 0);
+			tile_next_i8(bits, two, run, rows, p, &at, &now[1], 0, waiting, 1);
 		}
 	}
 	if (n)
-		tile_scale(I8_BLOCKS, t[(n / I8_BLOCKS + 1) % 2], rows, p->acc, 0, rows);
-	if (n < p->n) {
-		tile_next_i8(bits, two, rows, p, &at, t[0], 0, t[0], 0);
+		tile_scale(I8_TOGETHER, t[!(n / I8_TOGETHER % 2)], rows, p->acc, 0, rows);
+	if (n < all) {
+		tile_next_i8(bits, two, run, rows, p, &at, t[0], 0, t[0], 0);
 		tile_scale(1, t[0], rows, p->acc, 0, rows);
 	}
+}
+
+V_INLINE void tile_panel_i8(const int bits, const unsigned run, const struct cm_panel *p)
+{
+	tiles_for_rows(run == 1 ? FOR_HALF_STEPS : FOR_WHOLE_STEPS, p->mr);
+	if (p->mr == 32)
+		tile_rows_i8(bits, true, run, 32, p);
+	else if (p->mr > 16)
+		tile_rows_i8(bits, true, run, p->mr, p);
+	else
+		tile_rows_i8(bits, false, run, p->mr, p);
 }
 
 #define TILE_PANEL_I8(bits)                                                                        \
 	static void tile_panel_w##bits(const struct cm_panel *p)                                   \
 	{                                                                                          \
-		if (p->mr <= CM_MR_I8) {                                                           \
+		if (p->mr <= CM_MR_I8)                                                             \
 			panel_w##bits(p);                                                          \
-			return;                                                                    \
-		}                                                                                  \
-		tiles_for_rows(FOR_I8, p->mr);                                                     \
-		if (p->mr == 32)                                                                   \
-			tile_rows_i8(bits, true, 32, p);                                           \
-		else if (p->mr > 16)                                                               \
-			tile_rows_i8(bits, true, p->mr, p);                                        \
+		else if (p->group >= TXDA_I8_GROUP)                                                \
+			tile_panel_i8(bits, I8_RUN, p);                                            \
 		else                                                                               \
-			tile_rows_i8(bits, false, p->mr, p);                                       \
+			tile_panel_i8(bits, 1, p);                                                 \
 	}
 TILE_PANEL_I8(8)
 TILE_PANEL_I8(4)
 
-/* Blocks of 32 of K { u32 q[mr][8]; float scale[mr]; int32 zero[mr] }. */
 static void tile_pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
-			 unsigned zero)
+			 unsigned zero, unsigned group)
 {
+	const unsigned run = group >= TXDA_I8_GROUP ? I8_RUN : 1, words = STEP_WORDS(run);
+
 	if (mr <= CM_MR_I8) {
-		pack_i8(block, mr, m, x, k, zero);
+		pack_i8(block, mr, m, x, k, zero, group);
 		return;
 	}
 	for (size_t i = 0; i < k; i += TXDA_I8_GROUP) {
@@ -416,13 +453,23 @@ static void tile_pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *
 		const float *in = i8_group(x, i, k, tmp);
 		const float max = top_of(in, TXDA_I8_GROUP);
 
-		for (size_t b = i; b < i + TXDA_I8_GROUP && b < k; b += 32, block += 10 * mr) {
-			float scale;
-			int32_t sum;
+		/* The last blocks of a run may be zeros. */
+		for (size_t b = 0; b < I8_RUN && i + 32 * b < k; b += run) {
+			int32_t all = 0;
+			float scale = 0;
 
-			scale = quant_block((int8_t *)(block + 8 * m), &sum, in + (b - i), max);
-			memcpy(&block[8 * mr + m], &scale, 4);
-			block[9 * mr + m] = (uint32_t)(-(int)zero * sum);
+			for (unsigned j = 0; j < run; j++) {
+				uint32_t *to =
+					block + (j * 8 / words * mr + m) * words + j * 8 % words;
+				int32_t sum;
+
+				scale = quant_block((int8_t *)to, &sum, in + 32 * (b + j), max);
+				all += sum;
+			}
+			block += RUN_WORDS(run) * mr;
+			memcpy(&block[m], &scale, 4);
+			block[mr + m] = (uint32_t)(-(int)zero * all);
+			block += 2 * run * mr;
 		}
 	}
 }

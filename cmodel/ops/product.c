@@ -10,7 +10,7 @@
 #define STRETCH_BYTES 16384 /* of a panel, when several blocks of rows use it */
 #define STRETCH_TWO   8192  /* the same for int8 with two blocks: prefetched data needs room, too */
 #define TILE_STRETCH  32768 /* the same with tiles, whose rows bypass the first-level cache */
-#define STRETCH_STEP  256   /* elements of K: a multiple of any group; unpacked at once */
+#define STRETCH_STEP  256   /* elements of K: a multiple of any group and of TXDA_I8_GROUP */
 #define UNPACK_ROWS   15    /* weights are unpacked once if there are more rows */
 #define UNPACKED      (STRETCH_STEP / TXDA_QUANT_BLOCK * CM_UNPACKED_BYTES)
 #define F16_STRETCH   128 /* of K: as float32, 16 KB */
@@ -50,6 +50,8 @@ static void set_units(struct cm_product *p)
 	p->units = p->packed = cm_div_up(p->k, p->per);
 	if (cm_simd->tiles && p->per == 2)
 		p->packed = cm_div_up(p->k, 32) * 16;
+	else if (cm_simd->tiles && p->i8 && p->w->group >= TXDA_I8_GROUP)
+		p->packed = cm_div_up(p->k, TXDA_I8_GROUP) * (TXDA_I8_GROUP / p->per);
 }
 
 /* Whether weights of that type have int16 activations, unless they have int8 ones. */
@@ -195,7 +197,8 @@ static void pack_row(const struct cm_product *p, uint64_t r, unsigned m, unsigne
 	else if (p->i16)
 		cm_simd->pack_i16(to, mr, m, in, p->k);
 	else if (p->i8)
-		cm_simd->pack_i8(to, mr, m, in, p->k, p->w->dtype == TXDA_W4 ? 8 : 128);
+		cm_simd->pack_i8(to, mr, m, in, p->k, p->w->dtype == TXDA_W4 ? 8 : 128,
+				 p->w->group);
 	else
 		cm_simd->pack_f32(to, mr, m, in, p->k);
 }

@@ -20,12 +20,12 @@ struct cm_product {
 	uint64_t width, n, k;	      /* X, N, K */
 	float eps;
 	bool precise, wide;
-	bool i8, i16, grouped;		   /* activations: integers, or floats for groups */
-	unsigned per;			   /* elements of K in a unit of the panel kernel */
-	unsigned unit_bytes;		   /* of packed activations, per row */
-	unsigned mr;			   /* most rows of a block */
-	uint64_t units;			   /* of K */
-	uint64_t packed;		   /* units of a packed row, padded to a whole step */
+	bool i8, i16, grouped; /* activations: integers, or floats for groups */
+	unsigned per;	       /* elements of K in a unit of the panel kernel */
+	unsigned unit_bytes;   /* of packed activations, per row */
+	unsigned mr;	       /* most rows of a block */
+	uint64_t units;	       /* of K */
+	uint64_t packed;       /* units of a packed row, padded to a whole step of tiles */
 	uint64_t panel_bytes, group_bytes; /* of weights; group_bytes is 0 without groups */
 };
 
@@ -71,10 +71,11 @@ struct cm_product_blocks {
 	uint64_t panel;
 	uint64_t rows; /* that are left */
 	unsigned mr;
-	uint64_t share;		     /* bytes of the next weights that a block prefetches */
-	struct cm_panel block;	     /* weights and what else is common to all blocks */
-	const uint8_t *row;	     /* packed */
-	uint64_t row_bytes, skipped; /* of a packed row: all, and before the tile's units */
+	uint64_t share;	       /* bytes of the next weights that a block prefetches */
+	struct cm_panel block; /* weights and what else is common to all blocks */
+	const uint8_t *row;    /* packed */
+	uint64_t row_bytes;    /* of a packed row */
+	uint64_t skipped;      /* of these, before the tile's units */
 };
 
 void cm_product_begin(struct cm_product_blocks *b, const struct cm_product *p,

@@ -23,8 +23,10 @@
  *   group: per 32 of K { u32[16][mr], a pair each, or u32[16][2][mr] when wide, or float[32][mr]
  *          with group_floats; without groups_i16 float sum[mr] of them }. For nibbles the pairs
  *          stand as in the kernel's loads
- * With tiles, bf16 is u32[ceil(K/32)][mr][16], or [ceil(K/32)][2][mr][16] when wide, and int8 has
- * u32 q[mr][8] where mr is above CM_MR_I8: each row's step of K in one piece, zeros past its end.
+ * With tiles, each row's step of K is in one piece, zeros past its end: bf16 is
+ * u32[ceil(K/32)][mr][16], or [ceil(K/32)][2][mr][16] when wide. Where mr is above CM_MR_I8, int8 has
+ * u32 q[mr][8] or, for weights in groups of 128 or more, per 128 of K { u32 q[2][mr][16];
+ * float scale[mr]; int32 zero[mr]; u32 unused[6][mr] }.
  */
 #ifndef CM_SIMD_H
 #define CM_SIMD_H
@@ -137,8 +139,9 @@ struct cm_simd {
 	void (*pack_bf16)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 			  bool wide);
 	void (*pack_f32)(float *block, unsigned mr, unsigned m, const float *x, size_t k);
+	/* For weights with that zero point, in groups of @group. */
 	void (*pack_i8)(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
-			unsigned zero);
+			unsigned zero, unsigned group);
 	/* to[i * mr + r] = rows[r][i]: rows of @n words, each packed alone, to a block of @mr. */
 	void (*interleave)(uint32_t *to, unsigned mr, const uint32_t *const *rows, unsigned n_rows,
 			   size_t n);

@@ -167,6 +167,7 @@ struct moe_case {
 	uint8_t dtype;
 	uint16_t group;
 	unsigned experts, tokens, k, n, kk, width; /* width of x where columns reorder it, or 0 */
+	bool i8;				   /* activations, if weights are in groups */
 	bool gated, norm, per_row, bf16_in, bf16_out, precise, heads, biased;
 	unsigned first, all; /* of the experts of all chips */
 	double tol;
@@ -272,7 +273,7 @@ static void moe_one(const struct moe_case *c)
 		       : c->k % 2  ? TXDA_ACT_GELU_GATED
 				   : TXDA_ACT_SILU_GATED,
 		.eps = 1e-6f,
-		.flags = c->group ? TXDA_LINEAR_FLOAT_INPUT : 0,
+		.flags = c->group && !c->i8 ? TXDA_LINEAR_FLOAT_INPUT : 0,
 		.out_col = c->heads ? 0 : 3,
 		.first = c->heads ? 0 : c->first,
 		.n_experts = c->heads ? 0 : c->all,
@@ -308,8 +309,11 @@ static void test_moe_linear(void **state)
 	static const struct {
 		uint8_t dtype;
 		uint16_t group;
-	} types[] = {{TXDA_BF16, 0}, {TXDA_F32, 0},  {TXDA_F16, 0},   {TXDA_W4, 32}, {TXDA_W4Z, 64},
-		     {TXDA_F8, 128}, {TXDA_MX4, 32}, {TXDA_W4M, 256}, {TXDA_W6S, 64}};
+		bool i8;
+	} types[] = {{TXDA_BF16, 0},	  {TXDA_F32, 0},	{TXDA_F16, 0},
+		     {TXDA_W4, 32},	  {TXDA_W4Z, 64},	{TXDA_F8, 128},
+		     {TXDA_MX4, 32},	  {TXDA_W4M, 256},	{TXDA_W6S, 64},
+		     {TXDA_W4, 32, true}, {TXDA_W8, 128, true}, {TXDA_W4, 256, true}};
 	static const unsigned shapes[][5] = {/* experts, tokens, k, n, kk */
 					     {8, 1, 3, 64, 96},	  {5, 7, 2, 34, 33},
 					     {4, 60, 2, 96, 160}, {60, 9, 4, 32, 128},
@@ -328,6 +332,7 @@ static void test_moe_linear(void **state)
 					shapes[s][2],
 					shapes[s][3],
 					shapes[s][4],
+					.i8 = types[t].i8,
 					.gated = flags & 1,
 					.norm = flags & 2,
 					.per_row = flags & 4,
