@@ -44,10 +44,12 @@ struct cm_queue;
 struct cm_options {
 	unsigned chips;	    /* 1 to CM_MAX_CHIPS */
 	uint64_t mem_bytes; /* DRAM of each chip, a multiple of 2 MiB; sparse until used */
-	unsigned cores;	    /* threads of the pool, the leader included; 0: one per online CPU */
-	bool pin;	    /* each thread of the pool on a CPU of its own (core/cpus.h) */
-	bool numa_local;    /* memory on the node of who touches it first; else on all in turns */
-	unsigned spin_us;   /* how long an idle core spins before it sleeps; 0: 100 */
+	/* Threads of the pool, the leader included; 0: one per CPU that the process may use, or one
+	 * per physical core of these if the path is amx, chosen or by default. */
+	unsigned cores;
+	bool pin;	  /* each thread of the pool on a CPU of its own (core/cpus.h) */
+	bool numa_local;  /* memory on the node of who touches it first; else on all in turns */
+	unsigned spin_us; /* how long an idle core spins before it sleeps; 0: 100 */
 	/* SIMD path: NULL or "auto", "c", "avx2", "avx512", "avx512bf16", "amx", "neon", "neonbf16";
 	 * error if the CPU lacks it */
 	const char *isa;

@@ -13,8 +13,10 @@
 #define MAX_CPUS  4096
 #define MAX_NODES 1024
 
+const char *cm_cpus_directory = "/sys/devices/system/cpu";
+
 struct place {
-	unsigned sibling; /* of another thread of that core which comes first */
+	unsigned sibling; /* 1: another CPU of this process on that core comes first */
 	unsigned socket, cache, cpu;
 };
 
@@ -25,7 +27,7 @@ static unsigned read_number(unsigned cpu, const char *name, unsigned none)
 	unsigned n;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/%s", cpu, name);
+	snprintf(path, sizeof(path), "%s/cpu%u/%s", cm_cpus_directory, cpu, name);
 	f = fopen(path, "re");
 	if (!f)
 		return none;
@@ -48,32 +50,45 @@ static int compare(const void *a, const void *b)
 	return x->cpu < y->cpu ? -1 : 1;
 }
 
-unsigned cm_cpus(unsigned *ret_cpu, unsigned max)
+/* The CPUs of this process in their order, at @place[MAX_CPUS]; returns how many. */
+static unsigned find(struct place *place)
 {
 	cpu_set_t *set = CPU_ALLOC(MAX_CPUS);
-	struct place *place = calloc(MAX_CPUS, sizeof(*place));
 	size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);
+	bool seen[MAX_CPUS] = {false}; /* first CPUs of cores */
 	unsigned n = 0;
-	int here;
 
-	if (set && place && !sched_getaffinity(0, bytes, set)) {
+	if (set && !sched_getaffinity(0, bytes, set)) {
 		for (unsigned cpu = 0; cpu < MAX_CPUS; cpu++) {
+			unsigned first;
+
 			if (!CPU_ISSET_S(cpu, bytes, set))
 				continue;
+			first = read_number(cpu, "topology/thread_siblings_list", cpu);
 			place[n++] = (struct place){
-				.sibling = read_number(cpu, "topology/thread_siblings_list", cpu) !=
-					   cpu,
+				.sibling = first < MAX_CPUS && seen[first],
 				.socket = read_number(cpu, "topology/physical_package_id", 0),
 				.cache = read_number(cpu, "cache/index3/id", 0),
 				.cpu = cpu,
 			};
+			if (first < MAX_CPUS)
+				seen[first] = true;
 		}
 		qsort(place, n, sizeof(*place), compare);
 	}
-	for (unsigned i = 0; i < n && i < max; i++)
-		ret_cpu[i] = place[i].cpu;
 	if (set)
 		CPU_FREE(set);
+	return n;
+}
+
+unsigned cm_cpus(unsigned *ret_cpu, unsigned max)
+{
+	struct place *place = calloc(MAX_CPUS, sizeof(*place));
+	unsigned n = place ? find(place) : 0;
+	int here;
+
+	for (unsigned i = 0; i < n && i < max; i++)
+		ret_cpu[i] = place[i].cpu;
 	free(place);
 	if (n)
 		return n;
@@ -81,6 +96,17 @@ unsigned cm_cpus(unsigned *ret_cpu, unsigned max)
 	if (max)
 		ret_cpu[0] = here < 0 ? 0 : (unsigned)here;
 	return 1;
+}
+
+unsigned cm_physical_cores(void)
+{
+	struct place *place = calloc(MAX_CPUS, sizeof(*place));
+	unsigned n = place ? find(place) : 0, cores = 0;
+
+	while (cores < n && !place[cores].sibling)
+		cores++;
+	free(place);
+	return cores ? cores : 1;
 }
 
 int cm_cpus_pin(unsigned cpu)

@@ -9,11 +9,17 @@
 #ifndef CM_CPUS_H
 #define CM_CPUS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+/* Where the system describes its CPUs. Tests have other ones. */
+extern const char *cm_cpus_directory;
 
 /* Fills in up to @max; returns how many there are, at least 1: where the system does not say, the one
  * that the caller runs on. */
 unsigned cm_cpus(unsigned *ret_cpu, unsigned max);
+/* How many physical cores they belong to. */
+unsigned cm_physical_cores(void);
 /* The calling thread runs on @cpu alone. 0 or -errno. */
 int cm_cpus_pin(unsigned cpu);
 /* Nodes with memory; 1 where the system does not say. */

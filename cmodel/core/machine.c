@@ -31,12 +31,26 @@ static void member_fail(struct cm_member *member, uint64_t id)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+/*
+ * The threads of a physical core share what executes tile instructions: beside another virtual
+ * machine's thread these took up to four times as long (docs/performance.md).
+ */
+static unsigned cores_of(const struct cm_options *opt)
+{
+	unsigned cores;
+
+	if (opt->cores || !cm_ops_use_tiles())
+		return opt->cores;
+	cores = cm_physical_cores();
+	return cores < CM_MAX_CORES ? cores : CM_MAX_CORES;
+}
+
 static int machine_init(struct cm_machine *m, const struct cm_options *opt)
 {
 	int ret = cm_ops_init(opt->isa ? opt->isa : "auto", &m->isa);
 
 	if (!ret)
-		ret = cm_pool_init(&m->pool, opt->cores,
+		ret = cm_pool_init(&m->pool, cores_of(opt),
 				   (opt->spin_us ? opt->spin_us : DEFAULT_SPIN_US) * 1000ull,
 				   opt->pin);
 	if (ret)

@@ -182,6 +182,11 @@ int cm_ops_init(const char *isa, const char **ret_name)
 	return -EINVAL;
 }
 
+bool cm_ops_use_tiles(void)
+{
+	return cm_simd->tiles;
+}
+
 void cm_ops_rest(void)
 {
 	if (cm_simd->rest)

@@ -87,6 +87,9 @@ const struct cm_op_impl *cm_op_impl(unsigned opcode);
  */
 int cm_ops_init(const char *isa, const char **ret_name);
 
+/* Whether the chosen path uses tile instructions (AMX). */
+bool cm_ops_use_tiles(void);
+
 /*
  * The calling thread is about to sleep: releases registers that the system would save and restore.
  */

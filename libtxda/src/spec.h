@@ -20,7 +20,7 @@ int txda__parse_us(const char *word, unsigned *ret_us);
 struct txda__cmodel_spec {
 	unsigned chips;
 	uint64_t mem_bytes; /* of each chip; 0: not given */
-	unsigned cores;	    /* 0: one per CPU */
+	unsigned cores;	    /* 0: see cmodel.h */
 	bool cores_given;
 	bool pin, numa_local;
 	unsigned spin_us; /* 0: not given */

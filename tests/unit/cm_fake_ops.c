@@ -10,6 +10,18 @@
 /* Whether an op was left in the middle, with registers set up that are lost. */
 static _Thread_local bool in_op;
 
+static bool tiles;
+
+void fix_use_tiles(bool use)
+{
+	tiles = use;
+}
+
+bool cm_ops_use_tiles(void)
+{
+	return tiles;
+}
+
 void cm_ops_rest(void)
 {
 	in_op = false;

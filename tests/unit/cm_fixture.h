@@ -44,6 +44,8 @@ struct fix {
 void fix_new(struct fix *f, unsigned chips, unsigned cores);
 /* The machines that follow end cancelled ops by a signal. */
 void fix_interrupt(void);
+/* Whether the path is one with tile instructions. */
+void fix_use_tiles(bool use);
 void fix_free(struct fix *f);
 struct cm_queue *fix_queue(struct fix *f, unsigned chip, enum cm_queue_class class);
 

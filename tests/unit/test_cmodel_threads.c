@@ -5,6 +5,7 @@
  */
 #include "cm_fixture.h"
 #include "clock.h"
+#include "core/cpus.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #define OPS 16
@@ -446,6 +448,67 @@ static void test_pinned(void **state)
 	cm_machine_free(m);
 }
 
+/* In a directory of its own: two CPUs of one core, or of two. */
+static void describe_cpus(const char *where, const unsigned cpu[2], bool one_core)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		char path[300];
+		FILE *list;
+
+		snprintf(path, sizeof(path), "%s/cpu%u", where, cpu[i]);
+		assert_true(!mkdir(path, 0700) || errno == EEXIST);
+		snprintf(path, sizeof(path), "%s/cpu%u/topology", where, cpu[i]);
+		assert_true(!mkdir(path, 0700) || errno == EEXIST);
+		snprintf(path, sizeof(path), "%s/cpu%u/topology/thread_siblings_list", where,
+			 cpu[i]);
+		list = fopen(path, "we");
+		assert_non_null(list);
+		if (one_core)
+			fprintf(list, "%u,%u\n", cpu[0], cpu[1]);
+		else
+			fprintf(list, "%u\n", cpu[i]);
+		fclose(list);
+	}
+}
+
+/* With tiles, a core for each physical one unless told; else for each CPU. */
+static void test_physical_cores(void **state)
+{
+	const char *directory = cm_cpus_directory;
+	struct cm_options opt = {.chips = 1, .mem_bytes = 2 << 20};
+	char where[] = "/tmp/txda-cpus-XXXXXX", remove[64];
+	unsigned cpu[2] = {0}, cpus = cm_cpus(cpu, 2), cores[2], machine[3];
+	struct cm_machine *m;
+
+	(void)state;
+	if (cpus < 2) {
+		print_message("one CPU: it cannot have a sibling\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(where));
+	cm_cpus_directory = where;
+	for (unsigned one = 0; one < 2; one++) {
+		describe_cpus(where, cpu, one);
+		cores[one] = cm_physical_cores();
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		fix_use_tiles(i < 2);
+		opt.cores = i == 1 ? cpus : 0;
+		assert_int_equal(cm_machine_new(&opt, &m), 0);
+		machine[i] = cm_machine_cores(m);
+		cm_machine_free(m);
+	}
+	fix_use_tiles(false);
+	cm_cpus_directory = directory;
+	snprintf(remove, sizeof(remove), "rm -rf %s", where);
+	assert_int_equal(system(remove), 0);
+	assert_int_equal(cores[0], cpus);
+	assert_int_equal(cores[1], cpus - 1);
+	assert_int_equal(machine[0], cpus - 1);
+	assert_int_equal(machine[1], cpus);
+	assert_int_equal(machine[2], cpus);
+}
+
 static int by_size(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
@@ -510,6 +573,7 @@ int main(void)
 		cmocka_unit_test(test_leaves_work_behind),
 		cmocka_unit_test(test_ping_pong),
 		cmocka_unit_test(test_pinned),
+		cmocka_unit_test(test_physical_cores),
 		cmocka_unit_test(test_cost),
 	};
 
