@@ -55,7 +55,9 @@ int report_ops(struct txda_model *model, struct txda_op_timing **timing, report_
 /* Reads the output of an earlier run with --json. Errors are reported on stderr. */
 int report_load_earlier(struct report *report, const char *path);
 
-/* The number of online processors. */
-unsigned report_cpus(void);
+/* Threads that measure ceilings: as many as the device has cores, at most one per online CPU. */
+unsigned report_threads(void);
+/* Once at the start: the cores of the device. */
+void report_for_cores(unsigned cores);
 
 #endif
