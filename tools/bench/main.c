@@ -266,7 +266,7 @@ static int bench_model(struct options *o, const char *dir)
 		loaded = (double)r.info.weight_bytes * r.info.tp * 1e-9;
 		printf("%s: %s, tp %u, %.2f GB of weights loaded in %.2f s (%.1f GB/s", r.info.name,
 		       r.info.weights, r.info.tp, loaded, r.load_s, loaded / r.load_s);
-		if (!ceiling_fresh_copy(report_threads(), &copy))
+		if (!ceiling_fresh_copy(o->report.threads, &copy))
 			printf("; memcpy into fresh memory %.1f GB/s", copy);
 		printf(")\n");
 	}
@@ -293,7 +293,7 @@ static void choose_ceiling(const char *device)
 	ceiling_for(sscanf(device, "TX8 (cmodel, %31[^)])", path) == 1 ? path : "");
 }
 
-static void print_machine(const struct options *o)
+static void print_machine(struct options *o)
 {
 	struct txda_context_options co = TXDA_INIT(struct txda_context_options);
 	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
@@ -312,18 +312,18 @@ static void print_machine(const struct options *o)
 		txda_context_unref(context);
 	}
 	choose_ceiling(info.name);
-	report_for_cores(info.cores);
-	if (ceiling_measure(report_threads(), &c))
+	o->report.threads = report_threads(info.cores);
+	if (ceiling_measure(o->report.threads, &c))
 		return;
 	if (o->report.json) {
 		printf("{\"schema_version\":1,\"cpus\":%u,\"device\":\"%s\",\"read_gb_per_s\":%.2f,"
 		       "\"bf16_gflops\":%.1f,\"int8_gops\":%.1f,"
 		       "\"empty_stream_us\":%.3f,\n\"results\":[\n",
-		       report_threads(), info.name, c.read_gbs, c.bf16_gflops, c.int8_gops, us);
+		       o->report.threads, info.name, c.read_gbs, c.bf16_gflops, c.int8_gops, us);
 		return;
 	}
 	printf("machine: %u CPUs, read %.1f GB/s, bf16 %.0f Gflop/s (%s), int8 %.0f Gop/s (%s)\n",
-	       report_threads(), c.read_gbs, c.bf16_gflops, c.bf16_by, c.int8_gops, c.int8_by);
+	       o->report.threads, c.read_gbs, c.bf16_gflops, c.bf16_by, c.int8_gops, c.int8_by);
 	printf("device:  %s, empty stream submit to fence %.2f us\n", info.name, us);
 }
 

@@ -17,19 +17,12 @@
 #define MAX_STEPS      256
 #define MAX_EARLIER    (16u << 20) /* bytes of the file of an earlier run */
 
-static unsigned device_cores; /* 0: not known */
-
-void report_for_cores(unsigned cores)
-{
-	device_cores = cores;
-}
-
-unsigned report_threads(void)
+unsigned report_threads(unsigned cores)
 {
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 	unsigned cpus = n > 0 ? (unsigned)n : 1;
 
-	return device_cores && device_cores < cpus ? device_cores : cpus;
+	return cores && cores < cpus ? cores : cpus;
 }
 
 /* Bytes read by the model's chips so far, from their counters. */
@@ -65,7 +58,7 @@ int report_time(struct report *report, const struct runner *r, struct result *x,
 	steps = steps > MAX_STEPS ? MAX_STEPS : steps;
 	/* The measurement after the previous step is also the one before this step. */
 	if (clock_s() - report->last_s > RECENT_SECONDS &&
-	    ceiling_measure(report_threads(), &report->last))
+	    ceiling_measure(report->threads, &report->last))
 		return -ENOMEM;
 	x->before = report->last;
 	err = step(arg, &ignored); /* warm-up */
@@ -80,7 +73,7 @@ int report_time(struct report *report, const struct runner *r, struct result *x,
 		return err;
 	x->chip_bytes = (bytes_read(r) - before) / steps;
 	x->seconds = stats_median(v, steps);
-	err = ceiling_measure(report_threads(), &report->last);
+	err = ceiling_measure(report->threads, &report->last);
 	x->after = report->last;
 	report->last_s = clock_s();
 	return err;

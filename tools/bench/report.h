@@ -15,6 +15,7 @@
 
 struct report {
 	bool json, ops;
+	unsigned threads;    /* that measure ceilings: see report_threads() */
 	bool begun;	     /* JSON: an object was printed */
 	cJSON *earlier;	     /* --compare: the output of an earlier run with --json; NULL: none */
 	struct ceiling last; /* what was measured last, and when */
@@ -55,9 +56,7 @@ int report_ops(struct txda_model *model, struct txda_op_timing **timing, report_
 /* Reads the output of an earlier run with --json. Errors are reported on stderr. */
 int report_load_earlier(struct report *report, const char *path);
 
-/* Threads that measure ceilings: as many as the device has cores, at most one per online CPU. */
-unsigned report_threads(void);
-/* Once at the start: the cores of the device. */
-void report_for_cores(unsigned cores);
+/* As many as the device has cores, at most one per online CPU, which is also what 0 cores give. */
+unsigned report_threads(unsigned cores);
 
 #endif
