@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

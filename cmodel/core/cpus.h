@@ -9,7 +9,6 @@
 #ifndef CM_CPUS_H
 #define CM_CPUS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 /* Where the system describes its CPUs. Tests have other ones. */

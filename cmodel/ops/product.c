@@ -10,10 +10,11 @@
 #define STRETCH_BYTES 16384 /* of a panel, when several blocks of rows use it */
 #define STRETCH_TWO   8192  /* the same for int8 with two blocks: prefetched data needs room, too */
 #define TILE_STRETCH  32768 /* the same with tiles, whose rows bypass the first-level cache */
-#define STRETCH_STEP  256   /* elements of K: a multiple of any group and of TXDA_I8_GROUP */
-#define UNPACK_ROWS   15    /* weights are unpacked once if there are more rows */
-#define UNPACKED      (STRETCH_STEP / TXDA_QUANT_BLOCK * CM_UNPACKED_BYTES)
-#define F16_STRETCH   128 /* of K: as float32, 16 KB */
+/* Elements of K: a multiple of any group and of TXDA_I8_GROUP; so many are unpacked at once. */
+#define STRETCH_STEP 256
+#define UNPACK_ROWS  15 /* weights are unpacked once if there are more rows */
+#define UNPACKED     (STRETCH_STEP / TXDA_QUANT_BLOCK * CM_UNPACKED_BYTES)
+#define F16_STRETCH  128 /* of K: as float32, 16 KB */
 /*
  * Distance of prefetches with one block of rows: hardware prefetchers do not cross pages, and with
  * types that take many instructions to unpack few loads fit into the CPU's window.

@@ -48,10 +48,9 @@ static int parse_key(const char *key, const char *value, struct txda__cmodel_spe
 		spec->mem_bytes = number;
 	} else if (!strcmp(key, "cores")) {
 		if (!number_parse(value, MAX_CORES, &number))
-			return set_error(
-				-EINVAL, err, errlen,
-				"cores=%s: must be a number up to %d (0: as many as suit the CPUs)",
-				value, MAX_CORES);
+			return set_error(-EINVAL, err, errlen,
+					 "cores=%s: must be a number up to %d (0: the default)",
+					 value, MAX_CORES);
 		spec->cores = (unsigned)number;
 		spec->cores_given = true;
 	} else if (!strcmp(key, "pin")) {
