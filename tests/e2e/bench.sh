@@ -82,9 +82,12 @@ roof() {
 }
 # Each path beside its own instructions.
 for path in avx2:vfmadd231ps.ymm avx512:vfmadd231ps.zmm avx512bf16:vdpbf16ps.zmm amx:tdpbf16ps; do
-	TXDA_CMODEL=isa=${path%:*} "$TXDA_BENCH" --ceilings >"$tmp/report" 2>"$tmp/err" || fail "--ceilings of ${path%:*}: $(cat "$tmp/err")"
-	# A CPU without the path has no such device.
-	grep -q "device:  TX8 (cmodel, ${path%:*})" "$tmp/report" || continue
+	if ! TXDA_CMODEL=isa=${path%:*} "$TXDA_BENCH" --ceilings >"$tmp/report" 2>"$tmp/err"; then
+		# A CPU without the path has no such device.
+		grep -q "isa=${path%:*}) did not start: Operation not supported" "$tmp/err" || fail "--ceilings of ${path%:*}: $(cat "$tmp/err")"
+		continue
+	fi
+	grep -q "device:  TX8 (cmodel, ${path%:*})" "$tmp/report" || fail "--ceilings of ${path%:*}: $(cat "$tmp/report")"
 	grep -q "(${path#*:})" "$tmp/report" || fail "the ceiling of ${path%:*}: $(cat "$tmp/report")"
 done
 roof --json >"$tmp/earlier" 2>"$tmp/err" || fail "ceilings: $(cat "$tmp/err")"
@@ -100,6 +103,9 @@ roof --compare "$tmp/csv" 2>"$tmp/err" && fail "it compares with a file of somet
 grep -q "$tmp/csv" "$tmp/err" || fail "a file of something else: $(cat "$tmp/err")"
 roof --image 5 2>"$tmp/err" && fail "an image of one side"
 grep -q '"5" is not WIDTHxHEIGHT' "$tmp/err" || fail "an image of one side: $(cat "$tmp/err")"
+TXDA_CMODEL=cores=2000 "$TXDA_BENCH" --ceilings --json >"$tmp/report" 2>"$tmp/err" && fail "ceilings of a device that cannot be opened"
+grep -q "cores=2000: must be a number up to 1024" "$tmp/err" || fail "a device that cannot be opened: $(cat "$tmp/err")"
+[ ! -s "$tmp/report" ] || fail "a device that cannot be opened is reported: $(cat "$tmp/report")"
 cat >"$tmp/peer" <<'EOF'
 #!/bin/sh
 echo "$*" >>"${0%/*}/asked"

@@ -293,38 +293,57 @@ static void choose_ceiling(const char *device)
 	ceiling_for(sscanf(device, "TX8 (cmodel, %31[^)])", path) == 1 ? path : "");
 }
 
-static void print_machine(struct options *o)
+/* The first chip, and the time from submission to fence of an empty stream, -1 if there is none. */
+static int ask_device(struct txda_device_info *info, double *ret_us)
 {
 	struct txda_context_options co = TXDA_INIT(struct txda_context_options);
-	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
-	struct txda_context *context;
+	struct txda_context *context = NULL;
 	struct txda_device *device;
-	struct ceiling c;
-	double us = -1;
+	int err;
 
 	co.name = "benchmark";
-	if (!txda_context_new(&co, &context)) {
-		if (!txda_device_get(context, 0, &device)) {
-			txda_device_info(device, &info);
-			txda_device_unref(device);
-		}
-		us = device_round_trip_us(context);
-		txda_context_unref(context);
+	err = txda_context_new(&co, &context);
+	if (!err)
+		err = txda_device_get(context, 0, &device);
+	if (err) {
+		fprintf(stderr, "txda-bench: cannot open a device: %s\n",
+			txda_context_error(context));
+	} else {
+		txda_device_info(device, info);
+		txda_device_unref(device);
+		*ret_us = device_round_trip_us(context);
 	}
+	txda_context_unref(context);
+	return err;
+}
+
+static int print_machine(struct options *o)
+{
+	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+	struct ceiling c;
+	double us;
+	int err = ask_device(&info, &us);
+
+	if (err)
+		return err;
 	choose_ceiling(info.name);
 	o->report.threads = report_threads(info.cores);
-	if (ceiling_measure(o->report.threads, &c))
-		return;
-	if (o->report.json) {
+	err = ceiling_measure(o->report.threads, &c);
+	if (err) {
+		fprintf(stderr, "txda-bench: no memory to measure ceilings\n");
+	} else if (o->report.json) {
 		printf("{\"schema_version\":1,\"cpus\":%u,\"device\":\"%s\",\"read_gb_per_s\":%.2f,"
 		       "\"bf16_gflops\":%.1f,\"int8_gops\":%.1f,"
 		       "\"empty_stream_us\":%.3f,\n\"results\":[\n",
 		       o->report.threads, info.name, c.read_gbs, c.bf16_gflops, c.int8_gops, us);
-		return;
+	} else {
+		printf("machine: %u CPUs, read %.1f GB/s, bf16 %.0f Gflop/s (%s), int8 %.0f Gop/s "
+		       "(%s)\n",
+		       o->report.threads, c.read_gbs, c.bf16_gflops, c.bf16_by, c.int8_gops,
+		       c.int8_by);
+		printf("device:  %s, empty stream submit to fence %.2f us\n", info.name, us);
 	}
-	printf("machine: %u CPUs, read %.1f GB/s, bf16 %.0f Gflop/s (%s), int8 %.0f Gop/s (%s)\n",
-	       o->report.threads, c.read_gbs, c.bf16_gflops, c.bf16_by, c.int8_gops, c.int8_by);
-	printf("device:  %s, empty stream submit to fence %.2f us\n", info.name, us);
+	return err;
 }
 
 /* Numbers from 1 to @max, separated by commas. */
@@ -466,10 +485,12 @@ int main(int argc, char **argv)
 	if (o.compare && report_load_earlier(&o.report, o.compare))
 		return 1;
 	own_autogroup();
-	print_machine(&o);
-	err = o.ceilings ? 0 : bench_all(&o, argv + optind);
-	if (o.report.json)
-		printf("\n]}\n");
+	err = print_machine(&o);
+	if (!err) {
+		err = o.ceilings ? 0 : bench_all(&o, argv + optind);
+		if (o.report.json)
+			printf("\n]}\n");
+	}
 	cJSON_Delete(o.report.earlier);
 	ceiling_free();
 	return err ? 1 : 0;
