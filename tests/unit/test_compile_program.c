@@ -164,6 +164,90 @@ static void test_graphs(void **state)
 	}
 }
 
+/* Each known shape has a graph. */
+static void test_shapes(void **state)
+{
+	char list[256], *at = list, *name;
+
+	(void)state;
+	model_synthetic_list(list, sizeof(list));
+	while ((name = strsep(&at, ", ")) != NULL) {
+		struct model m;
+
+		if (!*name)
+			continue;
+		if (model_open_synthetic(name, &m, &error))
+			fail_msg("%s", error.text);
+		for (int w = WEIGHTS_KEEP; w <= WEIGHTS_W4; w++)
+			build_model(m.config_text, 1, (enum weight_mode)w);
+		model_close(&m);
+	}
+}
+
+/* How many products take unrounded inputs, of the experts and of the others. */
+static void count_unrounded(const char *config, unsigned *experts, unsigned *others)
+{
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+	struct compiled_chip chip;
+	struct program_view v;
+	struct model m;
+
+	if (model_open_text("m", config, &m, &error))
+		fail_msg("%s", error.text);
+	assert_int_equal(model_resolve_options(&m, &o, &error), 0);
+	assert_int_equal(graph_build(&m.config, &m.source, &o, 0, &chip, &error), 0);
+	assert_int_equal(program_view(chip.kcore, chip.kcore_bytes, &v, &error), 0);
+	*experts = *others = 0;
+	for (uint32_t i = 0; i < v.header->n_ops; i++) {
+		const struct txda_op *op = &v.ops[i];
+
+		if (op->op == TXDA_OP_MOE_LINEAR && op->moe_linear.n_experts)
+			*experts += op->moe_linear.flags & TXDA_LINEAR_F32_INPUT ? 1 : 0;
+		else if (op->op == TXDA_OP_LINEAR || op->op == TXDA_OP_MOE_LINEAR)
+			*others += op->linear.flags & TXDA_LINEAR_F32_INPUT ? 1 : 0;
+	}
+	compiled_chip_free(&chip);
+	model_close(&m);
+}
+
+#define TWO_LAYERS(type, more)                                                                     \
+	"{\"model_type\":\"" type "\",\"hidden_size\":64,\"intermediate_size\":96,"                \
+	"\"moe_intermediate_size\":48,\"num_hidden_layers\":2,\"num_attention_heads\":4,"          \
+	"\"num_key_value_heads\":4,\"vocab_size\":300,\"num_experts_per_tok\":2," more "}"
+#define LATENT                                                                                     \
+	"\"kv_lora_rank\":32,\"qk_rope_head_dim\":16,\"qk_nope_head_dim\":16,\"v_head_dim\":16,"   \
+	"\"n_routed_experts\":8,\"first_k_dense_replace\":1,\"n_group\":1,\"topk_group\":1"
+
+/*
+ * Inputs of experts stay unrounded where attention's do: where no norm bounds the softmax. A
+ * router's always do.
+ */
+static void test_rounding(void **state)
+{
+	static const struct {
+		const char *config;
+		unsigned experts, others;
+	} cases[] = {
+		{TWO_LAYERS("qwen3_moe", "\"num_experts\":8"), 0, 2},
+		/* and q, k and v, output */
+		{TWO_LAYERS("qwen2_moe",
+			    "\"num_experts\":8,\"shared_expert_intermediate_size\":48"),
+		 4, 2 + 2 + 4 + 2 * 2},
+		{TWO_LAYERS("deepseek_v3", LATENT ",\"q_lora_rank\":24"), 0, 1},
+		/* q (nope, rope), kv_a, q_latent, v, output; a dense layer; a shared expert */
+		{TWO_LAYERS("deepseek_v3", LATENT), 2, 1 + 2 * 6 + 2 + 2},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		unsigned experts, others;
+
+		count_unrounded(cases[i].config, &experts, &others);
+		assert_int_equal(experts, cases[i].experts);
+		assert_int_equal(others, cases[i].others);
+	}
+}
+
 #define TILES(height, width)                                                                       \
 	"{\"model_type\":\"llava_next\",\"image_token_index\":512,\"text_config\":{"               \
 	"\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,"                   \
@@ -277,10 +361,9 @@ static void test_damage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_chain),
-		cmocka_unit_test(test_graphs),
-		cmocka_unit_test(test_tiles),
-		cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_chain),  cmocka_unit_test(test_graphs),
+		cmocka_unit_test(test_shapes), cmocka_unit_test(test_rounding),
+		cmocka_unit_test(test_tiles),  cmocka_unit_test(test_damage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,20 @@ static uint32_t layer_number(const struct graph *g, uint32_t layer)
 	return n;
 }
 
+bool graph_rounds(const struct graph *g)
+{
+	const struct model_config *c = g->config;
+
+	if (c->mla.latent)
+		return c->mla.q_lora && !c->mla.index_keys;
+	return c->qk_norm && !g->names->post_attention;
+}
+
+uint32_t graph_input_flags(const struct graph *g)
+{
+	return graph_rounds(g) ? 0 : TXDA_LINEAR_F32_INPUT;
+}
+
 uint32_t graph_layer_group(const struct graph *g, uint32_t layer)
 {
 	if (g->n_groups == 1 || !g->config->layer_window[layer])

@@ -10,22 +10,12 @@
 #include <stdlib.h>
 
 /*
- * The softmax amplifies rounding errors: the inputs of attention's products stay float32, unless
- * queries and keys are normalised afterwards, which bounds the inputs of the softmax. A norm of the
- * output (Gemma) amplifies errors again.
- */
-static uint32_t attention_flags(const struct graph *g)
-{
-	return g->config->qk_norm && !g->names->post_attention ? 0 : TXDA_LINEAR_F32_INPUT;
-}
-
-/*
  * Queries and the heads' results: bf16 where that suffices for the inputs of the products and no gate
  * follows. A router's choice may depend on them.
  */
 static enum txda_dtype attention_dtype(const struct graph *g)
 {
-	return attention_flags(g) || g->config->attention_gate || g->config->moe.n_experts
+	return !graph_rounds(g) || g->config->attention_gate || g->config->moe.n_experts
 		       ? TXDA_F32
 		       : TXDA_BF16;
 }
@@ -79,7 +69,7 @@ static uint32_t add_gates(struct graph *g, uint32_t layer)
 				.norm = norm,
 				.residual = TXDA_NONE,
 				.out = out,
-				.flags = attention_flags(g),
+				.flags = graph_input_flags(g),
 			});
 	free(piece);
 	return out;
@@ -131,7 +121,7 @@ static uint32_t add_qkv(struct graph *g, uint32_t layer)
 				.norm = norm,
 				.residual = TXDA_NONE,
 				.out = qkv,
-				.flags = attention_flags(g),
+				.flags = graph_input_flags(g),
 			});
 	free(piece);
 	return qkv;
@@ -223,6 +213,6 @@ void graph_attention(struct graph *g, uint32_t layer)
 	if (c->attention_gate)
 		heads = graph_gate(g, program_label(g->p, "layers.%u.attn.gated", layer), heads,
 				   add_gates(g, layer), TXDA_NONE, g->shard.q_heads.n * d, 0);
-	graph_to_residual(g, layer, "attn.o", heads, &piece, c->o_bias, attention_flags(g),
+	graph_to_residual(g, layer, "attn.o", heads, &piece, c->o_bias, graph_input_flags(g),
 			  g->names->post_attention);
 }

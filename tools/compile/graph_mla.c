@@ -51,7 +51,7 @@ static uint32_t add_down(struct graph *g, const struct latent *a, const char *wh
 				     .bias = bias,
 				     .x = g->x,
 				     .norm = a->norm,
-				     .flags = TXDA_LINEAR_F32_INPUT,
+				     .flags = graph_input_flags(g),
 			     },
 			     rows);
 }
@@ -85,7 +85,7 @@ static uint32_t add_queries(struct graph *g, const struct latent *a, const char 
 				    .x = a->q,
 				    .norm = a->q_norm,
 				    .eps = a->q_eps,
-				    .flags = TXDA_LINEAR_F32_INPUT,
+				    .flags = graph_input_flags(g),
 			    },
 			    heads.n * n);
 	free(pieces);
@@ -106,7 +106,7 @@ static uint32_t add_heads(struct graph *g, const struct latent *a, const char *w
 				     .n_pieces = 1,
 				     .x = x,
 				     .norm = TXDA_NONE,
-				     .flags = TXDA_LINEAR_F32_INPUT,
+				     .flags = graph_input_flags(g),
 				     .matrices = g->shard.q_heads.n,
 				     .experts = TXDA_NONE,
 				     .rows = PROGRAM_SYM(T),
@@ -370,5 +370,5 @@ void graph_mla(struct graph *g, uint32_t layer)
 	q = add_key_half(g, &a, q);
 	x = add_latent_attention(g, &a, q, q_rope, slots);
 	x = add_value_half(g, &a, x);
-	graph_to_residual(g, layer, "attn.o", x, &o, c->o_bias, TXDA_LINEAR_F32_INPUT, NULL);
+	graph_to_residual(g, layer, "attn.o", x, &o, c->o_bias, graph_input_flags(g), NULL);
 }

@@ -6,16 +6,16 @@
 
 /*
  * A router's decision depends on the layers before it, and a rounding error can change it: models
- * with experts keep the activations of their MLPs in float32.
+ * with experts keep the activations of their MLPs in float32 if attention amplifies such errors.
  */
-static uint8_t mlp_dtype(const struct graph *g)
-{
-	return g->config->moe.n_experts ? TXDA_F32 : TXDA_BF16;
-}
-
 static uint32_t mlp_flags(const struct graph *g)
 {
-	return g->config->moe.n_experts ? TXDA_LINEAR_F32_INPUT : 0;
+	return g->config->moe.n_experts ? graph_input_flags(g) : 0;
+}
+
+static uint8_t mlp_dtype(const struct graph *g)
+{
+	return mlp_flags(g) ? TXDA_F32 : TXDA_BF16;
 }
 
 /* In a sum over chips, only one chip adds the bias. */

@@ -395,7 +395,7 @@ static const struct shape {
 	bool tied;
 	double eps, theta;
 	const char *rope_scaling;
-	const char *vision; /* keys of a vision model, or NULL */
+	const char *more; /* keys of experts, latent attention, images, or NULL */
 } synthetic[] = {
 	{"qwen3-0.6b", "qwen3", 1024, 28, 16, 8, 128, 3072, 151936, 40960, true, 1e-6, 1e6, "null"},
 	{"qwen3-4b", "qwen3", 2560, 36, 32, 8, 128, 9728, 151936, 40960, true, 1e-6, 1e6, "null"},
@@ -403,6 +403,21 @@ static const struct shape {
 	 "{\"rope_type\": \"llama3\", \"factor\": 32, \"low_freq_factor\": 1,"
 	 " \"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192}"},
 	{"llama2-7b", "llama", 4096, 32, 32, 32, 128, 11008, 32000, 4096, false, 1e-5, 1e4, "null"},
+	/*
+	 * Some layers of Qwen3-30B-A3B, and DeepSeek-V3's with the dimensions of V2-Lite, both with
+	 * a smaller vocabulary.
+	 */
+	{"qwen3-moe-scaled", "qwen3_moe", 2048, 4, 32, 4, 128, 6144, 16384, 40960, false, 1e-6, 1e6,
+	 "null",
+	 "\"num_experts\": 128, \"num_experts_per_tok\": 8, \"moe_intermediate_size\": 768,"
+	 " \"norm_topk_prob\": true"},
+	{"deepseek-v3-scaled", "deepseek_v3", 2048, 4, 16, 16, 192, 10944, 16384, 32768, false,
+	 1e-6, 1e4, "null",
+	 "\"kv_lora_rank\": 512, \"q_lora_rank\": 768, \"qk_nope_head_dim\": 128,"
+	 " \"qk_rope_head_dim\": 64, \"v_head_dim\": 128, \"n_routed_experts\": 64,"
+	 " \"n_shared_experts\": 1, \"num_experts_per_tok\": 8, \"n_group\": 8,"
+	 " \"topk_group\": 4, \"moe_intermediate_size\": 1408, \"first_k_dense_replace\": 1,"
+	 " \"num_nextn_predict_layers\": 0"},
 	{"qwen2.5-vl-3b", "qwen2_5_vl", 2048, 36, 16, 2, 128, 11008, 151936, 128000, true, 1e-6,
 	 1e6, "{\"type\": \"mrope\", \"mrope_section\": [16, 24, 24]}",
 	 "\"image_token_id\": 151655, \"vision_config\": {\"depth\": 32, \"hidden_size\": 1280,"
@@ -425,7 +440,7 @@ static char *synthetic_config(const struct shape *s)
 		"\"tie_word_embeddings\": %s, \"rope_theta\": %g, \"rope_scaling\": %s%s%s\n}\n",
 		s->model_type, s->hidden, s->layers, s->inner, s->heads, s->kv_heads, s->head_dim,
 		s->vocab, s->positions, s->eps, s->tied ? "true" : "false", s->theta,
-		s->rope_scaling, s->vision ? ",\n" : "", s->vision ? s->vision : "");
+		s->rope_scaling, s->more ? ",\n" : "", s->more ? s->more : "");
 	return n < 0 ? NULL : text;
 }
 
