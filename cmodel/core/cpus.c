@@ -13,6 +13,9 @@
 
 #define MAX_CPUS  4096
 #define MAX_NODES 1024
+/* Of as many CPUs one is left to others, up to two of all. */
+#define CPUS_PER_LEFT 8
+#define MOST_LEFT     2
 
 const char *cm_cpus_directory = "/sys/devices/system/cpu";
 
@@ -108,6 +111,13 @@ unsigned cm_physical_cores(void)
 		cores++;
 	free(place);
 	return cores ? cores : 1;
+}
+
+unsigned cm_cpus_to_compute(unsigned cpus, unsigned cores)
+{
+	unsigned left = cpus / CPUS_PER_LEFT < MOST_LEFT ? cpus / CPUS_PER_LEFT : MOST_LEFT;
+
+	return cores < cpus - left ? cores : cpus - left;
 }
 
 int cm_cpus_pin(unsigned cpu)

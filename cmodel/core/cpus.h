@@ -19,6 +19,12 @@ extern const char *cm_cpus_directory;
 unsigned cm_cpus(unsigned *ret_cpu, unsigned max);
 /* How many physical cores they belong to. */
 unsigned cm_physical_cores(void);
+/*
+ * How many of @cpus compute for chips, at most @cores: where there are 8 or more, one or two are left
+ * to threads that use the chips, and to their clients. All cores wait at the end of each op for one
+ * that had to let another thread run.
+ */
+unsigned cm_cpus_to_compute(unsigned cpus, unsigned cores);
 /* The calling thread runs on @cpu alone. 0 or -errno. */
 int cm_cpus_pin(unsigned cpu);
 /* Nodes with memory; 1 where the system does not say. */

@@ -37,11 +37,12 @@ static void member_fail(struct cm_member *member, uint64_t id)
  */
 static unsigned cores_of(const struct cm_options *opt)
 {
-	unsigned cores;
+	unsigned cpus, cores;
 
-	if (opt->cores || !cm_ops_use_tiles())
+	if (opt->cores)
 		return opt->cores;
-	cores = cm_physical_cores();
+	cpus = cm_cpus(NULL, 0);
+	cores = cm_cpus_to_compute(cpus, cm_ops_use_tiles() ? cm_physical_cores() : cpus);
 	return cores < CM_MAX_CORES ? cores : CM_MAX_CORES;
 }
 

@@ -22,7 +22,7 @@ int cm_pool_init(struct cm_pool *p, unsigned cores, uint64_t spin_ns, bool pin)
 {
 	unsigned cpu[CM_MAX_CORES], cpus = cm_cpus(cpu, CM_MAX_CORES);
 
-	p->cores = cores ? cores : cpus > CM_MAX_CORES ? CM_MAX_CORES : cpus;
+	p->cores = cores;
 	p->yield = p->cores > cpus;
 	p->spin_ns = spin_ns;
 	p->n_complexes = (p->cores + CM_COMPLEX - 1) / CM_COMPLEX;

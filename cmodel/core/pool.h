@@ -117,8 +117,8 @@ struct cm_pool {
 };
 
 /*
- * @cores 0: one per CPU that this process may use. @pin: each on a CPU of its own, as far as there
- * are enough. 0 or -ENOMEM; cm_pool_fini() in any case.
+ * @cores: 1 to CM_MAX_CORES. @pin: each on a CPU of its own, as far as there are enough. 0 or
+ * -ENOMEM; cm_pool_fini() in any case.
  */
 int cm_pool_init(struct cm_pool *p, unsigned cores, uint64_t spin_ns, bool pin);
 void cm_pool_fini(struct cm_pool *p);

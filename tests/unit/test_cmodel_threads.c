@@ -471,6 +471,22 @@ static void describe_cpus(const char *where, const unsigned cpu[2], bool one_cor
 	}
 }
 
+/* Where there are many CPUs, some are left to other threads, unless these have siblings of cores. */
+static void test_cpus_left(void **state)
+{
+	static const struct {
+		unsigned cpus, cores, compute;
+	} cases[] = {
+		{1, 1, 1},    {2, 2, 2},  {2, 1, 1},	{7, 7, 7},    {8, 8, 7},    {15, 15, 14},
+		{16, 16, 14}, {16, 8, 8}, {16, 15, 14}, {64, 64, 62}, {64, 32, 32},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(cm_cpus_to_compute(cases[i].cpus, cases[i].cores),
+				 cases[i].compute);
+}
+
 /* With tiles, a core for each physical one unless told; else for each CPU. */
 static void test_physical_cores(void **state)
 {
@@ -504,9 +520,9 @@ static void test_physical_cores(void **state)
 	assert_int_equal(system(remove), 0);
 	assert_int_equal(cores[0], cpus);
 	assert_int_equal(cores[1], cpus - 1);
-	assert_int_equal(machine[0], cpus - 1);
+	assert_int_equal(machine[0], cm_cpus_to_compute(cpus, cpus - 1));
 	assert_int_equal(machine[1], cpus);
-	assert_int_equal(machine[2], cpus);
+	assert_int_equal(machine[2], cm_cpus_to_compute(cpus, cpus));
 }
 
 static int by_size(const void *a, const void *b)
@@ -573,6 +589,7 @@ int main(void)
 		cmocka_unit_test(test_leaves_work_behind),
 		cmocka_unit_test(test_ping_pong),
 		cmocka_unit_test(test_pinned),
+		cmocka_unit_test(test_cpus_left),
 		cmocka_unit_test(test_physical_cores),
 		cmocka_unit_test(test_cost),
 	};
