@@ -10,7 +10,6 @@
  * have, and nobody can use the weights any more.
  */
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,7 +24,6 @@
  */
 #define MIN_CHUNK  (32ull << 20)
 #define MAX_CHUNKS 128
-#define NICE	   10 /* launches go first */
 
 struct txda__owner {
 	struct txda_buffer *buffer;
@@ -74,8 +72,6 @@ static void *own(void *arg)
 	uint64_t total = o->buffer->bytes, at = 0;
 	int r = 0;
 
-	/* Of this thread alone. */
-	(void)setpriority(PRIO_PROCESS, 0, NICE);
 	while (at < total && !r && !atomic_load(&o->stop)) {
 		uint64_t bytes = total - at < o->chunk ? total - at : o->chunk;
 
