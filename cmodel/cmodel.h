@@ -44,9 +44,9 @@ struct cm_queue;
 struct cm_options {
 	unsigned chips;	    /* 1 to CM_MAX_CHIPS */
 	uint64_t mem_bytes; /* DRAM of each chip, a multiple of 2 MiB; sparse until used */
-	/* Threads of the pool, the leader included; 0: one per CPU that the process may use, less one
-	 * or two of 8 or more; if the path is amx, chosen or by default, at most one per physical
-	 * core of these. */
+	/* Threads of the pool, the leader included; 0: one per CPU that the process may use, one
+	 * fewer with 8 to 15 and two fewer with more; if the path is amx, chosen or by default, at
+	 * most one per physical core of these. */
 	unsigned cores;
 	bool pin;	  /* each thread of the pool on a CPU of its own (core/cpus.h) */
 	bool numa_local;  /* memory on the node of who touches it first; else on all in turns */

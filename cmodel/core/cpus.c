@@ -13,7 +13,7 @@
 
 #define MAX_CPUS  4096
 #define MAX_NODES 1024
-/* Of as many CPUs one is left to others, up to two of all. */
+/* One of every 8 CPUs is left to other threads, at most two. */
 #define CPUS_PER_LEFT 8
 #define MOST_LEFT     2
 

@@ -20,8 +20,8 @@ unsigned cm_cpus(unsigned *ret_cpu, unsigned max);
 /* How many physical cores they belong to. */
 unsigned cm_physical_cores(void);
 /*
- * How many of @cpus compute for chips, at most @cores: where there are 8 or more, one or two are left
- * to threads that use the chips, and to their clients. All cores wait at the end of each op for one
+ * How many of @cpus compute for chips, at most @cores. One of every 8 CPUs, at most two, is left to
+ * threads that use the chips, and to their clients: at the end of each op all cores wait for one
  * that had to let another thread run.
  */
 unsigned cm_cpus_to_compute(unsigned cpus, unsigned cores);

@@ -32,6 +32,7 @@ static void member_fail(struct cm_member *member, uint64_t id)
 /* ---- life ------------------------------------------------------------------------------------ */
 
 /*
+ * By default as many as cm_cpus_to_compute() allows, with tiles at most one for each physical core.
  * The threads of a physical core share what executes tile instructions: beside another virtual
  * machine's thread these took up to four times as long (docs/performance.md).
  */

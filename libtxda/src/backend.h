@@ -97,10 +97,11 @@ struct txda__backend_ops {
 			     struct txda__mem **ret_mem);
 	/*
 	 * Replaces a chunk (a multiple of 2 MiB, or the last) of bound memory of a file by a copy
-	 * of its own, while the device may use it. -EBADMSG: the file's checksum there is not @crc.
-	 * One thread at a time.
+	 * of its own, while the device may use it. -EBADMSG: the file's checksum there is not @crc;
+	 * -ECANCELED: @stop became true. One thread at a time.
 	 */
-	int (*mem_own)(struct txda__mem *mem, uint64_t offset, uint64_t bytes, uint32_t crc);
+	int (*mem_own)(struct txda__mem *mem, uint64_t offset, uint64_t bytes, uint32_t crc,
+		       const atomic_bool *stop);
 	/* All chunks were replaced; or, unless @good, nobody may use the memory any more. */
 	void (*mem_owned)(struct txda__mem *mem, bool good);
 	/*

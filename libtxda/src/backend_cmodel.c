@@ -36,6 +36,7 @@
 
 #define STAGING_BYTES (256u << 10) /* fits into the second level cache */
 #define REST_TIMES    3		   /* as long as the work before */
+#define REST_MOST_NS  10000000
 
 struct cmodel {
 	struct txda__backend base;
@@ -589,20 +590,20 @@ static int64_t load_mapped(struct txda__mem *mem, uint64_t offset, uint64_t byte
 }
 
 /*
- * Launches go first: rests after work that began at @start_ns. A low priority would delay them more:
- * a page fault holds the lock of the address space, and a thread that then waits for a processor
- * lets all wait whose malloc() needs more memory; 80 ms have been seen.
+ * Launches go first: rests after work that began at @start_ns. A low priority would delay others
+ * more: a page fault holds the lock of the address space, and a thread that then waits for a
+ * processor keeps all waiting whose malloc() needs more memory; 80 ms have been seen.
  */
 static void rest(uint64_t start_ns)
 {
 	uint64_t ns = REST_TIMES * (clock_ns() - start_ns);
 
-	nanosleep(&(struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, NULL);
+	nanosleep(&(struct timespec){.tv_nsec = ns < REST_MOST_NS ? (long)ns : REST_MOST_NS}, NULL);
 }
 
 /* Reads [offset, offset + bytes) of the file, and its checksum while it is in the cache. */
 static int read_chunk(struct txda__mem *mem, char *ptr, uint64_t offset, uint64_t bytes,
-		      uint32_t *ret_crc)
+		      const atomic_bool *stop, uint32_t *ret_crc)
 {
 	uint64_t done = 0;
 
@@ -616,12 +617,16 @@ static int read_chunk(struct txda__mem *mem, char *ptr, uint64_t offset, uint64_
 			return n < 0 ? (int)n : -ENODATA;
 		*ret_crc = crc32c(*ret_crc, ptr + done, (size_t)n);
 		done += (uint64_t)n;
-		rest(start);
+		if (atomic_load(stop))
+			return -ECANCELED;
+		if (done < bytes)
+			rest(start);
 	}
 	return 0;
 }
 
-static int cmodel_mem_own(struct txda__mem *mem, uint64_t offset, uint64_t bytes, uint32_t crc)
+static int cmodel_mem_own(struct txda__mem *mem, uint64_t offset, uint64_t bytes, uint32_t crc,
+			  const atomic_bool *stop)
 {
 	uint64_t room = txda__align(bytes, TXDA__PAGE);
 	char *map = mmap(NULL, room + LARGE_PAGE, PROT_READ | PROT_WRITE,
@@ -637,7 +642,7 @@ static int cmodel_mem_own(struct txda__mem *mem, uint64_t offset, uint64_t bytes
 	if (room >= LARGE_PAGE)
 		(void)madvise(ptr, room, MADV_HUGEPAGE);
 	cm_machine_spread(mem->cmodel->machine, ptr, room);
-	r = read_chunk(mem, ptr, offset, bytes, &sum);
+	r = read_chunk(mem, ptr, offset, bytes, stop, &sum);
 	if (r >= 0 && sum != crc)
 		r = -EBADMSG;
 	if (r >= 0)

@@ -75,11 +75,11 @@ static void *own(void *arg)
 	while (at < total && !r && !atomic_load(&o->stop)) {
 		uint64_t bytes = total - at < o->chunk ? total - at : o->chunk;
 
-		r = o->ops->mem_own(o->buffer->mem, at, bytes, chunk_sum(o, at, bytes));
+		r = o->ops->mem_own(o->buffer->mem, at, bytes, chunk_sum(o, at, bytes), &o->stop);
 		at += bytes;
 	}
 	/* Without memory for a copy the rest stays as it is. */
-	if (r && r != -ENOMEM)
+	if (r && r != -ENOMEM && r != -ECANCELED)
 		o->ops->mem_owned(o->buffer->mem, false);
 	else if (!r && at >= total)
 		o->ops->mem_owned(o->buffer->mem, true);

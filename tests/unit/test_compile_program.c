@@ -201,10 +201,16 @@ static void count_unrounded(const char *config, unsigned *experts, unsigned *oth
 	for (uint32_t i = 0; i < v.header->n_ops; i++) {
 		const struct txda_op *op = &v.ops[i];
 
-		if (op->op == TXDA_OP_MOE_LINEAR && op->moe_linear.n_experts)
-			*experts += op->moe_linear.flags & TXDA_LINEAR_F32_INPUT ? 1 : 0;
-		else if (op->op == TXDA_OP_LINEAR || op->op == TXDA_OP_MOE_LINEAR)
+		if (op->op == TXDA_OP_MOE_LINEAR) {
+			bool f32 = op->moe_linear.flags & TXDA_LINEAR_F32_INPUT;
+
+			*(op->moe_linear.n_experts ? experts : others) += f32;
+			if (op->moe_linear.act)
+				assert_int_equal(v.tensors[op->out[0]].dtype,
+						 f32 ? TXDA_F32 : TXDA_BF16);
+		} else if (op->op == TXDA_OP_LINEAR) {
 			*others += op->linear.flags & TXDA_LINEAR_F32_INPUT ? 1 : 0;
+		}
 	}
 	compiled_chip_free(&chip);
 	model_close(&m);
@@ -217,6 +223,9 @@ static void count_unrounded(const char *config, unsigned *experts, unsigned *oth
 #define LATENT                                                                                     \
 	"\"kv_lora_rank\":32,\"qk_rope_head_dim\":16,\"qk_nope_head_dim\":16,\"v_head_dim\":16,"   \
 	"\"n_routed_experts\":8,\"first_k_dense_replace\":1,\"n_group\":1,\"topk_group\":1"
+#define GLM                                                                                        \
+	"\"n_routed_experts\":8,\"n_shared_experts\":1,\"first_k_dense_replace\":1,\"n_group\":1," \
+	"\"topk_group\":1,\"num_nextn_predict_layers\":0"
 
 /*
  * Inputs of experts stay unrounded where attention's do: where no norm bounds the softmax. A
@@ -236,10 +245,16 @@ static void test_rounding(void **state)
 		{TWO_LAYERS("deepseek_v3", LATENT ",\"q_lora_rank\":24"), 0, 1},
 		/* q (nope, rope), kv_a, q_latent, v, output; a dense layer; a shared expert */
 		{TWO_LAYERS("deepseek_v3", LATENT), 2, 1 + 2 * 6 + 2 + 2},
+		/* also q_a, and the indexer's q, k and weights */
+		{TWO_LAYERS("deepseek_v32", LATENT ",\"q_lora_rank\":24,\"index_n_heads\":4,"
+						   "\"index_head_dim\":32"),
+		 2, 1 + 2 * 10 + 2 + 2},
+		{TWO_LAYERS("glm4_moe", GLM ",\"use_qk_norm\":true"), 0, 1},
+		{TWO_LAYERS("glm4_moe", GLM), 2, 1 + 2 * 2 + 2 + 2},
 	};
 
 	(void)state;
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		unsigned experts, others;
 
 		count_unrounded(cases[i].config, &experts, &others);
