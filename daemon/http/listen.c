@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
+
+#define LOCK_TRIES 50 /* within a second */
 
 static int fail(int error, char *err, size_t errlen, const char *what, const char *path)
 {
@@ -37,6 +41,23 @@ static void make_directory(const char *path)
 	}
 }
 
+/*
+ * A child has the lock, too, until it runs its own program, and may have to wait for a processor
+ * before: it can keep the lock of a killed daemon for a moment.
+ */
+static bool lock(int fd)
+{
+	const struct timespec pause = {.tv_nsec = 1000000000 / LOCK_TRIES};
+	unsigned tries = 0;
+
+	while (flock(fd, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK || ++tries == LOCK_TRIES)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
 static int take_lock(const char *path, int *ret_fd, char *err, size_t errlen)
 {
 	char lock_path[128];
@@ -46,7 +67,7 @@ static int take_lock(const char *path, int *ret_fd, char *err, size_t errlen)
 	fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return fail(errno, err, errlen, "cannot open", lock_path);
-	if (flock(fd, LOCK_EX | LOCK_NB)) {
+	if (!lock(fd)) {
 		int error = errno;
 
 		close(fd);

@@ -122,6 +122,9 @@ grep -q "another txdad serves $socket" "$tmp/second" || fail "a second daemon sa
 kill -9 "$daemon"
 wait "$daemon" 2>/dev/null || true
 [ -S "$socket" ] || fail "kill -9 should leave the socket file"
+# A child of the killed one that does not yet run its own program has the lock for a moment.
+flock "$socket.lock" sh -c "touch '$tmp/held'; sleep 0.3" &
+until_true 10 test -e "$tmp/held"
 start_daemon --socket-mode 0600
 [ "$(stat -c %a "$socket")" = 600 ] || fail "--socket-mode: $(stat -c %a "$socket")"
 stop
