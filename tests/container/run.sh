@@ -53,7 +53,8 @@ curl -fsS --unix-socket run/txda/txda.sock http://localhost/v1/completions -H 'C
 grep -E -q '"text": ?"[^"]' ../answer
 echo
 echo "@ok the image's daemon answers curl on the shared socket"
-(contained "$client") | tee ../tale
+# A tale by chance may be a full stop.
+(contained "$client --temperature 0") | tee ../tale
 grep -q '[a-z]' ../tale
 echo "@ok its client gets a tale"
 kill $pid
