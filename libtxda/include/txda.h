@@ -21,8 +21,9 @@
  *   TXDA_BACKEND=auto|drm|cmodel         auto: drm if there is a TX8 node, else the device model in
  *                                        this process
  *   TXDA_CMODEL=chips=4,mem=8G,cores=2,pin=1,numa=interleave,isa=auto,spin=100us,faults=SPEC
- *                                        cores: by default one per CPU, see txda(7); pin: each on a CPU of its own; numa: pages from all
- *                                        memory nodes in turns, or local ones
+ *                                        cores: by default one per CPU, see txda(7); pin: each on
+ *                                        a CPU of its own; numa: pages from all memory nodes in
+ *                                        turns, or local ones
  *   OMP_NUM_THREADS=4                    the device model's cores, where TXDA_CMODEL names none
  *   TXDA_VISIBLE_DEVICES=0,2             physical chips this process may use, by index, serial or
  *                                        PCI address; renumbered from 0

@@ -36,7 +36,7 @@
 
 #define STAGING_BYTES (256u << 10) /* fits into the second level cache */
 #define REST_TIMES    3		   /* as long as the work before */
-#define REST_MOST_NS  10000000
+#define REST_MOST_NS  10000000	   /* work may include waiting, for a disk or a processor */
 
 struct cmodel {
 	struct txda__backend base;

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 /*
- * Queries and the heads' results: bf16 where that suffices for the inputs of the products and no gate
- * follows. A router's choice may depend on them.
+ * Queries and the heads' results: bf16 where that suffices for the inputs of the products, no gate
+ * follows and no router's choice depends on them.
  */
 static enum txda_dtype attention_dtype(const struct graph *g)
 {

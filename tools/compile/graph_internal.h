@@ -133,19 +133,19 @@ struct linear {
 };
 void graph_linear(struct graph *g, const struct linear *l);
 /*
- * Whether the inputs of attention's products are rounded to bf16, and of the experts'. The softmax
- * amplifies rounding errors, unless norms of queries and keys, or of the vectors that these are
- * computed from, bound its inputs. A norm of the output (Gemma) amplifies errors again, and so does
- * an indexer that chooses keys.
- */
-bool graph_rounds(const struct graph *g);
-/* Their flags: TXDA_LINEAR_F32_INPUT, or 0 if they are rounded. */
-uint32_t graph_input_flags(const struct graph *g);
-/*
  * The same into a new tensor, F32 [T, @columns], which is returned; weight, residual and out of @l
  * are set here. NULL pieces mean that memory ran out.
  */
 uint32_t graph_product(struct graph *g, const struct linear *l, uint32_t columns);
+/*
+ * Whether the inputs of attention's and the experts' products are rounded to bf16. The softmax
+ * amplifies rounding errors unless norms of queries and keys bound its inputs; a norm of the output
+ * (Gemma) amplifies them again. Latent attention with a norm before the query product tolerates it,
+ * but not with an indexer, which chooses other keys then. Measured: docs/performance.md, accuracy.
+ */
+bool graph_rounds(const struct graph *g);
+/* Their flags: TXDA_LINEAR_F32_INPUT, or 0 if they are rounded. */
+uint32_t graph_input_flags(const struct graph *g);
 
 /*
  * x += post_norm(in W^T + bias), W being one piece. With several chips the product is partial and
