@@ -511,7 +511,7 @@ static int add_events(struct daemon *d)
 	if (!d->poll_event || !d->chip_event || event_add(d->chip_event, NULL))
 		return -ENOMEM;
 	poll_every(d, POLL_MS);
-	priority_set_slice(PRIORITY_SHORT_SLICE_NS);
+	priority_shorten_slice();
 	if (sd_watchdog_enabled(0, &usec) > 0 && usec) {
 		struct timeval half = {.tv_sec = (time_t)(usec / 2000000),
 				       .tv_usec = (suseconds_t)(usec / 2 % 1000000)};

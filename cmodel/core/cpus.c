@@ -135,6 +135,37 @@ int cm_cpus_pin(unsigned cpu)
 	return ret;
 }
 
+struct cm_cpu_choice {
+	unsigned long bits[MAX_CPUS / (8 * sizeof(long))];
+};
+
+struct cm_cpu_choice *cm_cpus_choice(void)
+{
+	struct cm_cpu_choice *choice = calloc(1, sizeof(*choice));
+	cpu_set_t *set = (cpu_set_t *)choice;
+
+	if (choice && !sched_getaffinity(0, sizeof(*choice), set) &&
+	    CPU_COUNT_S(sizeof(*choice), set) > 1)
+		return choice;
+	free(choice);
+	return NULL;
+}
+
+int cm_cpus_avoid(const struct cm_cpu_choice *choice, pthread_t thread, unsigned cpu)
+{
+	const cpu_set_t *all = (const cpu_set_t *)choice;
+	struct cm_cpu_choice now, both, others = *choice;
+	int err = pthread_getaffinity_np(thread, sizeof(now), (cpu_set_t *)&now);
+
+	if (err)
+		return -err;
+	CPU_AND_S(sizeof(both), (cpu_set_t *)&both, (cpu_set_t *)&now, all);
+	if (CPU_COUNT_S(sizeof(both), (cpu_set_t *)&both) + 1 < CPU_COUNT_S(sizeof(both), all))
+		return -EPERM;
+	CPU_CLR_S(cpu, sizeof(others), (cpu_set_t *)&others);
+	return -pthread_setaffinity_np(thread, sizeof(others), (cpu_set_t *)&others);
+}
+
 /* The bits of a list such as "0-1,4"; returns how many. */
 static unsigned read_nodes(unsigned long *bits, size_t max)
 {

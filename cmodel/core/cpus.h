@@ -9,6 +9,7 @@
 #ifndef CM_CPUS_H
 #define CM_CPUS_H
 
+#include <pthread.h>
 #include <stddef.h>
 
 /* Where the system describes its CPUs. Tests have other ones. */
@@ -27,6 +28,14 @@ unsigned cm_physical_cores(void);
 unsigned cm_cpus_to_compute(unsigned cpus, unsigned cores);
 /* The calling thread runs on @cpu alone. 0 or -errno. */
 int cm_cpus_pin(unsigned cpu);
+/* The CPUs that the calling thread may run on, for cm_cpus_avoid(); NULL: it has no choice, or no
+ * memory is left. To be freed with free(). */
+struct cm_cpu_choice *cm_cpus_choice(void);
+/*
+ * From now on @thread runs on any of the CPUs but @cpu, which it leaves. 0 or -errno; -EPERM: somebody
+ * else has limited it to fewer of them, and it stays there.
+ */
+int cm_cpus_avoid(const struct cm_cpu_choice *choice, pthread_t thread, unsigned cpu);
 /* Nodes with memory; 1 where the system does not say. */
 unsigned cm_memory_nodes(void);
 /* Pages of [ptr, ptr + bytes) that are not there yet come from all nodes in turns. */

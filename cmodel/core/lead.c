@@ -2,7 +2,6 @@
 #include "lead.h"
 #include "bus.h"
 #include "cpus.h"
-#include "priority.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -49,6 +48,7 @@ static void lead_drop(struct cm_lead *l)
 {
 	cm_account(l->pool, NULL, false);
 	atomic_store_explicit(&l->pool->external, false, memory_order_relaxed);
+	atomic_store_explicit(&l->pool->lead_cpu, -1, memory_order_relaxed);
 	leading = l->outer;
 	if (atomic_exchange(&l->state, CM_LEAD_FREE) == CM_LEAD_CONTENDED)
 		cm_futex_wake(&l->state, 1);
@@ -152,12 +152,12 @@ static void *worker_main(void *arg)
 	uint64_t idle_from = 0;
 	unsigned spins = 0;
 
-	priority_set_slice(PRIORITY_LONG_SLICE_NS);
 	/* Before its scratch is touched. A CPU that went away meanwhile is no reason to fail. */
 	if (w->cpu >= 0)
 		(void)cm_cpus_pin((unsigned)w->cpu);
 	while (!atomic_load_explicit(&l->stop, memory_order_relaxed)) {
 		if (cm_pool_help(l->pool, w->core)) {
+			cm_pool_keep_apart(l->pool);
 			idle_from = 0;
 			continue;
 		}
@@ -177,6 +177,7 @@ static void *worker_main(void *arg)
 		if (++spins % SPINS_PER_CLOCK == 0) {
 			uint64_t now = clock_ns();
 
+			cm_pool_keep_apart(l->pool);
 			if (!idle_from)
 				idle_from = now;
 			if (now - idle_from > l->pool->spin_ns) {

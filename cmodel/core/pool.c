@@ -33,8 +33,12 @@ int cm_pool_init(struct cm_pool *p, unsigned cores, uint64_t spin_ns, bool pin)
 	if (!p->worker || !p->complex || !p->core || !p->core_ptr)
 		return -ENOMEM;
 	for (unsigned i = 0; i < p->cores; i++)
-		p->worker[i] = (struct cm_worker){
-			.core = i, .cpu = pin && p->cores <= cpus ? (int)cpu[i] : -1};
+		p->worker[i] = (struct cm_worker){.core = i,
+						  .cpu = pin && p->cores <= cpus ? (int)cpu[i] : -1,
+						  .slept_on = -1};
+	if (p->cores > 1 && p->cores <= cpus && !pin)
+		p->choice = cm_cpus_choice();
+	p->lead_cpu = -1;
 	memset(p->complex, 0, p->n_complexes * sizeof(*p->complex));
 	return 0;
 }
@@ -50,6 +54,7 @@ void cm_pool_fini(struct cm_pool *p)
 	scratch_free(&p->shared);
 	for (unsigned i = 0; p->core && i < p->cores; i++)
 		scratch_free(&p->core[i]);
+	free(p->choice);
 	free(p->core);
 	free(p->core_ptr);
 	free(p->complex);
@@ -86,6 +91,7 @@ static bool end_sleep(struct cm_pool *p, unsigned i)
 /* The count is raised last: whoever finds all workers counted finds their bits, too. */
 void cm_pool_announce_sleep(struct cm_pool *p, unsigned i)
 {
+	atomic_store_explicit(&p->worker[i].slept_on, sched_getcpu(), memory_order_relaxed);
 	atomic_fetch_or(&p->complex[i / CM_COMPLEX].asleep, 1u << i % CM_COMPLEX);
 	atomic_fetch_add(&p->sleeping, 1);
 }
@@ -103,13 +109,43 @@ void cm_pool_wake(struct cm_pool *p, unsigned i)
 	}
 }
 
+/* ---- CPUs ------------------------------------------------------------------------------------ */
+
+/* The CPU of the caller, who leads. */
+static void lead_here(struct cm_pool *p)
+{
+	int cpu = sched_getcpu();
+
+	/* Mostly it stays, and so does the line in the workers' caches. */
+	if (atomic_load_explicit(&p->lead_cpu, memory_order_relaxed) != cpu)
+		atomic_store_explicit(&p->lead_cpu, cpu, memory_order_relaxed);
+}
+
+void cm_pool_keep_apart(struct cm_pool *p)
+{
+	int lead = atomic_load_explicit(&p->lead_cpu, memory_order_relaxed);
+
+	if (p->choice && lead >= 0 && lead == sched_getcpu())
+		(void)cm_cpus_avoid(p->choice, pthread_self(), (unsigned)lead);
+}
+
+/* Wakes worker @i, which is not to run on the caller's CPU. */
+static void wake_elsewhere(struct cm_pool *p, unsigned i)
+{
+	int cpu = atomic_load_explicit(&p->worker[i].slept_on, memory_order_relaxed);
+
+	if (p->choice && cpu >= 0 && cpu == sched_getcpu())
+		(void)cm_cpus_avoid(p->choice, p->worker[i].thread, (unsigned)cpu);
+	cm_pool_wake(p, i);
+}
+
 /* Wakes up to @n sleeping workers of complex @c but those of @but. */
 static void wake_some(struct cm_pool *p, unsigned c, uint32_t but, unsigned n)
 {
 	uint32_t asleep = atomic_load(&p->complex[c].asleep) & ~but;
 
 	for (; asleep && n; asleep &= asleep - 1, n--)
-		cm_pool_wake(p, c * CM_COMPLEX + (unsigned)__builtin_ctz(asleep));
+		wake_elsewhere(p, c * CM_COMPLEX + (unsigned)__builtin_ctz(asleep));
 }
 
 /* The sleeping workers of complex 0 that are not worth waking: worker 0 while another thread is core
@@ -313,6 +349,7 @@ bool cm_pool_run(struct cm_pool *p, cm_part_fn run, const void *arg, unsigned ph
 		return done;
 	}
 	p->job = job;
+	lead_here(p);
 	atomic_store_explicit(&p->cut, false, memory_order_relaxed);
 	publish(p);
 	if (atomic_load(&p->sleeping))

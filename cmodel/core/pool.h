@@ -31,6 +31,12 @@
  * embedder has given cm_options.interrupt: then that signal leaves it with a jump, which is possible
  * since the work of a part takes no lock, memory or descriptor (ops.h).
  *
+ * CPUs. The system wakes a thread on its last CPU, or on that of the thread that wakes it, unless it finds
+ * one where nothing runs. Beside processes that take what is left of the processors it finds none, and
+ * threads of one phase would stay on one CPU, each waiting for the other. So a thread that wakes a
+ * worker keeps it off its own CPU, and a worker that finds itself on the leader's leaves it; it may
+ * run on all others.
+ *
  * Accounting. The leader's time is charged to the chip whose op runs: cm_account().
  *
  * Threads: fields and functions marked "leader" belong to the thread that leads (lead.h).
@@ -79,6 +85,7 @@ struct cm_worker {
 	int cpu; /* it runs on that one alone; -1: anywhere */
 	bool started;
 	_Alignas(CM_CACHE_LINE) _Atomic uint32_t wake; /* futex */
+	_Atomic int slept_on; /* CPU on which it went to sleep; -1: it has not yet */
 };
 
 struct cm_scratch {
@@ -100,6 +107,9 @@ struct cm_pool {
 
 	_Alignas(CM_CACHE_LINE) struct cm_job job;
 	_Alignas(CM_CACHE_LINE) _Atomic uint32_t sleeping; /* workers */
+
+	struct cm_cpu_choice *choice; /* NULL: threads are not kept apart */
+	_Atomic int lead_cpu;	      /* on which the leader runs; -1: not known */
 
 	/* Of the current leader; all but @external for the leader alone. */
 	_Atomic bool external; /* it is a thread in cm_wait(), not a worker */
@@ -140,6 +150,8 @@ static inline bool cm_pool_has_parts(struct cm_pool *p, unsigned core)
 
 	return (uint32_t)word && word >> 32 != core;
 }
+/* The calling worker leaves the leader's CPU, should it be there. */
+void cm_pool_keep_apart(struct cm_pool *p);
 /* Worker @i is about to sleep, or was woken. It checks for work in between. */
 void cm_pool_announce_sleep(struct cm_pool *p, unsigned i);
 void cm_pool_end_sleep(struct cm_pool *p, unsigned i);

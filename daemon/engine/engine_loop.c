@@ -685,7 +685,7 @@ void *engine_main(void *arg)
 	struct engine *e = arg;
 
 	pthread_setname_np(pthread_self(), "txda-engine");
-	priority_set_slice(PRIORITY_SHORT_SLICE_NS);
+	priority_shorten_slice();
 	while (!atomic_load(&e->stopping)) {
 		struct step_slot *slot = &e->slots[e->turn];
 

@@ -40,7 +40,7 @@ bool priority_works(void)
 	return !errno && !setpriority(PRIO_PROCESS, 0, own);
 }
 
-void priority_set_slice(uint64_t ns)
+void priority_shorten_slice(void)
 {
 	struct attributes a = {0};
 
@@ -49,6 +49,6 @@ void priority_set_slice(uint64_t ns)
 	    a.nice < 0)
 		return;
 	a.flags = SCHED_FLAG_RESET_ON_FORK;
-	a.runtime = ns;
+	a.runtime = PRIORITY_SHORT_SLICE_NS;
 	(void)syscall(SYS_sched_setattr, 0, &a, 0);
 }

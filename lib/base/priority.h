@@ -15,8 +15,9 @@
  * -----------
  * Linux (6.12 and later) runs a thread that wakes up at once if its time slice is shorter than the
  * running thread's; otherwise it may wait for the next tick, up to 4 ms. Shares of the processor
- * remain the same. So threads that others wait for, and that work briefly, have short slices, and
- * those that compute all the time have long ones. See sched(7) and the kernel's
+ * remain the same. So threads that others wait for, and that work briefly, have short slices. Those
+ * that compute all the time have the kernel's default: with a longer one a core of a simulated chip
+ * waits longer for a processor, and the others wait for it. See sched(7) and the kernel's
  * Documentation/scheduler/sched-eevdf.rst.
  */
 #ifndef TXDA_BASE_PRIORITY_H
@@ -28,8 +29,7 @@
 
 #define PRIORITY_LOW 10 /* nice value */
 
-#define PRIORITY_SHORT_SLICE_NS 100000	 /* the kernel's minimum */
-#define PRIORITY_LONG_SLICE_NS	20000000 /* several times the kernel's longest default */
+#define PRIORITY_SHORT_SLICE_NS 100000 /* the kernel's minimum */
 
 /*
  * Gives the process @pid of the same user, 0: the caller, the low priority, which it keeps: raising
@@ -42,10 +42,10 @@ void priority_lower(pid_t pid);
 bool priority_works(void);
 
 /*
- * The time slice of the calling thread, not of those that it starts, as far as the kernel has such
- * slices and no filter of system calls forbids it. The kernel's default is 0.7 to 3 ms, its limits
- * are 0.1 and 100 ms.
+ * Gives the calling thread, and none that it starts, the short slice, as far as the kernel has such
+ * slices and no filter of system calls forbids it. The kernel's default is 0.7 to 3 ms, its limits are
+ * 0.1 and 100 ms.
  */
-void priority_set_slice(uint64_t ns);
+void priority_shorten_slice(void);
 
 #endif

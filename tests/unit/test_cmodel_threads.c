@@ -17,7 +17,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define OPS 16
+#define OPS	     16
+#define MOST_THREADS 1024
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define SCALE 1
@@ -393,35 +394,51 @@ static void test_ping_pong(void **state)
 	}
 }
 
-/* CPUs of the threads named txda-core that may run on one alone, as bits; *ret_more: others. */
-static uint64_t pinned_to(unsigned *ret_more)
+/* The threads named txda-core, at @tid[max]; returns how many. */
+static unsigned find_cores(pid_t *tid, unsigned max)
 {
 	DIR *tasks = opendir("/proc/self/task");
 	struct dirent *d;
+	unsigned n = 0;
+
+	assert_non_null(tasks);
+	while ((d = readdir(tasks))) {
+		char path[300], name[32] = "";
+		FILE *comm;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", d->d_name);
+		comm = fopen(path, "re");
+		if (comm && fgets(name, sizeof(name), comm) && !strcmp(name, "txda-core\n") &&
+		    n < max)
+			tid[n++] = atoi(d->d_name);
+		if (comm)
+			fclose(comm);
+	}
+	closedir(tasks);
+	return n;
+}
+
+/* CPUs of the threads named txda-core that may run on one alone, as bits; *ret_more: others. */
+static uint64_t pinned_to(unsigned *ret_more)
+{
+	pid_t tid[MOST_THREADS];
+	unsigned n = find_cores(tid, MOST_THREADS);
 	uint64_t cpus = 0;
 
 	*ret_more = 0;
-	assert_non_null(tasks);
-	while ((d = readdir(tasks))) {
-		char path[300], name[32] = "", line[256];
-		unsigned cpu, to;
-		FILE *status;
+	for (unsigned i = 0; i < n; i++) {
+		cpu_set_t set;
+		unsigned cpu = 0;
 
-		snprintf(path, sizeof(path), "/proc/self/task/%s/status", d->d_name);
-		status = fopen(path, "re");
-		while (status && fgets(line, sizeof(line), status)) {
-			sscanf(line, "Name: %31s", name);
-			if (strcmp(name, "txda-core"))
-				continue;
-			if (sscanf(line, "Cpus_allowed_list: %u%*[-,]%u", &cpu, &to) == 2)
-				++*ret_more;
-			else if (sscanf(line, "Cpus_allowed_list: %u", &cpu) == 1)
-				cpus |= 1ull << cpu % 64;
+		assert_int_equal(sched_getaffinity(tid[i], sizeof(set), &set), 0);
+		if (CPU_COUNT(&set) > 1) {
+			++*ret_more;
+			continue;
 		}
-		if (status)
-			fclose(status);
+		while (!CPU_ISSET(cpu, &set))
+			cpu++;
+		cpus |= 1ull << cpu % 64;
 	}
-	closedir(tasks);
 	return cpus;
 }
 
@@ -446,6 +463,112 @@ static void test_pinned(void **state)
 	nanosleep(&(struct timespec){0, 20000000}, NULL);
 	assert_true(opt.cores == 2 || !pinned_to(&more));
 	cm_machine_free(m);
+}
+
+/* How many of the threads may run on @cpu. */
+static unsigned may_run_on(const pid_t *tid, unsigned n, unsigned cpu)
+{
+	unsigned may = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		cpu_set_t set;
+
+		assert_int_equal(sched_getaffinity(tid[i], sizeof(set), &set), 0);
+		may += CPU_ISSET(cpu, &set);
+	}
+	return may;
+}
+
+/*
+ * Machines of @cores that may use two CPUs: this thread leads on the first, and all cores begin on those
+ * in @set. Returns how many may still run on the first after launches for @seconds, or as soon as there
+ * is one fewer.
+ */
+static unsigned lead_beside(unsigned cores, const unsigned cpu[2], const cpu_set_t *set,
+			    unsigned seconds)
+{
+	static const uint64_t parts[] = {2};
+	uint64_t end = clock_ns() + seconds * 1000000000ull, value = 0;
+	pid_t tid[MOST_THREADS];
+	cpu_set_t all, two, one;
+	struct cm_queue *q;
+	unsigned n, may;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu[0], &one);
+	two = one;
+	CPU_SET(cpu[1], &two);
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	assert_int_equal(sched_setaffinity(0, sizeof(two), &two), 0);
+	start(1, cores);
+	q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+	fake_linear_shape(1, parts);
+	fake_linear_spin(0);
+	while ((n = find_cores(tid, MOST_THREADS)) < cores)
+		assert_true(clock_ns() < end);
+	for (unsigned i = 0; i < n; i++)
+		assert_int_equal(sched_setaffinity(tid[i], sizeof(*set), set), 0);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	do {
+		struct fix_stream s = stream_of(0, 0, value);
+
+		put_launch(&s, 0, ++value);
+		assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, true), 0);
+		assert_int_equal(cm_wait(f.m, q, fix_word(&f.c[0], 0), value, UINT64_MAX), 0);
+		/* Long enough for the cores to sleep. */
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+		may = may_run_on(tid, n, cpu[0]);
+	} while (may == n && clock_ns() < end);
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+	fix_free(&f);
+	return may;
+}
+
+/* Cores leave the CPU of the thread that leads, if there is a CPU for each of them. */
+static void test_kept_apart(void **state)
+{
+	unsigned cpu[3], cpus = cm_cpus(cpu, 3);
+	const unsigned turned[2] = {cpu[1], cpu[0]};
+	cpu_set_t one, other;
+
+	(void)state;
+	if (cpus < 2) {
+		print_message("one CPU: there is no other one\n");
+		skip();
+	}
+	CPU_ZERO(&one);
+	other = one;
+	CPU_SET(cpu[0], &one);
+	CPU_SET(cpu[1], &other);
+	assert_int_equal(lead_beside(2, cpu, &one, 20), 1);
+	assert_int_equal(lead_beside(2, turned, &other, 20), 1);
+	/* More cores than CPUs. */
+	assert_int_equal(lead_beside(3, cpu, &one, 1), 3);
+}
+
+/* A thread that somebody has limited to other CPUs stays there. */
+static void test_not_moved(void **state)
+{
+	unsigned cpu[4], cpus = cm_cpus(cpu, 4);
+	struct cm_cpu_choice *choice = cm_cpus_choice();
+	cpu_set_t all, set, now;
+
+	(void)state;
+	if (cpus < 3) {
+		print_message("fewer than three CPUs: a limit cannot be told from a choice\n");
+		free(choice);
+		skip();
+	}
+	assert_non_null(choice);
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	CPU_ZERO(&set);
+	CPU_SET(cpu[0], &set);
+	assert_int_equal(sched_setaffinity(0, sizeof(set), &set), 0);
+	assert_int_equal(cm_cpus_avoid(choice, pthread_self(), cpu[0]), -EPERM);
+	assert_int_equal(sched_getaffinity(0, sizeof(now), &now), 0);
+	assert_true(CPU_EQUAL(&now, &set));
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+	free(choice);
 }
 
 /* In a directory of its own: two CPUs of one core, or of two. */
@@ -597,6 +720,8 @@ int main(void)
 		cmocka_unit_test(test_leaves_work_behind),
 		cmocka_unit_test(test_ping_pong),
 		cmocka_unit_test(test_pinned),
+		cmocka_unit_test(test_kept_apart),
+		cmocka_unit_test(test_not_moved),
 		cmocka_unit_test(test_cpus_left),
 		cmocka_unit_test(test_physical_cores),
 		cmocka_unit_test(test_cost),
