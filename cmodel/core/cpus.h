@@ -33,7 +33,7 @@ int cm_cpus_pin(unsigned cpu);
 struct cm_cpu_choice *cm_cpus_choice(void);
 /*
  * From now on @thread runs on any of the CPUs but @cpu, which it leaves. 0 or -errno; -EPERM: somebody
- * else has limited it to fewer of them, and it stays there.
+ * else has limited it to fewer of them, or a filter forbids this, and it stays there.
  */
 int cm_cpus_avoid(const struct cm_cpu_choice *choice, pthread_t thread, unsigned cpu);
 /* Nodes with memory; 1 where the system does not say. */
