@@ -151,19 +151,18 @@ struct cm_cpu_choice *cm_cpus_choice(void)
 	return NULL;
 }
 
-int cm_cpus_avoid(const struct cm_cpu_choice *choice, pthread_t thread, unsigned cpu)
+int cm_cpus_avoid(const struct cm_cpu_choice *choice, pid_t tid, unsigned cpu)
 {
 	const cpu_set_t *all = (const cpu_set_t *)choice;
 	struct cm_cpu_choice now, both, others = *choice;
-	int err = pthread_getaffinity_np(thread, sizeof(now), (cpu_set_t *)&now);
 
-	if (err)
-		return -err;
+	if (sched_getaffinity(tid, sizeof(now), (cpu_set_t *)&now))
+		return -errno;
 	CPU_AND_S(sizeof(both), (cpu_set_t *)&both, (cpu_set_t *)&now, all);
 	if (CPU_COUNT_S(sizeof(both), (cpu_set_t *)&both) + 1 < CPU_COUNT_S(sizeof(both), all))
 		return -EPERM;
 	CPU_CLR_S(cpu, sizeof(others), (cpu_set_t *)&others);
-	return -pthread_setaffinity_np(thread, sizeof(others), (cpu_set_t *)&others);
+	return sched_setaffinity(tid, sizeof(others), (cpu_set_t *)&others) ? -errno : 0;
 }
 
 /* The bits of a list such as "0-1,4"; returns how many. */

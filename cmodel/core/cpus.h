@@ -9,8 +9,8 @@
 #ifndef CM_CPUS_H
 #define CM_CPUS_H
 
-#include <pthread.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /* Where the system describes its CPUs. Tests have other ones. */
 extern const char *cm_cpus_directory;
@@ -32,10 +32,11 @@ int cm_cpus_pin(unsigned cpu);
  * memory is left. To be freed with free(). */
 struct cm_cpu_choice *cm_cpus_choice(void);
 /*
- * From now on @thread runs on any of the CPUs but @cpu, which it leaves. 0 or -errno; -EPERM: somebody
- * else has limited it to fewer of them, or a filter forbids this, and it stays there.
+ * From now on thread @tid (0: the caller; it may have ended) runs on any of the CPUs but @cpu, which it
+ * leaves. 0 or -errno; -EPERM: somebody else has limited it to fewer of them, or a filter forbids this,
+ * and it stays there.
  */
-int cm_cpus_avoid(const struct cm_cpu_choice *choice, pthread_t thread, unsigned cpu);
+int cm_cpus_avoid(const struct cm_cpu_choice *choice, pid_t tid, unsigned cpu);
 /* Nodes with memory; 1 where the system does not say. */
 unsigned cm_memory_nodes(void);
 /* Pages of [ptr, ptr + bytes) that are not there yet come from all nodes in turns. */

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #define SPINS_PER_CLOCK 32   /* iterations of a spin loop between reads of the clock */
 #define TURNS_PER_CLOCK 16   /* ops between checks of a waiter's deadline */
@@ -152,6 +153,7 @@ static void *worker_main(void *arg)
 	uint64_t idle_from = 0;
 	unsigned spins = 0;
 
+	atomic_store(&w->tid, gettid());
 	/* Before its scratch is touched. A CPU that went away meanwhile is no reason to fail. */
 	if (w->cpu >= 0)
 		(void)cm_cpus_pin((unsigned)w->cpu);

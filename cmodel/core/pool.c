@@ -126,16 +126,17 @@ void cm_pool_keep_apart(struct cm_pool *p)
 	int lead = atomic_load_explicit(&p->lead_cpu, memory_order_relaxed);
 
 	if (p->choice && lead >= 0 && lead == sched_getcpu())
-		(void)cm_cpus_avoid(p->choice, pthread_self(), (unsigned)lead);
+		(void)cm_cpus_avoid(p->choice, 0, (unsigned)lead);
 }
 
 /* Wakes worker @i, which is not to run on the caller's CPU. */
 static void wake_elsewhere(struct cm_pool *p, unsigned i)
 {
 	int cpu = atomic_load_explicit(&p->worker[i].slept_on, memory_order_relaxed);
+	pid_t tid = atomic_load_explicit(&p->worker[i].tid, memory_order_relaxed);
 
-	if (p->choice && cpu >= 0 && cpu == sched_getcpu())
-		(void)cm_cpus_avoid(p->choice, p->worker[i].thread, (unsigned)cpu);
+	if (p->choice && tid && cpu == sched_getcpu())
+		(void)cm_cpus_avoid(p->choice, tid, (unsigned)cpu);
 	cm_pool_wake(p, i);
 }
 

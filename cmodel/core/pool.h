@@ -85,6 +85,7 @@ struct cm_worker {
 	int cpu; /* it runs on that one alone; -1: anywhere */
 	bool started;
 	_Alignas(CM_CACHE_LINE) _Atomic uint32_t wake; /* futex */
+	_Atomic pid_t tid;			       /* 0: it has not started yet */
 	_Atomic int slept_on; /* CPU on which it went to sleep; -1: it has not yet */
 };
 
