@@ -609,12 +609,11 @@ static void stop(struct daemon *d)
  * Memory used for a burst of requests must not stay with the daemon. The C library raises these
  * limits by itself when large blocks are freed, up to 32 and 64 MiB, and then keeps that much at
  * the end of each thread's arena. Setting them here fixes them: a block of MMAP_BYTES or more is a
- * mapping of its own, which is unmapped when freed, and an arena keeps TRIM_BYTES at its end. Free
+ * mapping of its own, which is unmapped when freed, and an arena keeps up to TRIM_BYTES at its end. Free
  * memory between allocated blocks is returned by the server, after a burst.
  *
- * An arena grows by PAD_BYTES and keeps them when it shrinks. Each time takes the lock of the address
- * space, which loads of models hold often: with the library's 128 KiB the event loop did so 26 times
- * a second and waited up to 24 ms.
+ * The event loop's arena grows by PAD_BYTES at a time, and each keeps them when it shrinks: that takes
+ * the lock of the address space, for which the loop would wait while models are loaded.
  */
 static void bound_heap(void)
 {

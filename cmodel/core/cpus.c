@@ -136,33 +136,32 @@ int cm_cpus_pin(unsigned cpu)
 }
 
 struct cm_cpu_choice {
-	unsigned long bits[MAX_CPUS / (8 * sizeof(long))];
+	cpu_set_t set[MAX_CPUS / CPU_SETSIZE];
 };
 
 struct cm_cpu_choice *cm_cpus_choice(void)
 {
 	struct cm_cpu_choice *choice = calloc(1, sizeof(*choice));
-	cpu_set_t *set = (cpu_set_t *)choice;
 
-	if (choice && !sched_getaffinity(0, sizeof(*choice), set) &&
-	    CPU_COUNT_S(sizeof(*choice), set) > 1)
-		return choice;
-	free(choice);
-	return NULL;
+	if (choice && sched_getaffinity(0, sizeof(*choice), choice->set)) {
+		free(choice);
+		return NULL;
+	}
+	return choice;
 }
 
-int cm_cpus_avoid(const struct cm_cpu_choice *choice, pid_t tid, unsigned cpu)
+int cm_cpus_avoid(const struct cm_cpu_choice *choice, pid_t tid, int before, int cpu)
 {
-	const cpu_set_t *all = (const cpu_set_t *)choice;
-	struct cm_cpu_choice now, both, others = *choice;
+	struct cm_cpu_choice now = {0}, expected = *choice, others = *choice;
 
-	if (sched_getaffinity(tid, sizeof(now), (cpu_set_t *)&now))
+	if (sched_getaffinity(tid, sizeof(now), now.set))
 		return -errno;
-	CPU_AND_S(sizeof(both), (cpu_set_t *)&both, (cpu_set_t *)&now, all);
-	if (CPU_COUNT_S(sizeof(both), (cpu_set_t *)&both) + 1 < CPU_COUNT_S(sizeof(both), all))
-		return -EPERM;
-	CPU_CLR_S(cpu, sizeof(others), (cpu_set_t *)&others);
-	return sched_setaffinity(tid, sizeof(others), (cpu_set_t *)&others) ? -errno : 0;
+	if (before >= 0)
+		CPU_CLR_S((unsigned)before, sizeof(expected), expected.set);
+	if (!CPU_EQUAL_S(sizeof(now), now.set, expected.set))
+		return -EBUSY;
+	CPU_CLR_S((unsigned)cpu, sizeof(others), others.set);
+	return sched_setaffinity(tid, sizeof(others), others.set) ? -errno : 0;
 }
 
 /* The bits of a list such as "0-1,4"; returns how many. */

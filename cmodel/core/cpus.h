@@ -28,15 +28,14 @@ unsigned cm_physical_cores(void);
 unsigned cm_cpus_to_compute(unsigned cpus, unsigned cores);
 /* The calling thread runs on @cpu alone. 0 or -errno. */
 int cm_cpus_pin(unsigned cpu);
-/* The CPUs that the calling thread may run on, for cm_cpus_avoid(); NULL: it has no choice, or no
- * memory is left. To be freed with free(). */
+/* The CPUs that the calling thread may run on; NULL: no memory is left. To be freed with free(). */
 struct cm_cpu_choice *cm_cpus_choice(void);
 /*
- * From now on thread @tid (0: the caller; it may have ended) runs on any of the CPUs but @cpu, which it
- * leaves. 0 or -errno; -EPERM: somebody else has limited it to fewer of them, or a filter forbids this,
- * and it stays there.
+ * Thread @tid leaves @cpu and runs on any other one of them; @before: the one that it avoids so far, -1:
+ * none. 0 or -errno; -EBUSY: somebody else has limited it to other CPUs, -EPERM: a filter of system
+ * calls forbids it. Then it stays where it is.
  */
-int cm_cpus_avoid(const struct cm_cpu_choice *choice, pid_t tid, unsigned cpu);
+int cm_cpus_avoid(const struct cm_cpu_choice *choice, pid_t tid, int before, int cpu);
 /* Nodes with memory; 1 where the system does not say. */
 unsigned cm_memory_nodes(void);
 /* Pages of [ptr, ptr + bytes) that are not there yet come from all nodes in turns. */

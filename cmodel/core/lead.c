@@ -153,13 +153,13 @@ static void *worker_main(void *arg)
 	uint64_t idle_from = 0;
 	unsigned spins = 0;
 
-	atomic_store(&w->tid, gettid());
+	w->tid = gettid();
 	/* Before its scratch is touched. A CPU that went away meanwhile is no reason to fail. */
 	if (w->cpu >= 0)
 		(void)cm_cpus_pin((unsigned)w->cpu);
 	while (!atomic_load_explicit(&l->stop, memory_order_relaxed)) {
 		if (cm_pool_help(l->pool, w->core)) {
-			cm_pool_keep_apart(l->pool);
+			cm_pool_keep_apart(l->pool, w->core);
 			idle_from = 0;
 			continue;
 		}
@@ -179,7 +179,7 @@ static void *worker_main(void *arg)
 		if (++spins % SPINS_PER_CLOCK == 0) {
 			uint64_t now = clock_ns();
 
-			cm_pool_keep_apart(l->pool);
+			cm_pool_keep_apart(l->pool, w->core);
 			if (!idle_from)
 				idle_from = now;
 			if (now - idle_from > l->pool->spin_ns) {

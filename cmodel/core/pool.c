@@ -22,6 +22,7 @@ int cm_pool_init(struct cm_pool *p, unsigned cores, uint64_t spin_ns, bool pin)
 {
 	unsigned cpu[CM_MAX_CORES], cpus = cm_cpus(cpu, CM_MAX_CORES);
 
+	pthread_mutex_init(&p->apart_lock, NULL);
 	p->cores = cores;
 	p->yield = p->cores > cpus;
 	p->spin_ns = spin_ns;
@@ -33,11 +34,10 @@ int cm_pool_init(struct cm_pool *p, unsigned cores, uint64_t spin_ns, bool pin)
 	if (!p->worker || !p->complex || !p->core || !p->core_ptr)
 		return -ENOMEM;
 	for (unsigned i = 0; i < p->cores; i++)
-		p->worker[i] = (struct cm_worker){.core = i,
-						  .cpu = pin && p->cores <= cpus ? (int)cpu[i] : -1,
-						  .slept_on = -1};
-	if (p->cores > 1 && p->cores <= cpus && !pin)
-		p->choice = cm_cpus_choice();
+		p->worker[i] = (struct cm_worker){
+			.core = i, .cpu = pin && p->cores <= cpus ? (int)cpu[i] : -1, .avoids = -1};
+	p->choice = p->cores > 1 && !p->yield && !pin ? cm_cpus_choice() : NULL;
+	p->apart = p->choice;
 	p->lead_cpu = -1;
 	memset(p->complex, 0, p->n_complexes * sizeof(*p->complex));
 	return 0;
@@ -55,6 +55,7 @@ void cm_pool_fini(struct cm_pool *p)
 	for (unsigned i = 0; p->core && i < p->cores; i++)
 		scratch_free(&p->core[i]);
 	free(p->choice);
+	pthread_mutex_destroy(&p->apart_lock);
 	free(p->core);
 	free(p->core_ptr);
 	free(p->complex);
@@ -121,22 +122,34 @@ static void lead_here(struct cm_pool *p)
 		atomic_store_explicit(&p->lead_cpu, cpu, memory_order_relaxed);
 }
 
-void cm_pool_keep_apart(struct cm_pool *p)
+/* Keeps worker @i off the leader's CPU, if @cpu, where it runs or slept, is that. */
+static void keep_off(struct cm_pool *p, unsigned i, int cpu)
 {
-	int lead = atomic_load_explicit(&p->lead_cpu, memory_order_relaxed);
+	struct cm_worker *w = &p->worker[i];
+	int ret;
 
-	if (p->choice && lead >= 0 && lead == sched_getcpu())
-		(void)cm_cpus_avoid(p->choice, 0, (unsigned)lead);
+	if (cpu < 0 || cpu != atomic_load_explicit(&p->lead_cpu, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&p->apart_lock);
+	ret = cm_cpus_avoid(p->choice, w->tid, w->avoids, cpu);
+	if (!ret)
+		w->avoids = cpu;
+	pthread_mutex_unlock(&p->apart_lock);
+	if (ret == -EPERM)
+		atomic_store_explicit(&p->apart, false, memory_order_relaxed);
 }
 
-/* Wakes worker @i, which is not to run on the caller's CPU. */
-static void wake_elsewhere(struct cm_pool *p, unsigned i)
+void cm_pool_keep_apart(struct cm_pool *p, unsigned core)
 {
-	int cpu = atomic_load_explicit(&p->worker[i].slept_on, memory_order_relaxed);
-	pid_t tid = atomic_load_explicit(&p->worker[i].tid, memory_order_relaxed);
+	if (atomic_load_explicit(&p->apart, memory_order_relaxed))
+		keep_off(p, core, sched_getcpu());
+}
 
-	if (p->choice && tid && cpu == sched_getcpu())
-		(void)cm_cpus_avoid(p->choice, tid, (unsigned)cpu);
+/* Wakes worker @i for a phase. */
+static void wake_apart(struct cm_pool *p, unsigned i)
+{
+	if (atomic_load_explicit(&p->apart, memory_order_relaxed))
+		keep_off(p, i, atomic_load_explicit(&p->worker[i].slept_on, memory_order_relaxed));
 	cm_pool_wake(p, i);
 }
 
@@ -146,7 +159,7 @@ static void wake_some(struct cm_pool *p, unsigned c, uint32_t but, unsigned n)
 	uint32_t asleep = atomic_load(&p->complex[c].asleep) & ~but;
 
 	for (; asleep && n; asleep &= asleep - 1, n--)
-		wake_elsewhere(p, c * CM_COMPLEX + (unsigned)__builtin_ctz(asleep));
+		wake_apart(p, c * CM_COMPLEX + (unsigned)__builtin_ctz(asleep));
 }
 
 /* The sleeping workers of complex 0 that are not worth waking: worker 0 while another thread is core
@@ -350,7 +363,8 @@ bool cm_pool_run(struct cm_pool *p, cm_part_fn run, const void *arg, unsigned ph
 		return done;
 	}
 	p->job = job;
-	lead_here(p);
+	if (atomic_load_explicit(&p->apart, memory_order_relaxed))
+		lead_here(p);
 	atomic_store_explicit(&p->cut, false, memory_order_relaxed);
 	publish(p);
 	if (atomic_load(&p->sleeping))

@@ -31,11 +31,11 @@
  * embedder has given cm_options.interrupt: then that signal leaves it with a jump, which is possible
  * since the work of a part takes no lock, memory or descriptor (ops.h).
  *
- * CPUs. The system wakes a thread on its last CPU, or on that of the thread that wakes it, unless it finds
- * one where nothing runs. Beside processes that take what is left of the processors it finds none, and
- * threads of one phase would stay on one CPU, each waiting for the other. So a thread that wakes a
- * worker keeps it off its own CPU, and a worker that finds itself on the leader's leaves it; it may
- * run on all others.
+ * CPUs. The system wakes a thread where it slept unless it finds an idle CPU. Beside processes that take
+ * what is left of the processors it finds none, and threads of one phase would stay on one CPU, each
+ * waiting for the other. So a worker that slept on the leader's CPU is kept off it when it is woken for a
+ * phase, and one that finds itself there leaves it. It may run on all others, until it meets a leader
+ * again.
  *
  * Accounting. The leader's time is charged to the chip whose op runs: cm_account().
  *
@@ -85,8 +85,9 @@ struct cm_worker {
 	int cpu; /* it runs on that one alone; -1: anywhere */
 	bool started;
 	_Alignas(CM_CACHE_LINE) _Atomic uint32_t wake; /* futex */
-	_Atomic pid_t tid;			       /* 0: it has not started yet */
-	_Atomic int slept_on; /* CPU on which it went to sleep; -1: it has not yet */
+	pid_t tid;				       /* once it runs */
+	_Atomic int slept_on;			       /* CPU on which it went to sleep last */
+	int avoids;				       /* CPU, -1: none; under apart_lock */
 };
 
 struct cm_scratch {
@@ -109,8 +110,10 @@ struct cm_pool {
 	_Alignas(CM_CACHE_LINE) struct cm_job job;
 	_Alignas(CM_CACHE_LINE) _Atomic uint32_t sleeping; /* workers */
 
-	struct cm_cpu_choice *choice; /* NULL: threads are not kept apart */
-	_Atomic int lead_cpu;	      /* on which the leader runs; -1: not known */
+	_Atomic bool apart;	      /* workers are kept off the leader's CPU */
+	_Atomic int lead_cpu;	      /* on which the leader runs; -1: there is none */
+	struct cm_cpu_choice *choice; /* CPUs that workers may run on */
+	pthread_mutex_t apart_lock;
 
 	/* Of the current leader; all but @external for the leader alone. */
 	_Atomic bool external; /* it is a thread in cm_wait(), not a worker */
@@ -151,8 +154,8 @@ static inline bool cm_pool_has_parts(struct cm_pool *p, unsigned core)
 
 	return (uint32_t)word && word >> 32 != core;
 }
-/* The calling worker leaves the leader's CPU, should it be there. */
-void cm_pool_keep_apart(struct cm_pool *p);
+/* The calling worker, @core, leaves the leader's CPU, should it be there. */
+void cm_pool_keep_apart(struct cm_pool *p, unsigned core);
 /* Worker @i is about to sleep, or was woken. It checks for work in between. */
 void cm_pool_announce_sleep(struct cm_pool *p, unsigned i);
 void cm_pool_end_sleep(struct cm_pool *p, unsigned i);
