@@ -500,7 +500,7 @@ static int txda_submit_run(struct txda_submit *submit, struct drm_file *file)
 	/* Jobs of a queue end in order, so the last fence stands for all of them. */
 	txda_vm_add_fence(queue->vm, &exec, &last->fence.base);
 	txda_submit_push(submit);
-	drm_exec_fini(&exec);
+	txda_vm_unlock_resvs(queue->vm, &exec);
 	return 0;
 }
 

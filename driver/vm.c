@@ -144,10 +144,19 @@ int txda_vm_lock_resvs(struct txda_vm *vm, struct drm_exec *exec)
 	}
 	if (!err)
 		err = drm_gpuvm_validate(&vm->base, exec);
-	mutex_unlock(&vm->ext_lock);
 	if (err)
-		drm_exec_fini(exec);
+		txda_vm_unlock_resvs(vm, exec);
 	return err;
+}
+
+void txda_vm_unlock_resvs(struct txda_vm *vm, struct drm_exec *exec)
+{
+	/*
+	 * It drops its reference to each object while others are still locked. None is the last:
+	 * with the lock held, each has a drm_gpuvm_bo that refers to it.
+	 */
+	drm_exec_fini(exec);
+	mutex_unlock(&vm->ext_lock);
 }
 
 void txda_vm_add_fence(struct txda_vm *vm, struct drm_exec *exec, struct dma_fence *fence)

@@ -164,10 +164,11 @@ void txda_vm_close_file(struct txda_file *file);
 /*
  * Initialises @exec and locks everything that a job's fence must be added to: the address space's
  * reservation object and those of the shareable buffers it maps. The caller adds the fence and
- * finishes @exec; on an error, including -ERESTARTSYS, @exec is already finished. -EBUSY: another
- * driver has just revoked one of the buffers.
+ * unlocks them; on an error, including -ERESTARTSYS, nothing is locked. -EBUSY: another driver has
+ * just revoked one of the buffers.
  */
 int txda_vm_lock_resvs(struct txda_vm *vm, struct drm_exec *exec);
+void txda_vm_unlock_resvs(struct txda_vm *vm, struct drm_exec *exec);
 void txda_vm_add_fence(struct txda_vm *vm, struct drm_exec *exec, struct dma_fence *fence);
 
 /* Drops a reference to a drm_gpuvm_bo of @vm. */
