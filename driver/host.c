@@ -24,10 +24,15 @@ static atomic_long_t txda_host_pages;
 
 int txda_host_charge(unsigned long pages)
 {
-	if (atomic_long_add_return(pages, &txda_host_pages) <= totalram_pages() / 2)
-		return 0;
-	atomic_long_sub(pages, &txda_host_pages);
-	return -ENOSPC;
+	unsigned long most = totalram_pages() / 2;
+	long used = atomic_long_read(&txda_host_pages);
+
+	/* Not add and take back: meanwhile a size beyond all bounds would fail everybody's. */
+	do {
+		if (pages > most || used > (long)(most - pages))
+			return -ENOSPC;
+	} while (!atomic_long_try_cmpxchg(&txda_host_pages, &used, used + (long)pages));
+	return 0;
 }
 
 void txda_host_uncharge(unsigned long pages)
