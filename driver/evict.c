@@ -16,12 +16,12 @@
 #include <drm/drm_vma_manager.h>
 
 #include "compat/dmem.h"
-#include "compat/shmem.h"
 #include "copy.h"
 #include "device.h"
 #include "gem.h"
 #include "host.h"
 #include "reset.h"
+#include "shmem.h"
 #include "trace.h"
 #include "vram.h"
 
@@ -67,8 +67,6 @@ void txda_evict_forget(struct txda_bo *bo)
 static int txda_evict_copy(struct txda_device *tdev, struct txda_bo *bo, struct file *file)
 {
 	u64 at, offset, bytes;
-	loff_t pos = 0;
-	ssize_t n;
 	int err;
 
 	for (at = 0; at < bo->base.size; at += bytes) {
@@ -77,11 +75,10 @@ static int txda_evict_copy(struct txda_device *tdev, struct txda_bo *bo, struct 
 		txda_vram_piece(bo->vram, at, &offset, &bytes);
 		bytes = min_t(u64, bytes, TXDA_COPY_STAGE_BYTES);
 		err = txda_copy_out(tdev, offset, bytes);
+		if (!err)
+			err = txda_shmem_write(file, at, txda_copy_stage(tdev), bytes);
 		if (err)
 			return err;
-		n = kernel_write(file, txda_copy_stage(tdev), bytes, &pos);
-		if (n != bytes)
-			return n < 0 ? n : -ENOMEM;
 	}
 	return 0;
 }
@@ -98,7 +95,7 @@ static int txda_evict_move(struct txda_device *tdev, struct txda_bo *bo)
 	err = txda_host_charge(txda_bo_pages(bo));
 	if (err)
 		return err;
-	file = txda_shmem_file("txda", bo->base.size);
+	file = txda_shmem_new(bo->base.size);
 	if (IS_ERR(file)) {
 		err = PTR_ERR(file);
 		goto err_uncharge;

@@ -9,13 +9,13 @@
 #include <drm/drm_managed.h>
 #include <drm/drm_print.h>
 
-#include "compat/shmem.h"
 #include "compat/slab.h"
 #include "copy.h"
 #include "device.h"
 #include "evict.h"
 #include "runs.h"
 #include "scrub.h"
+#include "shmem.h"
 
 /* Below this size clearing by the CPU is faster than starting the copy engine. */
 #define TXDA_VRAM_CPU_CLEAR SZ_64K
@@ -378,7 +378,7 @@ static int txda_vram_prepare_block(struct txda_vram_block *block)
 
 	if (block->saved || block->flags & TXDA_VRAM_NO_SAVE)
 		return 0;
-	file = txda_shmem_file("txda", block->bytes);
+	file = txda_shmem_new(block->bytes);
 	if (IS_ERR(file))
 		return PTR_ERR(file);
 	err = vfs_fallocate(file, 0, 0, block->bytes);
@@ -424,19 +424,16 @@ int txda_vram_prepare_save(struct txda_device *tdev)
 static int txda_vram_save_block(struct txda_device *tdev, struct txda_vram_block *block)
 {
 	u64 at, offset, bytes;
-	loff_t pos = 0;
-	ssize_t n;
 	int err;
 
 	for (at = 0; at < block->bytes; at += bytes) {
 		txda_vram_piece(block, at, &offset, &bytes);
 		bytes = min_t(u64, bytes, TXDA_COPY_STAGE_BYTES);
 		err = txda_copy_out(tdev, offset, bytes);
+		if (!err)
+			err = txda_shmem_write(block->saved, at, txda_copy_stage(tdev), bytes);
 		if (err)
 			return err;
-		n = kernel_write(block->saved, txda_copy_stage(tdev), bytes, &pos);
-		if (n != bytes)
-			return n < 0 ? n : -ENOMEM;
 	}
 	return 0;
 }

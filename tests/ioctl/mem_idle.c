@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -584,6 +585,34 @@ static void race_all(void)
 	check(moved);
 }
 
+/* ---- What makes no room ----------------------------------------------------------------------- */
+
+/* Contents move for somebody who may not write files of their size, or any. */
+static void file_size_limit(void)
+{
+	static const rlim_t limits[] = {0, MIB / 4, MIB / 4 + 4096};
+	struct filling f;
+	struct mem cold;
+	int fd = must_open(0);
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(limits); i++) {
+		struct rlimit old, limit;
+
+		cold = must_words(fd, MIB, DEVICE, i);
+		must_advise(fd, cold.handle, DRM_TXDA_COLD);
+		check(!getrlimit(RLIMIT_FSIZE, &old));
+		limit = (struct rlimit){limits[i], old.rlim_max};
+		check(!setrlimit(RLIMIT_FSIZE, &limit));
+		must_fill(fd, &f, MIB / 4);
+		check(!setrlimit(RLIMIT_FSIZE, &old));
+		check_equal(place_of(fd, cold.handle), HOST);
+		must_empty(fd, &f);
+		check_equal(must_advise(fd, cold.handle, DRM_TXDA_WILLNEED), 1);
+		check_words(cold.cpu, cold.bytes, i);
+		must(gem_close(fd, cold.handle));
+	}
+}
+
 static const struct test tests[] = {
 	{"bad", bad},
 	{"mapped_or_idle", mapped_or_idle},
@@ -600,6 +629,7 @@ static const struct test tests[] = {
 	{"group_limit", group_limit},
 	{"group_protected", group_protected},
 	{"race", race_all},
+	{"file_size_limit", file_size_limit},
 };
 
 static void hold(void)
