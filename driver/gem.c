@@ -353,7 +353,8 @@ static int txda_bo_place_device(struct txda_device *tdev, struct txda_bo *bo)
 
 	if (!(bo->flags & DRM_TXDA_BO_NO_MMAP))
 		flags |= TXDA_VRAM_MAPPABLE;
-	if (bo->base.size > tdev->dram_bytes)
+	/* Before anything makes room for it. */
+	if (bo->base.size > txda_vram_most(tdev, flags))
 		return -ENOSPC;
 	err = txda_bo_charge_group(tdev, bo, &cgroup);
 	if (err)

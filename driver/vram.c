@@ -178,6 +178,11 @@ static int txda_vram_try_alloc(struct txda_device *tdev, u64 bytes, unsigned int
 	return 0;
 }
 
+u64 txda_vram_most(const struct txda_device *tdev, unsigned int flags)
+{
+	return flags & TXDA_VRAM_MAPPABLE ? tdev->dram_mappable : tdev->dram_bytes;
+}
+
 int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
 		    struct dmem_cgroup_pool_state *group, struct txda_vram_block **ret_block)
 {
@@ -185,7 +190,7 @@ int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
 
 	if (!bytes || !IS_ALIGNED(bytes, SZ_4K))
 		return -EINVAL;
-	if (bytes > tdev->dram_bytes)
+	if (bytes > txda_vram_most(tdev, flags))
 		return -ENOSPC;
 
 	err = txda_vram_try_alloc(tdev, bytes, flags, ret_block);

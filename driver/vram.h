@@ -120,6 +120,8 @@ struct txda_vram {
  */
 int txda_vram_init(struct txda_device *tdev);
 
+/* The size of the largest allocation with @flags, were all memory free. */
+u64 txda_vram_most(const struct txda_device *tdev, unsigned int flags);
 /*
  * @bytes: a multiple of the page size. @group: the control group that is charged, whose own idle
  * buffers make room even if it protects them; or NULL. -ENOSPC: not enough free memory.

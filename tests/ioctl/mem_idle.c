@@ -587,6 +587,22 @@ static void race_all(void)
 
 /* ---- What makes no room ----------------------------------------------------------------------- */
 
+/* Nobody's memory is taken for a buffer that could not have its place if all of it were free. */
+static void never_fits(void)
+{
+	int fd = must_open(0);
+	struct drm_txda_memory_info memory = must_memory(fd);
+	struct mem cold = must_words(fd, MIB, DEVICE, 1);
+	uint32_t handle;
+
+	check(memory.device_mappable < memory.device_bytes);
+	must_advise(fd, cold.handle, DRM_TXDA_COLD);
+	must_fail(bo_create(fd, memory.device_mappable + MIB, DEVICE, 0, 0, &handle), ENOSPC);
+	must_fail(bo_create(fd, memory.device_bytes + MIB, DEVICE, DRM_TXDA_BO_NO_MMAP, 0, &handle),
+		  ENOSPC);
+	check_equal(place_of(fd, cold.handle), DEVICE);
+}
+
 /* Contents move for somebody who may not write files of their size, or any. */
 static void file_size_limit(void)
 {
@@ -629,6 +645,7 @@ static const struct test tests[] = {
 	{"group_limit", group_limit},
 	{"group_protected", group_protected},
 	{"race", race_all},
+	{"never_fits", never_fits},
 	{"file_size_limit", file_size_limit},
 };
 

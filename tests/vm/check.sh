@@ -11,7 +11,7 @@
 #   -t DIR, -M PROGRAM   as for run.sh
 #
 # The header of a case, cases/NN-name.sh, says what machine it wants:
-#   # vm: mode=fast|systemd chips=N irq=msix|msi mem=1G plug=now|later timeout=SECONDS kernels=6.12,7.2
+#   # vm: mode=fast|systemd chips=N dram=4G irq=msix|msi mem=1G plug=now|later timeout=SECONDS kernels=6.12,7.2
 #         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT about=driver|user
 # Without -L and without being named, a case about user space does not run on the first of several kernels.
 # Cases that want the same one share a boot. The output is like that of scripts/check.sh; exit status 77 when there
@@ -72,7 +72,7 @@ mkdir -p "$work/machines"
 machine_of() {
 	memory=1G
 	[ "$2" != debug ] || memory=3G
-	options="-n $(of "$1" chips 1) -i $(of "$1" irq msix) -m $(of "$1" mem $memory)"
+	options="-n $(of "$1" chips 1) -c $(of "$1" dram 4G) -i $(of "$1" irq msix) -m $(of "$1" mem $memory)"
 	[ "$(of "$1" mode fast)" = fast ] || options="$options -s"
 	for word in $(of "$1" append "" | tr + ' '); do
 		options="$options -a $word"

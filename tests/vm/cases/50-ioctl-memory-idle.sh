@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=600
+# vm: mode=fast chips=2 irq=msi dram=8G timeout=600
 # Idle buffers: their contents move to the host or are dropped when memory is short, and come back. As root, and as a user
 # of group render who has no privilege at all. What was moved goes with its owner and with its chip.
 . /rig/guest/lib.sh
@@ -8,6 +8,8 @@ load || fail "insmod"
 wait_for 30 nodes_are 2 || fail "nodes"
 share_nodes || fail "the nodes' group"
 
+# With memory free beyond the aperture.
+ioctl_mem_idle never_fits || fail "idle buffers and what never fits"
 ioctl_mem_idle hold >/tmp/held &
 holder=$!
 wait_for 60 grep -q held /tmp/held || fail "memory cannot be held"
