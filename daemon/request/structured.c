@@ -3,14 +3,13 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "budget.h"
 #include "share.h"
+#include "structured_key.h"
 #include "text_buf.h"
-#include "text_tree.h"
 #include "tokenizer.h"
 
 #define MAX_GRAMMAR ((size_t)32 << 20) /* maximum message size of a grammar */
@@ -64,25 +63,6 @@ struct grammar_vocab *structured_vocab(const struct structured *s)
 }
 
 /* ---- kept grammars --------------------------------------------------------------------------- */
-
-/* Everything that the grammar depends on, as a byte string; false: out of memory. */
-static bool make_key(const struct api_params *p, enum reply_tools tools, struct text_buf *key)
-{
-	const struct api_format *f = &p->format;
-	const cJSON *value = f->form ? f->value : p->tools;
-	char *text = value ? cJSON_PrintUnformatted(value) : NULL;
-	char head[160];
-	bool ok;
-
-	snprintf(head, sizeof(head), "%d %d %d %d %d %d %d %.80s|", (int)p->kind, (int)f->form,
-		 f->strict, f->compact, (int)p->tool_choice, p->parallel_tools, (int)tools,
-		 p->tool_choice == API_TOOLS_NAMED ? p->tool_name : "");
-	ok = (!value || text) && text_buf_add_string(key, head) &&
-	     (!f->whitespace || text_buf_add_string(key, f->whitespace)) &&
-	     text_buf_add(key, "", 1) && (!text || text_buf_add_string(key, text));
-	free(text);
-	return ok;
-}
 
 static void *ref_thing(void *g)
 {
@@ -200,8 +180,8 @@ static bool take(struct structured *s, const struct api_params *p, const struct 
 }
 
 static bool make(struct structured *s, const struct model_text *t, const struct api_params *p,
-		 const struct text_caller *caller, struct account *a, struct grammar **ret,
-		 struct api_error *e)
+		 struct text_bytes tree, const struct text_caller *caller, struct account *a,
+		 struct grammar **ret, struct api_error *e)
 {
 	const struct api_format *f = &p->format;
 	struct text_job job = {
@@ -214,25 +194,17 @@ static bool make(struct structured *s, const struct model_text *t, const struct 
 			 (f->whitespace ? TEXT_HAS_WHITESPACE : 0) |
 			 (p->parallel_tools ? TEXT_PARALLEL_TOOLS : 0),
 	};
-	struct text_buf tree = {0};
-	struct text_bytes parts[TEXT_JOB_PARTS] = {{0}};
+	struct text_bytes parts[TEXT_JOB_PARTS] = {tree};
 	struct text_done *done;
 	bool ok;
 
-	if (!text_tree_write(f->form ? f->value : p->tools, &tree)) {
-		free(tree.data);
-		return refused(p, -ENOMEM, "", e);
-	}
-	parts[0] = (struct text_bytes){tree.data, tree.len};
 	/* Including the NUL terminator. */
 	if (f->whitespace)
 		parts[1] = (struct text_bytes){f->whitespace, strlen(f->whitespace) + 1};
 	if (p->tool_choice == API_TOOLS_NAMED)
 		parts[2] = (struct text_bytes){p->tool_name, strlen(p->tool_name) + 1};
-	ok = model_text_call(t, &job, parts, MAX_GRAMMAR, caller, f->form ? f->param : "tools",
-			     &done, e);
-	free(tree.data);
-	if (!ok)
+	if (!model_text_call(t, &job, parts, MAX_GRAMMAR, caller, f->form ? f->param : "tools",
+			     &done, e))
 		return false;
 	ok = take(s, p, done, a, ret, e);
 	free(done);
@@ -244,16 +216,17 @@ bool structured_compile(struct structured *s, const struct model_text *t,
 			struct account *a, struct grammar **ret, struct api_error *e)
 {
 	struct text_buf key = {0};
+	struct text_bytes tree;
 
 	*ret = NULL;
 	if (!p->format.form && p->tool_choice < API_TOOLS_REQUIRED)
 		return true;
-	if (!make_key(p, model_text_tools(t, p), &key)) {
+	if (!structured_key(p, model_text_tools(t, p), &key, &tree)) {
 		free(key.data);
 		return refused(p, -ENOMEM, "", e);
 	}
 	*ret = kept_find(a, s, key.data, key.len);
-	if (!*ret && make(s, t, p, caller, a, ret, e)) {
+	if (!*ret && make(s, t, p, tree, caller, a, ret, e)) {
 		s->budget = a->budget;
 		kept_add(a, s, key.data, key.len, &kept_grammar, *ret);
 		return true;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Reasoning within its budget, and the form behind it. */
+/* Reasoning within its budget, the form behind it, and by what a form is found again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -11,6 +12,8 @@
 #include "constraint.h"
 #include "grammar.h"
 #include "grammar_build.h"
+#include "structured_key.h"
+#include "text_buf.h"
 
 #define VOCAB	  256
 #define THINK	  1
@@ -132,11 +135,60 @@ static void a_form_follows_it(void **state)
 	c->ops->free(c);
 }
 
+static void key_of(const char *body, struct text_buf *ret)
+{
+	struct text_bytes tree;
+	struct api_params p;
+	struct api_error e;
+
+	if (!api_params_parse(API_CHAT, body, strlen(body), &p, &e))
+		fail_msg("%s: %s", body, e.message);
+	*ret = (struct text_buf){0};
+	assert_true(structured_key(&p, REPLY_NO_TOOLS, ret, &tree));
+	assert_ptr_equal((const char *)tree.data + tree.len, ret->data + ret->len);
+	api_params_free(&p);
+}
+
+/* Whether a request finds the grammar of another. */
+static bool same_key(const char *one, const char *other)
+{
+	struct text_buf a, b;
+	bool same;
+
+	key_of(one, &a);
+	key_of(other, &b);
+	same = a.len == b.len && !memcmp(a.data, b.data, a.len);
+	free(a.data);
+	free(b.data);
+	return same;
+}
+
+#define ASK    "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], "
+#define SCHEMA ASK "\"guided_json\": "
+#define TOOL                                                                                       \
+	ASK "\"tool_choice\": \"required\", \"tools\": [{\"type\": \"function\", \"function\": "   \
+	    "{\"name\": \"f\", \"parameters\": {\"properties\": {\"x\": {\"const\": "
+
+static void keys_tell_grammars_apart(void **state)
+{
+	(void)state;
+	assert_true(same_key(SCHEMA "{\"enum\": [1]}}", SCHEMA "{ \"enum\":[1] }, \"top_p\": 1}"));
+	assert_false(same_key(SCHEMA "{\"enum\": [1]}}", SCHEMA "{\"enum\": [2]}}"));
+	/* One double, but other literals. */
+	assert_false(same_key(SCHEMA "{\"enum\": [1234567890123456789]}}",
+			      SCHEMA "{\"enum\": [1234567890123456790]}}"));
+	assert_false(same_key(SCHEMA "{\"enum\": [1]}}", SCHEMA "{\"enum\": [1.0]}}"));
+	assert_false(
+		same_key(TOOL "1234567890123456789}}}}}]}", TOOL "1234567890123456790}}}}}]}"));
+	assert_false(same_key(SCHEMA "true}", SCHEMA "true, \"guided_whitespace_pattern\": \"\"}"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reasoning_ends_with_its_budget),
 		cmocka_unit_test(a_form_follows_it),
+		cmocka_unit_test(keys_tell_grammars_apart),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
