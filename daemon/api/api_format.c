@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api_value.h"
+#include "jinja.h"
 #include "json_strict.h"
 
 /* Records that @param requests @form; false: another parameter already did. */
@@ -44,6 +45,10 @@ static bool set_schema(struct api_format *f, const char *param, const cJSON *val
 			return api_error_set(e, 400, NULL, param, "%s is not valid JSON: %s", param,
 					     err);
 		f->value = f->owned;
+		/* As for the body: the exact integers of enum, const and bounds. */
+		if (txda_template_mark_numbers(f->owned, value->valuestring,
+					       strlen(value->valuestring)))
+			return api_error_set(e, 500, NULL, NULL, "out of memory");
 		return api_check_duplicates(f->owned, e);
 	}
 	if (!cJSON_IsObject(value) && !cJSON_IsBool(value))

@@ -372,6 +372,11 @@ static void test_forms_and_tools(void **state)
 	assert_int_equal(p.format.form, API_FORM_SCHEMA);
 	assert_string_equal(p.format.value->child->valuestring, "null");
 	api_params_free(&p);
+	/* A string's numbers are as exact as the body's. */
+	parse(API_CHAT, "{" M ", \"guided_json\": \"{\\\"const\\\": 1234567890123456789}\"}", &p);
+	assert_non_null(p.format.value->child->valuestring);
+	assert_string_equal(p.format.value->child->valuestring, "1234567890123456789");
+	api_params_free(&p);
 	parse(API_COMPLETION,
 	      "{\"prompt\": \"a\", \"structured_outputs\": {\"choice\": [\"a\", \"b\"]}}", &p);
 	assert_int_equal(p.format.form, API_FORM_CHOICE);
