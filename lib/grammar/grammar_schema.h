@@ -3,12 +3,12 @@
  * JSON Schema as grammars: the JSON texts that are valid against the schema.
  *
  * Understood (drafts 4 to 2020-12, as far as they agree): type, const, enum; properties, required,
- * additionalProperties, patternProperties, propertyNames, minProperties, maxProperties; items,
- * prefixItems, minItems, maxItems; minLength, maxLength, pattern, format; minimum, maximum, their
- * exclusive forms, multipleOf; anyOf, oneOf, allOf; $ref within the document, $defs; true and
- * false; nullable. docs/structured-output.md describes each keyword. In short: properties are in
- * the order of the schema; additional ones are allowed only by additionalProperties; oneOf is
- * treated as anyOf.
+ * additionalProperties, unevaluatedProperties (as a boolean), patternProperties, propertyNames,
+ * minProperties, maxProperties; items, prefixItems, minItems, maxItems; minLength, maxLength,
+ * pattern, format; minimum, maximum, their exclusive forms, multipleOf; anyOf, oneOf, allOf; $ref
+ * within the document, $defs; true and false; nullable. docs/structured-output.md describes each
+ * keyword. In short: properties are in the order of the schema; additional ones are allowed only by
+ * additionalProperties; oneOf is treated as anyOf.
  *
  * Keywords that restrict a value and are not supported (not, if, uniqueItems, ...) are refused when
  * strict, otherwise ignored.

@@ -139,7 +139,7 @@ static void read_others(struct object *o)
 {
 	const struct view *v = o->view;
 	bool named = is_named(v);
-	const cJSON *other;
+	const cJSON *other, *unevaluated;
 
 	o->others = (struct view){.root = v->root};
 	o->others_allowed = true;
@@ -148,6 +148,10 @@ static void read_others(struct object *o)
 
 		schema_count(o->j, schema, "minProperties", &o->min);
 		schema_count(o->j, schema, "maxProperties", &o->max);
+		unevaluated = schema_member(schema, "unevaluatedProperties");
+		if (cJSON_IsObject(unevaluated) && unevaluated->child &&
+		    !schema_member(schema, "additionalProperties"))
+			schema_refuse(o->j, "unevaluatedProperties with a schema");
 		if (!other_of(schema, named, &other))
 			o->others_allowed = false;
 		else if (other && !view_add(o->j, &o->others, other))
@@ -159,20 +163,29 @@ static void read_others(struct object *o)
 static bool view_of_property(struct object *o, const char *name, struct view *ret)
 {
 	const struct view *v = o->view;
+	bool evaluated = false, must_be = false;
 
 	*ret = (struct view){.root = v->root};
 	for (unsigned i = 0; i < v->n; i++) {
-		const cJSON *schema = v->parts[i].schema, *other;
+		const cJSON *schema = v->parts[i].schema;
+		const cJSON *other = schema_member(schema, "additionalProperties");
 		const cJSON *mine = schema_member(schema_member(schema, "properties"), name);
 
+		/* In a schema that does not name it, additionalProperties applies, if present. */
+		if (!mine && cJSON_IsFalse(other))
+			return false;
+		if (!mine && cJSON_IsObject(other))
+			mine = other;
 		if (mine && !view_add(o->j, ret, mine))
 			return false;
-		/* In a schema that does not name it, additionalProperties applies, if present. */
-		if (!mine && !other_of(schema, false, &other))
-			return false;
-		if (!mine && other && !view_add(o->j, ret, other))
-			return false;
+		if (mine || other)
+			evaluated = true;
+		else if (cJSON_IsFalse(schema_member(schema, "unevaluatedProperties")))
+			must_be = true;
 	}
+	/* Unlike additionalProperties, unevaluatedProperties sees what the other parts name. */
+	if (must_be && !evaluated)
+		return false;
 	for (unsigned i = 0; i < ret->n; i++) {
 		if (cJSON_IsFalse(ret->parts[i].schema))
 			return false;

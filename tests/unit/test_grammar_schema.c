@@ -216,6 +216,27 @@ static void objects(void **state)
 	      "{\"q\\\"\\n\":null}\n", "{\"q\":null}\n");
 }
 
+static void unevaluated_properties(void **state)
+{
+	(void)state;
+	check("{\"type\":\"object\",\"allOf\":[{\"properties\":{\"a\":{\"type\":\"boolean\"}}}],"
+	      "\"unevaluatedProperties\":false}",
+	      true, "{}\n{\"a\":true}\n", "{\"a\":1}\n{\"b\":1}\n");
+	check("{\"$ref\":\"#/$defs/"
+	      "x\",\"required\":[\"a\"],\"properties\":{\"b\":{\"type\":\"null\"}},"
+	      "\"unevaluatedProperties\":false,\"$defs\":{\"x\":{\"properties\":{\"a\":"
+	      "{\"type\":\"boolean\"}}}}}",
+	      true, "{\"b\":null,\"a\":true}\n", "{}\n{\"b\":null}\n{\"a\":true,\"c\":1}\n");
+	/* Only additionalProperties is about its own schema alone. */
+	check("{\"type\":\"object\",\"allOf\":[{\"properties\":{\"a\":{\"type\":\"boolean\"}}}],"
+	      "\"additionalProperties\":false}",
+	      true, "{}\n", "{\"a\":true}\n");
+	/* Nobody names it. */
+	check("{\"anyOf\":[{\"required\":[\"z\"],\"unevaluatedProperties\":false},{\"type\":"
+	      "\"null\"}]}",
+	      true, "null\n", "{\"z\":1}\n");
+}
+
 static void arrays(void **state)
 {
 	(void)state;
@@ -328,6 +349,8 @@ static void wrong_schemas(void **state)
 		{"{\"type\":\"number\",\"multipleOf\":0.1}", "multipleOf", true},
 		{"{\"type\":\"object\",\"properties\":{\"a\":{}},\"minProperties\":1}",
 		 "minProperties", true},
+		{"{\"type\":\"object\",\"unevaluatedProperties\":{\"type\":\"null\"}}",
+		 "unevaluatedProperties with a schema", true},
 	};
 
 	(void)state;
@@ -559,6 +582,7 @@ int main(void)
 		cmocka_unit_test(number_bounds_are_exact),
 		cmocka_unit_test(integer_bounds_are_exact),
 		cmocka_unit_test(objects),
+		cmocka_unit_test(unevaluated_properties),
 		cmocka_unit_test(arrays),
 		cmocka_unit_test(choices),
 		cmocka_unit_test(references),
