@@ -110,8 +110,8 @@ static void collect(struct object *o)
 }
 
 /*
- * The schema of a property that is not named; false: it is not allowed. If properties are named and
- * additionalProperties is absent, no others are allowed.
+ * The schema of a property that is not named; false: it is not allowed. If properties or patterns
+ * are given and additionalProperties is absent, no others are allowed: that keeps to any schema.
  */
 static bool other_of(const cJSON *schema, bool named, const cJSON **ret)
 {
@@ -123,13 +123,14 @@ static bool other_of(const cJSON *schema, bool named, const cJSON **ret)
 		return false;
 	if (cJSON_IsObject(other))
 		*ret = other;
-	return other || !named || schema_member(schema, "patternProperties");
+	return other || !named;
 }
 
 static bool is_named(const struct view *v)
 {
 	for (unsigned i = 0; i < v->n; i++) {
-		if (schema_member(v->parts[i].schema, "properties"))
+		if (schema_member(v->parts[i].schema, "properties") ||
+		    schema_member(v->parts[i].schema, "patternProperties"))
 			return true;
 	}
 	return false;
@@ -329,6 +330,22 @@ static struct grammar_piece pattern_member(struct object *o, const cJSON *patter
 	return schema_sequence(b, pieces, 5);
 }
 
+/*
+ * A member's pattern is a language of keys that nothing is subtracted from: keys that are named, or
+ * that other keywords also restrict, are members by the pattern as well.
+ */
+static void refuse_patterns(struct object *o)
+{
+	struct view names;
+
+	if (o->n)
+		schema_refuse(o->j, "patternProperties together with properties or required");
+	if (o->others_allowed)
+		schema_refuse(o->j, "patternProperties together with additionalProperties");
+	if (names_view(o, &names))
+		schema_refuse(o->j, "patternProperties together with propertyNames");
+}
+
 /* A member that is not named by the schema; false: not allowed. */
 static bool other_member(struct object *o, struct grammar_piece *ret)
 {
@@ -344,8 +361,9 @@ static bool other_member(struct object *o, struct grammar_piece *ret)
 
 		if (patterns && !cJSON_IsObject(patterns))
 			schema_wrong(o->j, "patternProperties", "an object");
-		if (!cJSON_IsObject(patterns))
+		if (!cJSON_IsObject(patterns) || !patterns->child)
 			continue;
+		refuse_patterns(o);
 		cJSON_ArrayForEach(one, patterns) {
 			any = true;
 			piece = grammar_either(b, piece, pattern_member(o, one, o->view->root));

@@ -206,6 +206,12 @@ static void objects(void **state)
 	check("{\"type\":\"object\",\"patternProperties\":{\"^x-[a-z]+$\":{\"type\":\"integer\"}},"
 	      "\"additionalProperties\":false}",
 	      true, "{}\n{\"x-a\":1}\n{\"x-a\":1,\"x-b\":2}\n", "{\"y\":1}\n{\"x-a\":\"\"}\n");
+	/* Nothing said: no others, whose keys could match the pattern. */
+	check("{\"patternProperties\":{\"^x-[a-z]+$\":{\"type\":\"integer\"}}}", true,
+	      "{}\n{\"x-a\":1}\n", "{\"y\":1}\n{\"x-a\":\"\"}\n");
+	check("{\"properties\":{\"a\":{\"type\":\"null\"}},\"patternProperties\":{\"^x\":{\"type\":"
+	      "\"integer\"}},\"required\":[\"a\"]}",
+	      false, "{\"a\":null,\"xa\":1}\n", "{\"a\":null,\"b\":1}\n{\"xa\":1}\n");
 	check("{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^[a-z]$\"}}", true,
 	      "{\"a\":1}\n", "{\"ab\":1}\n");
 	check("{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"on\",\"off\",3]}}", true,
@@ -351,6 +357,12 @@ static void wrong_schemas(void **state)
 		 "minProperties", true},
 		{"{\"type\":\"object\",\"unevaluatedProperties\":{\"type\":\"null\"}}",
 		 "unevaluatedProperties with a schema", true},
+		{"{\"properties\":{\"xa\":{}},\"patternProperties\":{\"^x\":{\"type\":\"null\"}}}",
+		 "patternProperties together with properties", true},
+		{"{\"patternProperties\":{\"^x\":{}},\"additionalProperties\":{\"type\":\"null\"}}",
+		 "patternProperties together with additionalProperties", true},
+		{"{\"patternProperties\":{\"^x\":{}},\"propertyNames\":{\"maxLength\":2}}",
+		 "patternProperties together with propertyNames", true},
 	};
 
 	(void)state;
