@@ -102,6 +102,9 @@ struct grammar_piece schema_array(struct grammar_json *j, const struct view *v)
 	bool more = true;
 
 	read_array(j, v, &a);
+	/* No array, but perhaps another type or branch. */
+	if (a.max < a.min)
+		return grammar_never(b);
 	at = grammar_node(b);
 	end = grammar_node(b);
 	pieces[2] = (struct grammar_piece){at, end};

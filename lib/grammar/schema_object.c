@@ -146,9 +146,12 @@ static void read_others(struct object *o)
 	o->others_allowed = true;
 	for (unsigned i = 0; i < v->n; i++) {
 		const cJSON *schema = v->parts[i].schema;
+		uint32_t min = 0, max = GRAMMAR_UNLIMITED;
 
-		schema_count(o->j, schema, "minProperties", &o->min);
-		schema_count(o->j, schema, "maxProperties", &o->max);
+		schema_count(o->j, schema, "minProperties", &min);
+		schema_count(o->j, schema, "maxProperties", &max);
+		o->min = min > o->min ? min : o->min;
+		o->max = max < o->max ? max : o->max;
 		unevaluated = schema_member(schema, "unevaluatedProperties");
 		if (cJSON_IsObject(unevaluated) && unevaluated->child &&
 		    !schema_member(schema, "additionalProperties"))

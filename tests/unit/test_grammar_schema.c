@@ -222,6 +222,22 @@ static void objects(void **state)
 	      "{\"q\\\"\\n\":null}\n", "{\"q\":null}\n");
 }
 
+static void counts_of_several_schemas(void **state)
+{
+	(void)state;
+	check("{\"type\":\"object\",\"minProperties\":2,\"maxProperties\":2,\"allOf\":[{"
+	      "\"minProperties\":1,"
+	      "\"maxProperties\":3}]}",
+	      true, "{\"a\":1,\"b\":1}\n", "{\"a\":1}\n{\"a\":1,\"b\":1,\"c\":1}\n");
+	check("{\"anyOf\":[{\"type\":\"array\",\"minItems\":3,\"maxItems\":2},{\"type\":\"null\"}]"
+	      "}",
+	      true, "null\n", "[]\n[1,1]\n[1,1,1]\n");
+	check("{\"type\":[\"array\",\"null\"],\"minItems\":3,\"allOf\":[{\"maxItems\":2,"
+	      "\"prefixItems\":"
+	      "[{}]}]}",
+	      true, "null\n", "[1,1]\n[1,1,1]\n");
+}
+
 static void unevaluated_properties(void **state)
 {
 	(void)state;
@@ -594,6 +610,7 @@ int main(void)
 		cmocka_unit_test(number_bounds_are_exact),
 		cmocka_unit_test(integer_bounds_are_exact),
 		cmocka_unit_test(objects),
+		cmocka_unit_test(counts_of_several_schemas),
 		cmocka_unit_test(unevaluated_properties),
 		cmocka_unit_test(arrays),
 		cmocka_unit_test(choices),
