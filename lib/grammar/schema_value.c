@@ -76,13 +76,68 @@ static bool string_fits(const cJSON *schema, const char *value)
 	       !(cJSON_IsNumber(most) && n > most->valuedouble);
 }
 
+/* A member of an object; the search starts at @near, where objects written alike have it. */
+static const cJSON *find_member(const cJSON *object, const cJSON *near, const char *name)
+{
+	const cJSON *item;
+
+	for (item = near; item; item = item->next) {
+		if (!strcmp(item->string, name))
+			return item;
+	}
+	for (item = object->child; item && item != near; item = item->next) {
+		if (!strcmp(item->string, name))
+			return item;
+	}
+	return NULL;
+}
+
+static bool same_number(const cJSON *a, const cJSON *b)
+{
+	/* Integers that a double cannot represent have their literals, which are unique. */
+	if (a->valuestring && b->valuestring && !strpbrk(a->valuestring, ".eE") &&
+	    !strpbrk(b->valuestring, ".eE"))
+		return !strcmp(a->valuestring, b->valuestring);
+	return a->valuedouble == b->valuedouble;
+}
+
+/*
+ * Looks at each member of objects once per level: cJSON_Compare() compares them in both directions,
+ * so that its time doubles with each level. With as many members on both sides one direction is
+ * enough, as no key occurs twice. Recursion is limited by the maximum depth of JSON.
+ */
+static bool same_value(const cJSON *a, const cJSON *b)
+{
+	bool object = cJSON_IsObject(a);
+	const cJSON *item, *other;
+
+	if ((a->type & 0xFF) != (b->type & 0xFF))
+		return false;
+	if (cJSON_IsNumber(a))
+		return same_number(a, b);
+	if (cJSON_IsString(a))
+		return !strcmp(a->valuestring, b->valuestring);
+	/* The others have no children. */
+	if (cJSON_GetArraySize(a) != cJSON_GetArraySize(b))
+		return false;
+	other = b->child;
+	for (item = a->child; item; item = item->next) {
+		if (object)
+			other = find_member(b, other, item->string);
+		if (!other || !same_value(item, other))
+			return false;
+		other = other->next;
+	}
+	return true;
+}
+
 static bool is_listed(const cJSON *schema, const cJSON *value)
 {
 	const cJSON *constant = schema_member(schema, "const");
 	const cJSON *values = schema_member(schema, "enum"), *one;
 	bool found = !cJSON_IsArray(values);
 
-	if (constant && !cJSON_Compare(constant, value, true))
+	if (constant && !same_value(constant, value))
 		return false;
 	/*
 	 * Avoids searching the list that the value comes from, which would be quadratic for long
@@ -91,7 +146,7 @@ static bool is_listed(const cJSON *schema, const cJSON *value)
 	for (one = found ? NULL : values->child; one && !found; one = one->next)
 		found = one == value;
 	for (one = found ? NULL : values->child; one && !found; one = one->next)
-		found = cJSON_Compare(one, value, true);
+		found = same_value(one, value);
 	return found;
 }
 

@@ -312,6 +312,33 @@ static void choices(void **state)
 	check("{\"anyOf\":[{\"type\":\"integer\"},false]}", true, "1\n", "\"a\"\n");
 }
 
+/* Values of two lists, of which only those in both remain. */
+static void lists_are_compared(void **state)
+{
+	char schema[2000], *at = schema;
+
+	(void)state;
+	check("{\"enum\":[1,[1,2],{\"a\":1,\"b\":[]},{\"a\":1},\"x\",null,true,{\"b\":1,\"c\":2}],"
+	      "\"allOf\":[{"
+	      "\"enum\":[1.0,[2,1],{\"b\":[],\"a\":1},{\"b\":1},\"y\",false,null,{\"b\":1,\"c\":3},"
+	      "[1]]}]}",
+	      true, "1\n{\"a\": 1, \"b\": []}\nnull\n",
+	      "[1, 2]\n{\"a\": 1}\n{\"b\": 1, \"c\": 2}\n\"x\"\ntrue\n[1]\n");
+	check("{\"enum\":[0.3,0.5],\"allOf\":[{\"enum\":[0.30000000000000004,5e-1]}]}", true,
+	      "0.5\n", "0.3\n");
+	/* Deep ones take no longer than wide ones. */
+	at += sprintf(at, "{\"const\":");
+	for (unsigned copy = 0; copy < 2; copy++) {
+		for (unsigned i = 0; i < 90; i++)
+			at += sprintf(at, "{\"a\":");
+		at += sprintf(at, "1");
+		for (unsigned i = 0; i < 90; i++)
+			at += sprintf(at, "}");
+		at += sprintf(at, copy ? "]}" : ",\"enum\":[");
+	}
+	grammar_unref(schema_of(schema, true));
+}
+
 static void references(void **state)
 {
 	(void)state;
@@ -614,6 +641,7 @@ int main(void)
 		cmocka_unit_test(unevaluated_properties),
 		cmocka_unit_test(arrays),
 		cmocka_unit_test(choices),
+		cmocka_unit_test(lists_are_compared),
 		cmocka_unit_test(references),
 		cmocka_unit_test(wrong_schemas),
 		cmocka_unit_test(white_space),
