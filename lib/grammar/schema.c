@@ -255,7 +255,7 @@ static bool listed(struct grammar_json *j, const struct view *v, unsigned types,
 	}
 	for (value = constant ? constant : values->child; value;
 	     value = constant ? NULL : value->next) {
-		if (!(schema_type_of(value) & types) || !schema_accepts(v, value))
+		if (!(schema_type_of(value) & types) || !schema_accepts(j, v, value))
 			continue;
 		strings[n].bytes = schema_print(value, &strings[n].len);
 		if (!strings[n].bytes)

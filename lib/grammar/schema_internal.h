@@ -81,14 +81,16 @@ struct grammar_piece schema_object(struct grammar_json *j, const struct view *v)
 struct grammar_piece schema_array(struct grammar_json *j, const struct view *v);
 /* schema_string.c */
 struct grammar_piece schema_string(struct grammar_json *j, const struct view *v);
+/* The expression of the schema's `format`; NULL: none, or an unknown one. */
+const char *schema_format(const cJSON *schema);
 /* schema_number.c */
 struct grammar_piece schema_number(struct grammar_json *j, const struct view *v, bool integer);
 struct grammar_piece schema_any_number(struct grammar_builder *b, bool integer);
 /*
- * schema_value.c: whether a value of enum or const satisfies the rest of the view; its text, to be
- * freed.
+ * schema_value.c: whether a value of enum or const satisfies the rest of the view, as far as that is
+ * checked: the rest is refused when strict. Its text, to be freed.
  */
-bool schema_accepts(const struct view *v, const cJSON *value);
+bool schema_accepts(struct grammar_json *j, const struct view *v, const cJSON *value);
 unsigned schema_type_of(const cJSON *value);
 char *schema_print(const cJSON *value, size_t *ret_len);
 

@@ -44,7 +44,7 @@ static struct grammar_piece quoted(struct grammar_json *j, struct grammar_piece 
 	return grammar_seq(j->b, piece, grammar_text(j->b, "\""));
 }
 
-static const char *format_of(const cJSON *schema)
+const char *schema_format(const cJSON *schema)
 {
 	const cJSON *format = schema_member(schema, "format");
 
@@ -81,10 +81,10 @@ struct grammar_piece schema_string(struct grammar_json *j, const struct view *v)
 			expression = pattern->valuestring;
 			options.search = true;
 		}
-		if (expression && format_of(schema) && pattern)
+		if (expression && schema_format(schema) && pattern)
 			schema_refuse(j, "format together with a pattern");
 		else if (!expression)
-			expression = format_of(schema);
+			expression = schema_format(schema);
 	}
 	if (expression && (min || max != GRAMMAR_UNLIMITED))
 		schema_refuse(j, "minLength or maxLength together with a pattern or format");

@@ -9,6 +9,8 @@
 #include "json_text.h"
 #include "schema_internal.h"
 
+#define MAX_STEP (1ull << 60) /* digits of a multipleOf; ten times that fits in 64 bits */
+
 unsigned schema_type_of(const cJSON *value)
 {
 	switch (value->type & 0xFF) {
@@ -47,6 +49,74 @@ static bool type_fits(const cJSON *schema, const cJSON *value)
 	if (cJSON_IsTrue(schema_member(schema, "nullable")))
 		allowed |= JSON_NULL;
 	return allowed & mine;
+}
+
+/* A number's text: digits * 10^exponent, the last digit not 0 unless all are. */
+struct decimal {
+	uint64_t digits; /* modulo what was asked for */
+	long exponent;
+	bool zero, wrapped; /* wrapped: digits is less than all of them */
+};
+
+static struct decimal read_decimal(const char *text, uint64_t mod)
+{
+	struct decimal d = {.zero = true};
+	bool fraction = false;
+	long zeros = 0, power;
+
+	for (; *text && *text != 'e' && *text != 'E'; text++) {
+		fraction = fraction || *text == '.';
+		if (*text < '0' || *text > '9')
+			continue;
+		d.exponent -= fraction;
+		zeros++;
+		if (*text == '0')
+			continue;
+		d.zero = false;
+		for (; zeros; zeros--) {
+			d.digits = d.digits * 10 + (zeros == 1 ? (uint64_t)(*text - '0') : 0);
+			d.wrapped = d.wrapped || d.digits >= mod;
+			d.digits %= mod;
+		}
+	}
+	power = *text ? strtol(text + 1, NULL, 10) : 0;
+	power = power > 1000000000 ? 1000000000 : power < -1000000000 ? -1000000000 : power;
+	d.exponent += zeros + power;
+	return d;
+}
+
+/* The literal if it was recorded, else the shortest text that reads back as the same value. */
+static const char *number_text(const cJSON *value, char buf[40])
+{
+	if (value->valuestring)
+		return value->valuestring;
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(buf, 40, "%.*g", digits, value->valuedouble);
+		if (strtod(buf, NULL) == value->valuedouble)
+			break;
+	}
+	return buf;
+}
+
+/* Exactly, as decimals: 0.3 is a multiple of 0.1, unlike their doubles. */
+static bool is_multiple(const cJSON *schema, const cJSON *value)
+{
+	const cJSON *multiple = schema_member(schema, "multipleOf");
+	struct decimal step, d;
+	char buf[40];
+
+	if (!cJSON_IsNumber(multiple) || !(multiple->valuedouble > 0))
+		return true;
+	step = read_decimal(number_text(multiple, buf), MAX_STEP);
+	if (step.wrapped || step.zero)
+		return fmod(value->valuedouble, multiple->valuedouble) == 0;
+	d = read_decimal(number_text(value, buf), step.digits);
+	if (d.zero || d.exponent < step.exponent)
+		return d.zero;
+	/* What 64 factors of 10 leave, more of them do as well: the step is below 2^64. */
+	for (int i = 0; d.digits && i < 64 && d.exponent > step.exponent; i++, d.exponent--)
+		d.digits = d.digits * 10 % step.digits;
+	return !d.digits;
 }
 
 static bool number_fits(const cJSON *schema, double value)
@@ -90,6 +160,36 @@ static const cJSON *find_member(const cJSON *object, const cJSON *near, const ch
 			return item;
 	}
 	return NULL;
+}
+
+/* The number of elements or members. */
+static bool count_fits(const cJSON *schema, const cJSON *value)
+{
+	const cJSON *least =
+		schema_member(schema, cJSON_IsArray(value) ? "minItems" : "minProperties");
+	const cJSON *most =
+		schema_member(schema, cJSON_IsArray(value) ? "maxItems" : "maxProperties");
+	double n = least || most ? cJSON_GetArraySize(value) : 0;
+
+	return !(cJSON_IsNumber(least) && n < least->valuedouble) &&
+	       !(cJSON_IsNumber(most) && n > most->valuedouble);
+}
+
+static bool has_required(const cJSON *schema, const cJSON *value)
+{
+	const cJSON *required = schema_member(schema, "required"), *name;
+	const cJSON *found = value->child;
+
+	if (!cJSON_IsArray(required))
+		return true;
+	cJSON_ArrayForEach(name, required) {
+		if (!cJSON_IsString(name))
+			continue;
+		found = find_member(value, found, name->valuestring);
+		if (!found)
+			return false;
+	}
+	return true;
 }
 
 static bool same_number(const cJSON *a, const cJSON *b)
@@ -150,17 +250,62 @@ static bool is_listed(const cJSON *schema, const cJSON *value)
 	return found;
 }
 
-bool schema_accepts(const struct view *v, const cJSON *value)
+/* Refuses, when strict, what could exclude the value and is not compared with it. */
+static void refuse_unchecked(struct grammar_json *j, const cJSON *schema, const cJSON *value)
+{
+	static const struct {
+		const char *keyword;
+		unsigned type;
+	} unchecked[] = {
+		{"pattern", JSON_STRING},
+		{"format", JSON_STRING},
+		{"items", JSON_ARRAY},
+		{"prefixItems", JSON_ARRAY},
+		{"properties", JSON_OBJECT},
+		{"patternProperties", JSON_OBJECT},
+		{"additionalProperties", JSON_OBJECT},
+		{"unevaluatedProperties", JSON_OBJECT},
+		{"propertyNames", JSON_OBJECT},
+	};
+	unsigned type = schema_type_of(value);
+	char words[64];
+
+	/* Without elements or members there is nothing to exclude. */
+	if (!j->options.strict || (type != JSON_STRING && !value->child))
+		return;
+	for (size_t i = 0; i < sizeof(unchecked) / sizeof(unchecked[0]); i++) {
+		const cJSON *member = schema_member(schema, unchecked[i].keyword);
+
+		if (!member || unchecked[i].type != type || cJSON_IsTrue(member) ||
+		    (!strcmp(unchecked[i].keyword, "format") && !schema_format(schema)))
+			continue;
+		snprintf(words, sizeof(words), "%s beside enum or const", unchecked[i].keyword);
+		schema_refuse(j, words);
+	}
+}
+
+static bool fits(const cJSON *schema, const cJSON *value)
+{
+	if (cJSON_IsFalse(schema) || !type_fits(schema, value))
+		return false;
+	switch (value->type & 0xFF) {
+	case cJSON_Number:
+		return number_fits(schema, value->valuedouble) && is_multiple(schema, value);
+	case cJSON_String: return string_fits(schema, value->valuestring);
+	case cJSON_Array: return count_fits(schema, value);
+	case cJSON_Object: return count_fits(schema, value) && has_required(schema, value);
+	default: return true;
+	}
+}
+
+bool schema_accepts(struct grammar_json *j, const struct view *v, const cJSON *value)
 {
 	for (unsigned i = 0; i < v->n; i++) {
-		const cJSON *schema = v->parts[i].schema;
-
-		if (cJSON_IsFalse(schema) || !type_fits(schema, value) ||
-		    (cJSON_IsNumber(value) && !number_fits(schema, value->valuedouble)) ||
-		    (cJSON_IsString(value) && !string_fits(schema, value->valuestring)) ||
-		    !is_listed(schema, value))
+		if (!fits(v->parts[i].schema, value) || !is_listed(v->parts[i].schema, value))
 			return false;
 	}
+	for (unsigned i = 0; i < v->n; i++)
+		refuse_unchecked(j, v->parts[i].schema, value);
 	return true;
 }
 
@@ -176,32 +321,18 @@ static bool add_string(struct text_buf *buf, const char *text)
 	return ok;
 }
 
-/* The literal if it was recorded, else the shortest text that reads back as the same value. */
-static bool add_number(struct text_buf *buf, const cJSON *value)
-{
-	char text[40];
-
-	if (value->valuestring)
-		return text_buf_add_string(buf, value->valuestring);
-	for (int digits = 15; digits <= 17; digits++) {
-		snprintf(text, sizeof(text), "%.*g", digits, value->valuedouble);
-		if (strtod(text, NULL) == value->valuedouble)
-			break;
-	}
-	return text_buf_add_string(buf, text);
-}
-
 /* Recursion is limited by the maximum depth of JSON. */
 static bool add_value(struct text_buf *buf, const cJSON *value)
 {
 	bool object = cJSON_IsObject(value), ok = true;
 	const cJSON *item;
+	char number[40];
 
 	switch (value->type & 0xFF) {
 	case cJSON_NULL: return text_buf_add_string(buf, "null");
 	case cJSON_False: return text_buf_add_string(buf, "false");
 	case cJSON_True: return text_buf_add_string(buf, "true");
-	case cJSON_Number: return add_number(buf, value);
+	case cJSON_Number: return text_buf_add_string(buf, number_text(value, number));
 	case cJSON_String: return add_string(buf, value->valuestring);
 	default: break;
 	}

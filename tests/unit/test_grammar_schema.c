@@ -312,6 +312,33 @@ static void choices(void **state)
 	check("{\"anyOf\":[{\"type\":\"integer\"},false]}", true, "1\n", "\"a\"\n");
 }
 
+static void lists_are_filtered(void **state)
+{
+	(void)state;
+	check("{\"enum\":[0,1,14,-21,7.5,700,\"a\"],\"multipleOf\":7}", true,
+	      "0\n14\n-21\n700\n\"a\"\n", "1\n7.5\n");
+	/* Not by doubles, of which none of these is a multiple. */
+	check("{\"enum\":[0.3,0.7,0.25,1e22,1],\"multipleOf\":0.1}", true, "0.3\n0.7\n1e+22\n1\n",
+	      "0.25\n");
+	check("{\"enum\":[1e-7,2.5e-7,3e300],\"multipleOf\":1e-7}", true, "1e-07\n3e+300\n",
+	      "2.5e-07\n");
+	check("{\"enum\":[[],[1],[1,2],[1,2,3]],\"minItems\":1,\"maxItems\":2}", true,
+	      "[1]\n[1, 2]\n", "[]\n[1, 2, 3]\n");
+	check("{\"enum\":[{},{\"a\":1},{\"a\":1,\"b\":2}],\"minProperties\":1,\"allOf\":[{"
+	      "\"maxProperties\":1}]}",
+	      true, "{\"a\": 1}\n", "{}\n{\"a\": 1, \"b\": 2}\n");
+	check("{\"enum\":[{\"b\":1},{\"a\":1,\"b\":2},null],\"required\":[\"b\",\"a\"]}", true,
+	      "{\"a\": 1, \"b\": 2}\nnull\n", "{\"b\": 1}\n");
+	/* Keywords of other types, of no effect or of values that are excluded anyway. */
+	check("{\"enum\":[1,\"a\",[],{}],\"type\":[\"integer\",\"array\",\"object\"],\"pattern\":"
+	      "\"b\","
+	      "\"items\":{\"type\":\"null\"},\"properties\":{\"a\":{}}}",
+	      true, "1\n[]\n{}\n", "\"a\"\n");
+	check("{\"enum\":[\"a\",[1]],\"format\":\"unheard-of\",\"items\":true}", true,
+	      "\"a\"\n[1]\n", "1\n");
+	check("{\"enum\":[\"a\",\"b\"],\"pattern\":\"b\"}", false, "\"a\"\n\"b\"\n", "1\n");
+}
+
 /* Values of two lists, of which only those in both remain. */
 static void lists_are_compared(void **state)
 {
@@ -406,6 +433,13 @@ static void wrong_schemas(void **state)
 		 "patternProperties together with additionalProperties", true},
 		{"{\"patternProperties\":{\"^x\":{}},\"propertyNames\":{\"maxLength\":2}}",
 		 "patternProperties together with propertyNames", true},
+		{"{\"enum\":[\"a\",\"b\"],\"pattern\":\"b\"}", "\"pattern beside enum or const\"",
+		 true},
+		{"{\"const\":\"a\",\"format\":\"date\"}", "\"format beside enum or const\"", true},
+		{"{\"enum\":[[1]],\"items\":{\"type\":\"null\"}}", "\"items beside", true},
+		{"{\"enum\":[{\"a\":1}],\"properties\":{\"a\":{\"type\":\"null\"}}}",
+		 "\"properties beside", true},
+		{"{\"enum\":[3],\"multipleOf\":2}", "matches nothing", false},
 	};
 
 	(void)state;
@@ -641,6 +675,7 @@ int main(void)
 		cmocka_unit_test(unevaluated_properties),
 		cmocka_unit_test(arrays),
 		cmocka_unit_test(choices),
+		cmocka_unit_test(lists_are_filtered),
 		cmocka_unit_test(lists_are_compared),
 		cmocka_unit_test(references),
 		cmocka_unit_test(wrong_schemas),
