@@ -113,11 +113,12 @@ static void finish(struct engine *e, struct engine_seq *seq, enum engine_finish 
 	end_request(e, r, how, error, text);
 }
 
-/* Stores the logprobs of the prompt tokens from the item's rows. */
+/* Stores the logprobs of the prompt tokens, and of the best ones, from the item's rows. */
 static void store_prompt_rows(struct engine *e, const struct sched_item *item, unsigned row_index)
 {
 	struct engine_seq *seq = (struct engine_seq *)item->seq;
 	struct engine_request *r = seq->request;
+	unsigned n_top = r->prompt_top ? (unsigned)r->sampling.logprobs : 0;
 	struct sampler_row row;
 
 	for (unsigned i = 0; i < item->rows; i++) {
@@ -125,6 +126,8 @@ static void store_prompt_rows(struct engine *e, const struct sched_item *item, u
 
 		step_row(&e->slots[e->turn], row_index + i, &row);
 		r->prompt_lp[next] = sampler_logprob(e->sampler, &row, r->prompt[next]);
+		if (n_top)
+			sampler_top(e->sampler, &row, n_top, r->prompt_top + (size_t)next * n_top);
 	}
 	if (item->rows)
 		item->seq->prompt_row = item->first_row + item->rows;
@@ -308,6 +311,10 @@ static void choose_forks(struct engine *e, struct engine_request *r, unsigned ro
 		f->cached_tokens = r->cached_tokens;
 		if (f->prompt_lp && r->prompt_lp)
 			memcpy(f->prompt_lp, r->prompt_lp, r->n_prompt * sizeof(*f->prompt_lp));
+		if (f->prompt_top && r->prompt_top && f->sampling.logprobs == r->sampling.logprobs)
+			memcpy(f->prompt_top, r->prompt_top,
+			       (size_t)r->n_prompt * (unsigned)r->sampling.logprobs *
+				       sizeof(*f->prompt_top));
 		f->seq->sched.prompt_row = r->n_prompt;
 		choose_first(e, f->seq, row, now);
 	}

@@ -173,6 +173,8 @@ struct engine_request {
 	struct engine_logprob *logprobs; /* [max_tokens], chosen tokens; NULL: none */
 	struct engine_logprob *top;	 /* [max_tokens][sampling.logprobs]; NULL if none */
 	float *prompt_lp;		 /* [n_prompt]; [0] is NaN; NULL if not requested */
+	/* [n_prompt][sampling.logprobs] at each place of the prompt; [0] is not set; NULL: none */
+	struct engine_logprob *prompt_top;
 	float *embedding;	/* [pooling.dimensions] once finish is ENGINE_FINISH_COMPLETE */
 	unsigned cached_tokens; /* prompt tokens found in the prefix cache */
 	atomic_int finish;	/* enum engine_finish, stored after the last token (release) */
@@ -180,8 +182,8 @@ struct engine_request {
 	char error_text[256];
 	/*
 	 * CLOCK_MONOTONIC nanoseconds; 0: not yet. The first three and cached_tokens may be read
-	 * once n_tokens is above 0 (acquire), and so may prompt_lp; last_token_ns, error and
-	 * error_text once finish is set.
+	 * once n_tokens is above 0 (acquire), and so may prompt_lp and prompt_top; last_token_ns,
+	 * error and error_text once finish is set.
 	 */
 	uint64_t queued_ns, started_ns, first_token_ns, last_token_ns;
 

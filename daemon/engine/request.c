@@ -38,11 +38,13 @@ static int new_request(const int32_t *prompt, unsigned n_prompt,
 		       const struct engine_pooling *pooling, struct engine_request **ret)
 {
 	size_t total = sizeof(struct engine_request), seq, copy, tokens, logprobs, top, prompt_lp;
+	size_t prompt_top;
 	size_t biases, counts, n_biases = sampling->n_biases, pooled, embedding;
 	size_t dimensions = pooling ? pooling->dimensions : 0;
 	size_t n_logprobs = sampling->logprobs >= 0 ? sampling->max_tokens : 0;
-	size_t n_top =
-		sampling->logprobs > 0 ? (size_t)sampling->logprobs * sampling->max_tokens : 0;
+	size_t width = sampling->logprobs > 0 ? (size_t)sampling->logprobs : 0;
+	size_t n_top = width * sampling->max_tokens;
+	size_t n_prompt_top = prompt_logprobs ? width * n_prompt : 0;
 	struct engine_request *r;
 	unsigned n_counts;
 	char *base;
@@ -57,6 +59,7 @@ static int new_request(const int32_t *prompt, unsigned n_prompt,
 	logprobs = room(&total, n_logprobs, sizeof(*r->logprobs));
 	top = room(&total, n_top, sizeof(*r->top));
 	prompt_lp = room(&total, prompt_logprobs ? n_prompt : 0, sizeof(*r->prompt_lp));
+	prompt_top = room(&total, n_prompt_top, sizeof(*r->prompt_top));
 	biases = room(&total, n_biases, sizeof(*sampling->biases));
 	n_counts = sampler_needs_counts(sampling) ? n_prompt + sampling->max_tokens : 0;
 	counts = room(&total, 1, n_counts ? token_counts_size(n_counts) : 0);
@@ -76,6 +79,7 @@ static int new_request(const int32_t *prompt, unsigned n_prompt,
 	r->logprobs = n_logprobs ? (struct engine_logprob *)(base + logprobs) : NULL;
 	r->top = n_top ? (struct engine_logprob *)(base + top) : NULL;
 	r->prompt_lp = prompt_logprobs && n_prompt ? (float *)(base + prompt_lp) : NULL;
+	r->prompt_top = n_prompt_top ? (struct engine_logprob *)(base + prompt_top) : NULL;
 	if (r->prompt_lp)
 		r->prompt_lp[0] = NAN;
 	r->sampling.biases = (struct engine_bias *)(base + biases);

@@ -43,7 +43,8 @@ struct choice_input {
 	const struct engine_logprob *logprobs; /* of the chosen tokens; NULL: not requested */
 	const struct engine_logprob *top;      /* [n][n_top]; NULL: none */
 	unsigned n_top;
-	const float *prompt_logprobs; /* [prompt->n]; NULL: none */
+	const float *prompt_logprobs;		 /* [prompt->n]; NULL: none */
+	const struct engine_logprob *prompt_top; /* [prompt->n][n_top]; NULL: none */
 	unsigned n;
 	unsigned cached_tokens; /* of the prompt */
 	enum engine_finish how;

@@ -61,6 +61,7 @@ static int prepare(struct exchange *x, struct choice *c, struct sequence *s, uin
 		.top = s->request->top,
 		.n_top = sampling.logprobs > 0 ? (unsigned)sampling.logprobs : 0,
 		.prompt_logprobs = s->request->prompt_lp,
+		.prompt_top = s->request->prompt_top,
 	};
 	return model_text_constrain(x->text, &x->params, c->prompt, x->grammar, s->request);
 }
@@ -112,12 +113,20 @@ static uint64_t token_bytes(const struct exchange *x)
 	return TOKEN_BYTES + entries(x) * sizeof(struct engine_logprob);
 }
 
-/* For a token of the prompt: its copy and log probability, and its repetition in a whole answer. */
+/*
+ * For a token of the prompt: its copy and log probability, and its repetition in a whole answer.
+ * The best tokens at its place also count when streaming, as one event has those of the prompt.
+ */
 static uint64_t prompt_token_bytes(const struct exchange *x)
 {
+	bool scored = x->params.echo && x->params.logprobs >= 0;
+	uint64_t best = scored ? (uint64_t)x->params.logprobs : 0, bytes = 8;
+
+	if (best)
+		bytes += best * sizeof(struct engine_logprob) + (best + 1) * ECHO_LOGPROB;
 	if (!x->params.echo || x->params.stream)
-		return 8;
-	return 8 + ECHO_BYTES + (x->params.logprobs >= 0 ? ECHO_LOGPROB : 0);
+		return bytes;
+	return bytes + ECHO_BYTES + (scored ? ECHO_LOGPROB : 0);
 }
 
 /*

@@ -153,10 +153,11 @@ static const char *token_string(const struct choice *c, int32_t token, char *buf
 }
 
 /*
- * {"token": logprob, ...}: the best ones and the chosen one. Tokens with the same text share the
- * first entry.
+ * {"token": logprob, ...}: the best ones, @top[n_top], and @own, the one that is there. Tokens with
+ * the same text share the first entry.
  */
-static void put_top_object(struct json_out *o, const struct choice *c, unsigned i)
+static void put_top_object(struct json_out *o, const struct choice *c,
+			   const struct engine_logprob *top, const struct engine_logprob *own)
 {
 	unsigned n = c->input.n_top < API_MAX_LOGPROBS ? c->input.n_top : API_MAX_LOGPROBS;
 	const struct engine_logprob *entries[API_MAX_LOGPROBS + 1];
@@ -168,7 +169,7 @@ static void put_top_object(struct json_out *o, const struct choice *c, unsigned 
 		const char *name;
 		bool known = false;
 
-		entries[k] = k < n ? &top_of(c, i)[k] : &c->input.logprobs[i];
+		entries[k] = k < n ? &top[k] : own;
 		name = token_string(c, entries[k]->token, names[k], sizeof(names[k]), &len);
 		if (name != names[k])
 			snprintf(names[k], sizeof(names[k]), "%.*s", (int)(len < 64 ? len : 64),
@@ -200,6 +201,20 @@ enum column {
 	COLUMN_OFFSETS,
 };
 
+/* At place @i of the prompt; nothing comes before the first token, so nothing is known of it. */
+static void put_prompt_top(struct json_out *o, const struct choice *c, unsigned i)
+{
+	const struct choice_input *in = &c->input;
+
+	if (i && in->prompt_logprobs && in->prompt_top) {
+		const struct engine_logprob own = {c->prompt->ids[i], in->prompt_logprobs[i]};
+
+		put_top_object(o, c, in->prompt_top + (size_t)i * in->n_top, &own);
+	} else {
+		json_null(o);
+	}
+}
+
 static void put_prompt_column(struct json_out *o, const struct choice *c, enum column column)
 {
 	unsigned offset = 0;
@@ -217,7 +232,7 @@ static void put_prompt_column(struct json_out *o, const struct choice *c, enum c
 			else
 				json_null(o);
 			break;
-		case COLUMN_TOP: json_null(o); break;
+		case COLUMN_TOP: put_prompt_top(o, c, i); break;
 		case COLUMN_OFFSETS: json_uint(o, offset); break;
 		}
 		text = token_bytes(c, c->prompt->ids[i], &len);
@@ -244,7 +259,7 @@ static void put_column(struct json_out *o, const struct choice *c, enum column c
 		case COLUMN_LOGPROBS:
 			json_number(o, finite_logprob(c->input.logprobs[i].logprob));
 			break;
-		case COLUMN_TOP: put_top_object(o, c, i); break;
+		case COLUMN_TOP: put_top_object(o, c, top_of(c, i), &c->input.logprobs[i]); break;
 		case COLUMN_OFFSETS: json_uint(o, base + c->marks[i].character); break;
 		}
 	}

@@ -248,6 +248,11 @@ int engine_request_new(const int32_t *prompt, unsigned n_prompt,
 		for (unsigned i = 0; i < n_prompt; i++)
 			r->prompt_lp[i] = i ? -0.5f : NAN;
 	}
+	if (prompt_logprobs && top) {
+		r->prompt_top = calloc((size_t)n_prompt * top, sizeof(*r->prompt_top));
+		for (unsigned i = 0; i < n_prompt * top; i++)
+			r->prompt_top[i] = (struct engine_logprob){(int32_t)(5 + i % top), -0.25f};
+	}
 	atomic_store(&r->refs, 1);
 	*ret = r;
 	return 0;
@@ -315,6 +320,7 @@ void engine_request_unref(struct engine_request *r)
 	free(r->logprobs);
 	free(r->top);
 	free(r->prompt_lp);
+	free(r->prompt_top);
 	free(r->embedding);
 	free(r);
 }

@@ -233,8 +233,17 @@ static void gives_logprobs(void **state)
 			for (unsigned t = 0; t < 97; t++)
 				sum += exp((double)logits[t]);
 			assert_true(fabs(logits[all[i]] - log(sum) - logprob) < 1e-5);
-			if (i < 70)
+			if (i < 70) {
+				const struct engine_logprob *top = &r->prompt_top[i * 12];
+
+				for (unsigned j = 0; j < 12; j++)
+					assert_true(fabs(logits[top[j].token] - log(sum) -
+							 top[j].logprob) < 1e-5 &&
+						    top[j].logprob <= top[j - (j > 0)].logprob);
+				for (unsigned t = 0; t < 97; t++)
+					assert_true(logits[t] <= logits[top[0].token]);
 				continue;
+			}
 			assert_int_equal(r->logprobs[i - 70].token, all[i]);
 			assert_int_equal(r->top[(i - 70) * 12].token, all[i]);
 			for (unsigned j = 1; j < 12; j++)

@@ -35,6 +35,8 @@ static void expect_same(const struct engine_request *a, const struct engine_requ
 	assert_memory_equal(b->top, a->top, 2 * n * sizeof(*a->top));
 	assert_memory_equal(b->prompt_lp + 1, a->prompt_lp + 1,
 			    (a->n_prompt - 1) * sizeof(*a->prompt_lp));
+	assert_memory_equal(b->prompt_top + 2, a->prompt_top + 2,
+			    (a->n_prompt - 1) * 2 * sizeof(*a->prompt_top));
 }
 
 /* The choices of a prompt are what they are alone, and the prompt is computed once. */

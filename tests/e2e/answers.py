@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# answers.py TXDAD MODEL - what answers of the demo model say besides their text, whole and streamed: the log
+# probabilities of a prompt and of all that was generated.
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+COLUMNS = "tokens", "token_logprobs", "top_logprobs", "text_offset"
+FOX = {"prompt": "The fox was so", "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0}
+
+
+class Connection(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.host)
+
+
+class Client:
+    def __init__(self, path):
+        self.connection = Connection(path)
+        self.failed = 0
+
+    def check(self, ok, *what):
+        if not ok:
+            self.failed += 1
+            print("FAIL:", *what)
+
+    def post(self, path, body):
+        self.connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        response = self.connection.getresponse()
+        return response.status, response.read().decode()
+
+    def ask(self, path, body):
+        status, text = self.post(path, body)
+        self.check(status == 200, body, status, text)
+        return json.loads(text) if status == 200 else {}
+
+    def complete(self, body):
+        """A completion's choice and usage; streamed, its parts must add up to the same."""
+        answer = self.ask("/v1/completions", body)
+        choice, usage = answer["choices"][0], answer["usage"]
+        status, stream = self.post("/v1/completions", {**body, "stream": True, "stream_options": {"include_usage": True}})
+        text, columns, parts = "", {key: [] for key in COLUMNS}, usage
+        for line in stream.split("\n\n"):
+            event = json.loads(line[6:]) if line.startswith("data: {") else {}
+            parts = event.get("usage") or parts
+            for part in event.get("choices", []):
+                text += part["text"]
+                for key in COLUMNS:
+                    columns[key] += (part["logprobs"] or {}).get(key) or []
+        whole = {key: (choice["logprobs"] or {}).get(key) or [] for key in COLUMNS}
+        self.check(status == 200 and text == choice["text"] and columns == whole and
+                   parts["completion_tokens"] == usage["completion_tokens"], body, "streamed", text, columns, "whole", answer)
+        return choice, usage
+
+
+def check_prompt(c):
+    """Every token of an echoed prompt but the first has the best ones at its place, and itself."""
+    for n in 1, 2, 20:
+        logprobs = c.complete({**FOX, "logprobs": n})[0]["logprobs"]
+        c.check(logprobs["top_logprobs"][0] is None and logprobs["token_logprobs"][0] is None, "the first", logprobs)
+        for token, own, top in list(zip(logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"]))[1:]:
+            c.check(top and top.get(token) == own and 0 < len(top) <= n + 1 and max(top.values()) >= own, n, token, own, top)
+    forks = c.ask("/v1/completions", {**FOX, "n": 3})["choices"]
+    c.check(all(f["logprobs"]["top_logprobs"][1:] for f in forks) and
+            len({json.dumps(f["logprobs"]["top_logprobs"][:4]) for f in forks}) == 1, "forks", forks)
+    none = c.complete({**FOX, "logprobs": 0})[0]["logprobs"]
+    c.check(none["top_logprobs"] is None, "no best ones were requested", none)
+
+
+def main():
+    txdad, model = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as directory:
+        path, log = directory + "/socket", open(directory + "/log", "w+")
+        daemon = subprocess.Popen([txdad, "--socket", path, "--model", "demo=" + model, "--tool-call-parser", "hermes",
+                                   "--load", "demand"], stderr=log)
+        client = Client(path)
+        try:
+            while not os.path.exists(path) and daemon.poll() is None:
+                time.sleep(0.05)
+            check_prompt(client)
+        finally:
+            daemon.terminate()
+            ended = daemon.wait()
+            if ended or client.failed:
+                log.seek(0)
+                print(log.read()[-4000:])
+    return 1 if client.failed or ended else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
