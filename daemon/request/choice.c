@@ -228,6 +228,20 @@ static void show_tokens(struct choice *c, unsigned limit)
 }
 
 /*
+ * In a completion every counted token has an entry, also those without text that ended it: clients
+ * add up an answer's log probability, and compare their number with the usage.
+ */
+static void show_counted(struct choice *c)
+{
+	if (!c->marks || c->params->kind != API_COMPLETION)
+		return;
+	for (unsigned i = c->seen; i < c->completion_tokens; i++)
+		c->marks[i] =
+			(struct token_mark){.byte = c->fed_bytes, .character = c->fed_characters};
+	c->shown_to = c->completion_tokens;
+}
+
+/*
  * Counts reasoning tokens: up to the token that ends reasoning, or with channels up to the first
  * other message.
  */
@@ -325,6 +339,7 @@ static int finish(struct choice *c, enum engine_finish how, unsigned n, unsigned
 	/* No generated tokens were requested; the engine generates at least one. */
 	c->completion_tokens = c->params->max_tokens_given && !c->params->max_tokens ? 0 : n;
 	show_tokens(c, shown);
+	show_counted(c);
 	return c->text.failed ? -ENOMEM : 0;
 }
 
@@ -340,6 +355,7 @@ static int cut(struct choice *c)
 	c->finish_reason = reason_of(c, true, false);
 	c->completion_tokens = c->seen;
 	show_tokens(c, c->seen);
+	show_counted(c);
 	return 0;
 }
 
@@ -371,7 +387,7 @@ int choice_advance(struct choice *c, unsigned max)
 	if (c->finish_reason)
 		return 0;
 	/*
-	 * A stop token is not shown. While the engine runs, the last token may turn out to be one.
+	 * A stop token has no text. While the engine runs, the last token may turn out to be one.
 	 */
 	if (n && (how == ENGINE_FINISH_STOP ||
 		  (how == ENGINE_RUNNING &&

@@ -75,6 +75,23 @@ def check_prompt(c):
     c.check(none["top_logprobs"] is None, "no best ones were requested", none)
 
 
+
+def check_ends(c):
+    """A completion has an entry for every token that is counted, also for one that ended it."""
+    end = c.complete({**FOX, "logit_bias": {"2": 100}})
+    c.check(end[0]["finish_reason"] == "stop" and end[0]["text"] == FOX["prompt"] and
+            end[0]["logprobs"]["tokens"][4:] == ["<|im_end|>"] and end[0]["logprobs"]["text_offset"][4:] == [14], "an end token", end)
+    long = {**FOX, "echo": False, "max_tokens": 90}
+    for more in ({}, {"stop": " king"}, {"stop": "castle and"}, {"stop": "zzz"}, {"stop": [" he went"], "include_stop_str_in_output": True},
+                 {"stop": " pleased"}, {"logit_bias": {"2": 100}}, {"max_tokens": 0, "echo": True}):
+        choice, usage = c.complete({**long, **more})
+        lengths = {key: len(choice["logprobs"][key]) for key in COLUMNS}
+        n = usage["completion_tokens"] + 4 * ("echo" in more)
+        c.check(set(lengths.values()) == {n}, more, lengths, usage)
+        offsets = choice["logprobs"]["text_offset"]
+        c.check(offsets == sorted(offsets), more, offsets)
+
+
 def main():
     txdad, model = sys.argv[1:]
     with tempfile.TemporaryDirectory() as directory:
@@ -86,6 +103,7 @@ def main():
             while not os.path.exists(path) and daemon.poll() is None:
                 time.sleep(0.05)
             check_prompt(client)
+            check_ends(client)
         finally:
             daemon.terminate()
             ended = daemon.wait()
