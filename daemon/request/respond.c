@@ -104,11 +104,12 @@ static void put_chat_token(struct json_out *o, const struct choice *c,
 	json_end(o, ']');
 }
 
+/* @whole: of a whole answer, which has the object also if no token is shown. */
 static void put_chat_logprobs(struct json_out *o, const struct choice *c, unsigned from,
-			      unsigned to)
+			      unsigned to, bool whole)
 {
 	json_key(o, "logprobs");
-	if (!c->marks || from == to) {
+	if (!c->marks || (from == to && !whole)) {
 		json_null(o);
 		return;
 	}
@@ -266,12 +267,15 @@ static void put_column(struct json_out *o, const struct choice *c, enum column c
 	json_end(o, ']');
 }
 
-/* @base: characters before the first generated token. */
+/*
+ * @whole: of a whole answer, which has the object also if no token is shown. @base: characters
+ * before the first generated token.
+ */
 static void put_completion_logprobs(struct json_out *o, const struct choice *c, unsigned from,
-				    unsigned to, bool prompt, unsigned base)
+				    unsigned to, bool whole, bool prompt, unsigned base)
 {
 	json_key(o, "logprobs");
-	if (!c->marks || (from == to && !prompt)) {
+	if (!c->marks || (from == to && !whole && !prompt)) {
 		json_null(o);
 		return;
 	}
@@ -375,7 +379,7 @@ static void put_chat_choice(struct json_out *o, const struct exchange *x, const 
 		put_calls(o, c, true);
 	json_put_null(o, "refusal");
 	json_end(o, '}');
-	put_chat_logprobs(o, c, 0, c->shown_to);
+	put_chat_logprobs(o, c, 0, c->shown_to, true);
 }
 
 static void put_completion_choice(struct json_out *o, const struct exchange *x,
@@ -396,7 +400,7 @@ static void put_completion_choice(struct json_out *o, const struct exchange *x,
 	if (c->text.len)
 		memcpy(whole + len, c->text.data, c->text.len);
 	json_string_len(o, whole, len + c->text.len);
-	put_completion_logprobs(o, c, 0, c->shown_to, x->params.echo, characters(echo, len));
+	put_completion_logprobs(o, c, 0, c->shown_to, true, x->params.echo, characters(echo, len));
 	free(whole);
 	free(owned);
 }
@@ -494,7 +498,7 @@ static void put_completion_first(struct json_out *o, const struct exchange *x, s
 	begin_event(o, x, c);
 	json_key(o, "text");
 	json_string_len(o, echo, len);
-	put_completion_logprobs(o, c, 0, 0, true, 0);
+	put_completion_logprobs(o, c, 0, 0, false, true, 0);
 	end_event(o, x, NULL);
 	free(owned);
 }
@@ -510,13 +514,13 @@ static void put_chat_text(struct json_out *o, const struct choice *c)
 	if (calls_have_output(c))
 		put_calls(o, c, false);
 	json_end(o, '}');
-	put_chat_logprobs(o, c, c->shown_from, c->shown_to);
+	put_chat_logprobs(o, c, c->shown_from, c->shown_to, false);
 }
 
 static void put_completion_text(struct json_out *o, const struct choice *c)
 {
 	put_text(o, "text", &c->text);
-	put_completion_logprobs(o, c, c->shown_from, c->shown_to, false, c->echo_characters);
+	put_completion_logprobs(o, c, c->shown_from, c->shown_to, false, false, c->echo_characters);
 }
 
 static void put_chat_last(struct json_out *o)

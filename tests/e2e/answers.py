@@ -92,6 +92,18 @@ def check_ends(c):
         c.check(offsets == sorted(offsets), more, offsets)
 
 
+
+def check_empty(c):
+    """Requested log probabilities are an object, even if there is nothing to show."""
+    chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 3, "logit_bias": {"2": 100}}
+    got = c.ask("/v1/chat/completions", {**chat, "logprobs": True})["choices"][0]["logprobs"]
+    c.check(got == {"content": [], "refusal": None}, "an empty chat", got)
+    got = c.ask("/v1/chat/completions", chat)["choices"][0]["logprobs"]
+    c.check(got is None, "a chat without", got)
+    got = c.ask("/v1/completions", {"prompt": "Once", "max_tokens": 1})["choices"][0]["logprobs"]
+    c.check(got is None, "a completion without", got)
+
+
 def main():
     txdad, model = sys.argv[1:]
     with tempfile.TemporaryDirectory() as directory:
@@ -104,6 +116,7 @@ def main():
                 time.sleep(0.05)
             check_prompt(client)
             check_ends(client)
+            check_empty(client)
         finally:
             daemon.terminate()
             ended = daemon.wait()
