@@ -216,7 +216,36 @@ static void put_prompt_top(struct json_out *o, const struct choice *c, unsigned 
 	}
 }
 
-static void put_prompt_column(struct json_out *o, const struct choice *c, enum column column)
+/* The echoed prompt, and how far its tokens have been followed in it. */
+struct echo {
+	const char *text;
+	size_t len, at;
+};
+
+/*
+ * Returns the characters of the echo that the prompt's token @i stands for. Special tokens that were
+ * put around the text, or are omitted from it, are not in the echo; nor is the space that some
+ * tokenizers put before the text.
+ */
+static unsigned follow_echo(struct echo *e, const struct choice *c, unsigned i)
+{
+	int32_t id = c->prompt->ids[i];
+	size_t len, left = e->len - e->at;
+	const char *bytes = token_bytes(c, id, &len);
+
+	if (txda_tokenizer_is_special(c->text_side->tokenizer, (uint32_t)id) &&
+	    (len > left || memcmp(e->text + e->at, bytes, len)))
+		return 0;
+	if (!e->at && len && bytes[0] == ' ' && (!left || e->text[0] != ' ')) {
+		bytes++;
+		len--;
+	}
+	e->at += len < left ? len : left;
+	return characters(bytes, len);
+}
+
+static void put_prompt_column(struct json_out *o, const struct choice *c, enum column column,
+			      struct echo echo)
 {
 	unsigned offset = 0;
 
@@ -236,17 +265,16 @@ static void put_prompt_column(struct json_out *o, const struct choice *c, enum c
 		case COLUMN_TOP: put_prompt_top(o, c, i); break;
 		case COLUMN_OFFSETS: json_uint(o, offset); break;
 		}
-		text = token_bytes(c, c->prompt->ids[i], &len);
-		offset += characters(text, len);
+		offset += follow_echo(&echo, c, i);
 	}
 }
 
 static void put_column(struct json_out *o, const struct choice *c, enum column column,
-		       unsigned from, unsigned to, bool prompt, unsigned base)
+		       unsigned from, unsigned to, const struct echo *echo, unsigned base)
 {
 	json_begin(o, '[');
-	if (prompt)
-		put_prompt_column(o, c, column);
+	if (echo)
+		put_prompt_column(o, c, column, *echo);
 	for (unsigned i = from; i < to; i++) {
 		char buf[80];
 		size_t len;
@@ -268,29 +296,29 @@ static void put_column(struct json_out *o, const struct choice *c, enum column c
 }
 
 /*
- * @whole: of a whole answer, which has the object also if no token is shown. @base: characters
- * before the first generated token.
+ * @whole: of a whole answer, which has the object also if no token is shown. @echo: NULL: without the
+ * prompt. @base: characters before the first generated token.
  */
 static void put_completion_logprobs(struct json_out *o, const struct choice *c, unsigned from,
-				    unsigned to, bool whole, bool prompt, unsigned base)
+				    unsigned to, bool whole, const struct echo *echo, unsigned base)
 {
 	json_key(o, "logprobs");
-	if (!c->marks || (from == to && !whole && !prompt)) {
+	if (!c->marks || (from == to && !whole && !echo)) {
 		json_null(o);
 		return;
 	}
 	json_begin(o, '{');
 	json_key(o, "tokens");
-	put_column(o, c, COLUMN_TOKENS, from, to, prompt, base);
+	put_column(o, c, COLUMN_TOKENS, from, to, echo, base);
 	json_key(o, "token_logprobs");
-	put_column(o, c, COLUMN_LOGPROBS, from, to, prompt, base);
+	put_column(o, c, COLUMN_LOGPROBS, from, to, echo, base);
 	json_key(o, "top_logprobs");
 	if (c->input.n_top)
-		put_column(o, c, COLUMN_TOP, from, to, prompt, base);
+		put_column(o, c, COLUMN_TOP, from, to, echo, base);
 	else
 		json_null(o);
 	json_key(o, "text_offset");
-	put_column(o, c, COLUMN_OFFSETS, from, to, prompt, base);
+	put_column(o, c, COLUMN_OFFSETS, from, to, echo, base);
 	json_end(o, '}');
 }
 
@@ -388,6 +416,7 @@ static void put_completion_choice(struct json_out *o, const struct exchange *x,
 	char *owned, *whole;
 	size_t len;
 	const char *echo = echo_text(x, c, &len, &owned);
+	const struct echo whole_echo = {echo, len, 0};
 
 	json_key(o, "text");
 	whole = malloc(len + c->text.len + 1);
@@ -400,7 +429,8 @@ static void put_completion_choice(struct json_out *o, const struct exchange *x,
 	if (c->text.len)
 		memcpy(whole + len, c->text.data, c->text.len);
 	json_string_len(o, whole, len + c->text.len);
-	put_completion_logprobs(o, c, 0, c->shown_to, true, x->params.echo, characters(echo, len));
+	put_completion_logprobs(o, c, 0, c->shown_to, true, x->params.echo ? &whole_echo : NULL,
+				characters(echo, len));
 	free(whole);
 	free(owned);
 }
@@ -498,7 +528,7 @@ static void put_completion_first(struct json_out *o, const struct exchange *x, s
 	begin_event(o, x, c);
 	json_key(o, "text");
 	json_string_len(o, echo, len);
-	put_completion_logprobs(o, c, 0, 0, false, true, 0);
+	put_completion_logprobs(o, c, 0, 0, false, &(struct echo){echo, len, 0}, 0);
 	end_event(o, x, NULL);
 	free(owned);
 }
@@ -520,7 +550,7 @@ static void put_chat_text(struct json_out *o, const struct choice *c)
 static void put_completion_text(struct json_out *o, const struct choice *c)
 {
 	put_text(o, "text", &c->text);
-	put_completion_logprobs(o, c, c->shown_from, c->shown_to, false, false, c->echo_characters);
+	put_completion_logprobs(o, c, c->shown_from, c->shown_to, false, NULL, c->echo_characters);
 }
 
 static void put_chat_last(struct json_out *o)

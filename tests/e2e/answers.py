@@ -93,6 +93,20 @@ def check_ends(c):
 
 
 
+
+def check_offsets(c):
+    """Where tokens begin in the text: special ones that the echo omits take no place in it."""
+    body = {"echo": True, "logprobs": 1, "max_tokens": 2, "temperature": 0}
+    for more, want in (({"prompt": [1, 464, 2, 300]}, [0, 0, 2, 2]), ({"prompt": [1, 464, 2, 300], "skip_special_tokens": False}, [0, 12, 14, 24]),
+                       ({"prompt": "<|im_start|>The fox"}, [0, 12, 15]), ({"prompt": "The fox"}, [0, 3])):
+        choice, usage = c.complete({**body, **more})
+        logprobs = choice["logprobs"]
+        c.check(logprobs["text_offset"][:len(want)] == want, more, choice)
+        # What was generated is found where it is said to be.
+        for token, at in list(zip(logprobs["tokens"], logprobs["text_offset"]))[len(want):]:
+            c.check(choice["text"][at:at + len(token)] == token, more, token, at, choice)
+
+
 def check_empty(c):
     """Requested log probabilities are an object, even if there is nothing to show."""
     chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 3, "logit_bias": {"2": 100}}
@@ -116,6 +130,7 @@ def main():
                 time.sleep(0.05)
             check_prompt(client)
             check_ends(client)
+            check_offsets(client)
             check_empty(client)
         finally:
             daemon.terminate()
