@@ -40,6 +40,8 @@ void grammar_json_free(struct grammar_json *j);
 /* The rule of the values of @schema, in which references are resolved against @root. The trees must
  * last until grammar_json_finish(). */
 uint32_t grammar_json_schema(struct grammar_json *j, const cJSON *root, const cJSON *schema);
+/* Likewise, of those values that are objects. */
+uint32_t grammar_json_object_schema(struct grammar_json *j, const cJSON *root, const cJSON *schema);
 /* The rule of any JSON value, or of any object. */
 uint32_t grammar_json_value(struct grammar_json *j);
 uint32_t grammar_json_object(struct grammar_json *j);

@@ -341,6 +341,17 @@ uint32_t grammar_json_schema(struct grammar_json *j, const cJSON *root, const cJ
 	return view_rule(j, &v);
 }
 
+uint32_t grammar_json_object_schema(struct grammar_json *j, const cJSON *root, const cJSON *schema)
+{
+	const char *type = cJSON_GetStringValue(schema_member(schema, "type"));
+	struct view v = {.root = root};
+
+	view_add(j, &v, schema);
+	if (!type || strcmp(type, "object") != 0)
+		view_add(j, &v, j->is_object);
+	return view_rule(j, &v);
+}
+
 /* ---- rules that all share -------------------------------------------------------------------- */
 
 struct grammar_piece schema_sequence(struct grammar_builder *b, const struct grammar_piece *pieces,
@@ -415,12 +426,13 @@ struct grammar_json *grammar_json_new(struct grammar_builder *b,
 		return NULL;
 	j->b = b;
 	j->options = *options;
-	if (options->whitespace) {
+	j->is_object = cJSON_CreateObject();
+	if (options->whitespace)
 		j->whitespace = strdup(options->whitespace);
-		if (!j->whitespace) {
-			free(j);
-			return NULL;
-		}
+	if (!cJSON_AddStringToObject(j->is_object, "type", "object") ||
+	    (options->whitespace && !j->whitespace)) {
+		grammar_json_free(j);
+		return NULL;
 	}
 	define_shared(j);
 	return j;
@@ -433,6 +445,7 @@ void grammar_json_free(struct grammar_json *j)
 	for (size_t i = 0; i < j->n_work; i++)
 		free(j->work[i].view);
 	free(j->whitespace);
+	cJSON_Delete(j->is_object);
 	free(j->work);
 	free(j->slots);
 	free(j);

@@ -48,6 +48,7 @@ struct grammar_json {
 	struct grammar_builder *b;
 	struct grammar_json_options options;
 	char *whitespace;
+	cJSON *is_object;					/* the schema {"type": "object"} */
 	uint32_t value, object, string, number, integer, space; /* rules that all share */
 	struct work *work;					/* views and their rules */
 	size_t n_work, cap_work, done;

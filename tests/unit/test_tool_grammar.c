@@ -251,6 +251,65 @@ static void schemas_hold_between_marks(void **state)
 				 strlen(wrong[i].text) - wrong[i].left);
 }
 
+/* Whether a forced call of a function of @list may have the arguments. */
+static bool takes_arguments(const char *list, const char *name, const char *arguments)
+{
+	cJSON *tools = cJSON_Parse(list);
+	const struct api_params params = {
+		.tools = tools,
+		.tool_choice = API_TOOLS_NAMED,
+		.tool_name = (char *)name,
+	};
+	char text[256];
+	bool whole;
+
+	assert_non_null(tools);
+	snprintf(text, sizeof(text),
+		 "<tool_call>\n{\"name\": \"%s\", \"arguments\": %s}\n</tool_call>", name,
+		 arguments);
+	taken_of(&params, REPLY_HERMES, REPLY_NO_REASONING, text, &whole);
+	cJSON_Delete(tools);
+	return whole;
+}
+
+#define FUNCTION(members) "{\"type\": \"function\", \"function\": {\"name\": " members "}}"
+
+/* Whatever the schema is; without one there are no parameters. */
+static void arguments_are_objects(void **state)
+{
+	static const struct {
+		const char *function, *good, *bad;
+	} cases[] = {
+		{FUNCTION("\"f\""), "{}", "{\"a\": 1}"},
+		{FUNCTION("\"f\", \"parameters\": null"), "{}", "\"a\""},
+		{FUNCTION("\"f\", \"parameters\": {}"), "{}", "{\"a\": 1}"},
+		{FUNCTION("\"f\", \"parameters\": {}"), "{}", "\"a\""},
+		{FUNCTION("\"f\", \"parameters\": {\"type\": [\"object\", \"null\"]}"),
+		 "{\"a\": 1}", "null"},
+		{FUNCTION("\"f\", \"parameters\": {\"description\": \"x\"}"), "{\"a\": 1}", "[]"},
+		{FUNCTION("\"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": "
+			  "\"integer\"}}}"),
+		 "{\"a\": 1}", "{\"b\": 1}"},
+		{FUNCTION("\"f\", \"parameters\": {\"anyOf\": [{\"type\": \"string\"}, "
+			  "{\"properties\": "
+			  "{\"a\": {\"type\": \"integer\"}}, \"required\": [\"a\"]}]}"),
+		 "{\"a\": 1}", "\"a\""},
+		{FUNCTION("\"f\", \"parameters\": {\"$ref\": \"#/$defs/p\", \"$defs\": {\"p\": "
+			  "{\"properties\": {\"a\": {\"type\": \"integer\"}}}}}"),
+		 "{\"a\": 1}", "{\"a\": \"x\"}"},
+	};
+	char list[512];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(list, sizeof(list), "[%s]", cases[i].function);
+		if (!takes_arguments(list, "f", cases[i].good))
+			fail_msg("%s does not take %s", list, cases[i].good);
+		if (takes_arguments(list, "f", cases[i].bad))
+			fail_msg("%s takes %s", list, cases[i].bad);
+	}
+}
+
 /* What comes before: a message on the channel "analysis", or none. */
 static void channels_come_before(void **state)
 {
@@ -287,6 +346,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(calls_are_allowed_and_read),
 		cmocka_unit_test(schemas_hold_between_marks),
+		cmocka_unit_test(arguments_are_objects),
 		cmocka_unit_test(channels_come_before),
 	};
 

@@ -174,6 +174,17 @@ static struct grammar_piece arguments_in_tags(struct writer *w, const cJSON *par
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+/*
+ * Arguments are an object, whatever else the schema allows. A function without a schema, or with an
+ * empty one, has no parameters.
+ */
+static struct grammar_piece arguments_in_json(struct writer *w, const cJSON *parameters)
+{
+	if (!parameters || (cJSON_IsObject(parameters) && !parameters->child))
+		return grammar_text(w->b, "{}");
+	return grammar_call(w->b, grammar_json_object_schema(w->json, parameters, parameters));
+}
+
 /* One call of one tool. */
 static struct grammar_piece call_of(struct writer *w, const cJSON *function)
 {
@@ -193,11 +204,7 @@ static struct grammar_piece call_of(struct writer *w, const cJSON *function)
 	if (f->syntax == SYNTAX_TAGS)
 		piece = grammar_seq(w->b, piece, arguments_in_tags(w, parameters));
 	else
-		piece = grammar_seq(
-			w->b, piece,
-			grammar_call(w->b, parameters ? grammar_json_schema(w->json, parameters,
-									    parameters)
-						      : grammar_json_object(w->json)));
+		piece = grammar_seq(w->b, piece, arguments_in_json(w, parameters));
 	piece = grammar_seq(w->b, piece, marked(w, f->after));
 	/* The end of a message ends the answer. */
 	return f->syntax == SYNTAX_HARMONY ? piece : grammar_seq(w->b, piece, marked(w, f->end));
