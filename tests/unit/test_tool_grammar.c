@@ -2,6 +2,7 @@
 /* Forced tool calls: in every format, what the grammar allows is what the reply parser reads.
  * TXDA_MODELS names the models' directory. */
 #include <setjmp.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -310,6 +311,45 @@ static void arguments_are_objects(void **state)
 	}
 }
 
+/* Keywords that cannot be enforced are refused in the schemas of strict functions only. */
+static void strictness_is_the_functions_own(void **state)
+{
+#define UNIQUE                                                                                     \
+	"\"parameters\": {\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"array\", "    \
+	"\"uniqueItems\": true}}}"
+	static const char *const good = "[" FUNCTION("\"f\", " UNIQUE) ", " FUNCTION(
+		"\"g\", \"strict\": true, \"parameters\": {\"type\": \"object\", "
+		"\"properties\": {\"n\": {\"type\": \"integer\"}}, \"required\": [\"n\"]}") "]";
+	struct api_params params = {.tool_choice = API_TOOLS_REQUIRED};
+	cJSON *tools = cJSON_Parse(good);
+	struct grammar_builder *b;
+	struct grammar *g = NULL;
+	char err[256] = "";
+	uint32_t root;
+	bool whole;
+
+	(void)state;
+	params.tools = tools;
+	assert_true(takes_arguments(good, "f", "{\"a\": [1]}"));
+	assert_true(takes_arguments(good, "g", "{\"n\": 1}"));
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(
+			taken_of(&params, REPLY_HERMES, REPLY_NO_REASONING,
+				 i ? "<tool_call>\n{\"name\": \"g\", \"arguments\": {\"n\": \"x\""
+				   : "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1",
+				 &whole),
+			45);
+	cJSON_Delete(tools);
+	tools = cJSON_Parse("[" FUNCTION("\"f\", \"strict\": true, " UNIQUE) "]");
+	params.tools = tools;
+	b = grammar_builder_new();
+	form_grammar(b, &params, REPLY_HERMES, REPLY_NO_REASONING, tokenizer, &root);
+	assert_int_equal(grammar_build(b, root, &g, err, sizeof(err)), -EINVAL);
+	assert_non_null(strstr(err, "uniqueItems"));
+	grammar_builder_free(b);
+	cJSON_Delete(tools);
+}
+
 /* What comes before: a message on the channel "analysis", or none. */
 static void channels_come_before(void **state)
 {
@@ -347,6 +387,7 @@ int main(void)
 		cmocka_unit_test(calls_are_allowed_and_read),
 		cmocka_unit_test(schemas_hold_between_marks),
 		cmocka_unit_test(arguments_are_objects),
+		cmocka_unit_test(strictness_is_the_functions_own),
 		cmocka_unit_test(channels_come_before),
 	};
 

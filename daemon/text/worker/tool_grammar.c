@@ -16,7 +16,8 @@
 
 struct writer {
 	struct grammar_builder *b;
-	struct grammar_json *json;
+	struct grammar_json *json;	/* the current function's */
+	struct grammar_json *shared[2]; /* of those that are not strict, and that are; NULL: none */
 	const struct reply_format *format;
 	enum reply_tools tools;
 	const struct txda_tokenizer *tokenizer;
@@ -210,29 +211,43 @@ static struct grammar_piece call_of(struct writer *w, const cJSON *function)
 	return f->syntax == SYNTAX_HARMONY ? piece : grammar_seq(w->b, piece, marked(w, f->end));
 }
 
-/* Whether a function's arguments must always be valid against the schema. */
-static bool is_strict(const cJSON *tools)
+/*
+ * Sets w->json for a function: what cannot be enforced is refused only in the schemas of functions
+ * whose arguments must always be valid. false: out of memory.
+ */
+static bool choose_json(struct writer *w, const cJSON *function)
 {
-	const cJSON *tool;
+	/* On one line, as templates print calls and models were trained. */
+	const struct grammar_json_options options = {
+		.strict = cJSON_IsTrue(api_member(function, "strict")),
+		.whitespace = " ?",
+	};
+	struct grammar_json **json = &w->shared[options.strict];
 
-	cJSON_ArrayForEach(tool, tools) {
-		if (cJSON_IsTrue(api_member(api_member(tool, "function"), "strict")))
-			return true;
+	if (!*json)
+		*json = grammar_json_new(w->b, &options);
+	if (!*json)
+		grammar_fail(w->b, -ENOMEM, "out of memory");
+	w->json = *json;
+	return w->json;
+}
+
+/* The schemas are compiled once all functions have asked for theirs. */
+static void finish_json(struct writer *w)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		if (!w->shared[i])
+			continue;
+		grammar_json_finish(w->shared[i]);
+		grammar_json_free(w->shared[i]);
 	}
-	return false;
 }
 
 void tool_grammar(struct grammar_builder *b, const struct api_params *p, enum reply_tools tools,
 		  const struct txda_tokenizer *tokenizer, uint32_t *ret_root)
 {
-	/* On one line, as templates print calls and models were trained. */
-	const struct grammar_json_options options = {
-		.strict = is_strict(p->tools),
-		.whitespace = " ?",
-	};
 	struct writer w = {
 		.b = b,
-		.json = grammar_json_new(b, &options),
 		.format = reply_format(tools),
 		.tools = tools,
 		.tokenizer = tokenizer,
@@ -242,21 +257,18 @@ void tool_grammar(struct grammar_builder *b, const struct api_params *p, enum re
 	const cJSON *tool;
 
 	*ret_root = root;
-	if (!w.json) {
-		grammar_fail(b, -ENOMEM, "out of memory");
-		return;
-	}
 	cJSON_ArrayForEach(tool, p->tools) {
 		const cJSON *function = api_member(tool, "function");
 
 		if (p->tool_choice == API_TOOLS_NAMED &&
 		    strcmp(api_member(function, "name")->valuestring, p->tool_name))
 			continue;
+		if (!choose_json(&w, function))
+			break;
 		piece = grammar_either(b, piece, call_of(&w, function));
 	}
 	grammar_define(b, one, piece);
-	grammar_json_finish(w.json);
-	grammar_json_free(w.json);
+	finish_json(&w);
 	piece = marked(&w, w.format->section);
 	if (tools == REPLY_DSML)
 		piece = grammar_seq(b, piece, grammar_text(b, "\n"));
