@@ -285,8 +285,8 @@ static int take_token(struct choice *c, int32_t token)
 }
 
 /*
- * The finish reason of an answer with calls is tool_calls, unless the call was forced by name or
- * was cut off.
+ * The finish reason of an answer with calls is tool_calls, unless the call was forced by name or was
+ * cut off in its arguments, which then cannot be used.
  */
 static const char *reason_of(const struct choice *c, bool stopped, bool late)
 {
@@ -294,7 +294,10 @@ static const char *reason_of(const struct choice *c, bool stopped, bool late)
 		return "timeout";
 	if (!stopped)
 		return "length";
-	return c->n_calls && c->params->tool_choice != API_TOOLS_NAMED ? "tool_calls" : "stop";
+	if (!c->n_calls || c->params->tool_choice == API_TOOLS_NAMED ||
+	    reply_parser_in_arguments(c->parser))
+		return "stop";
+	return "tool_calls";
 }
 
 /* A call without arguments gets an empty object, so that clients can parse it as JSON. */

@@ -116,7 +116,8 @@ def main():
                         got = ask(connection, {"model": name, "messages": [{"role": "user", "content": text}], "tools": TOOLS,
                                                "stream": stream, "max_tokens": 1500})
                         n += 1
-                        finish = "tool_calls" if want[0] else "stop"
+                        # Calls that end within the arguments of the last one were cut off.
+                        finish = "tool_calls" if want[0].endswith(("}", "|f:3")) else "stop"
                         if said(got[0], ids) != want or got[1] != finish:
                             failed += 1
                             print(f"{name}, {stream=}: {text!r}\n  is {said(got[0], ids)} {got[1]}\n not {want} {finish}")

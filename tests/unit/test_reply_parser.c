@@ -18,6 +18,7 @@ struct result {
 	char reasoning[4096], content[4096], calls[4096];
 	unsigned n_calls;
 	bool stop; /* the sink refuses calls */
+	bool in_arguments;
 };
 
 static int on_reasoning(void *arg, const char *text, size_t len)
@@ -86,6 +87,7 @@ static void parse(const struct reply_options *options, const char *text, size_t 
 		assert_int_equal(reply_parser_feed(p, text + cut, len - cut), 0);
 	}
 	assert_int_equal(reply_parser_flush(p), 0);
+	ret->in_arguments = reply_parser_in_arguments(p);
 	reply_parser_free(p);
 }
 
@@ -139,6 +141,54 @@ static void the_sink_can_stop_it(void **state)
 	(void)state;
 	assert_int_equal(reply_parser_feed(p, text, strlen(text)), -ECANCELED);
 	reply_parser_free(p);
+}
+
+/* Arguments that have begun are complete or were cut off, in whatever pieces they came. */
+static void arguments_end(void **state)
+{
+	static const struct {
+		enum reply_tools tools;
+		const char *text;
+		bool in_arguments;
+	} cases[] = {
+		{REPLY_HERMES, "no call {", false},
+		{REPLY_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": ", false},
+		{REPLY_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {", true},
+		{REPLY_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"}", true},
+		{REPLY_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"}\"}", false},
+		{REPLY_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": {}}}", false},
+		{REPLY_HERMES,
+		 "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": "
+		 "1</tool_call><tool_call>{\"name\": "
+		 "\"f\", \"arguments\": {}}",
+		 true},
+		{REPLY_HERMES,
+		 "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call><tool_call>{\"name\": "
+		 "\"f\", \"arguments\": {\"a\":",
+		 true},
+		{REPLY_QWEN_XML, "<tool_call>\n<function=f>\n", false},
+		{REPLY_QWEN_XML, "<tool_call>\n<function=f>\n<parameter=s>\nx", true},
+		{REPLY_QWEN_XML, "<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n",
+		 true},
+		{REPLY_QWEN_XML,
+		 "<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n</function>", false},
+		{REPLY_PYTHONIC, "[f(a=1", true},
+		{REPLY_PYTHONIC, "[f(a=1)", false},
+		{REPLY_MISTRAL, "[TOOL_CALLS]f[ARGS] {\"a\": [1, 2]", true},
+		{REPLY_MISTRAL, "[TOOL_CALLS]f[ARGS] {\"a\": [1, 2]}", false},
+	};
+	static struct result r;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct reply_options o = {.tools = cases[i].tools};
+
+		for (size_t every = 1; every < 8; every++) {
+			parse(&o, cases[i].text, 0, every, &r);
+			if (r.in_arguments != cases[i].in_arguments)
+				fail_msg("%s in pieces of %zu: %s", cases[i].text, every, r.calls);
+		}
+	}
 }
 
 static cJSON *functions;
@@ -383,6 +433,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reasoning_is_split_off),
 		cmocka_unit_test(the_sink_can_stop_it),
+		cmocka_unit_test(arguments_end),
 		cmocka_unit_test(recorded_replies),
 		cmocka_unit_test(harmony_without_tools),
 		cmocka_unit_test(templates_tell_the_format),

@@ -26,12 +26,23 @@ int reply_on_call(struct reply_parser *p, const struct reply_call *call)
 {
 	p->calls = call->index + 1;
 	p->space.len = 0;
+	p->given = (struct json_value){0};
 	return p->sink.call(p->sink.arg, call);
+}
+
+int reply_give_arguments(struct reply_parser *p, unsigned index, const char *text, size_t len)
+{
+	size_t first = 0;
+
+	while (!p->given.begun && first < len && reply_is_space(text[first]))
+		first++;
+	json_value_feed(&p->given, text + first, len - first);
+	return p->sink.arguments(p->sink.arg, index, text, len);
 }
 
 int reply_on_arguments(struct reply_parser *p, const char *text, size_t len)
 {
-	return len ? p->sink.arguments(p->sink.arg, p->index, text, len) : 0;
+	return len ? reply_give_arguments(p, p->index, text, len) : 0;
 }
 
 void reply_begin_call(struct reply_parser *p, bool marked)

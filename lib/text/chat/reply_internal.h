@@ -54,6 +54,7 @@ struct reply_parser {
 	struct call_json json;
 	struct call_python python;
 	struct json_value value;
+	struct json_value given; /* the last call's arguments, as the owner has them */
 	/* Tags. */
 	const cJSON *properties; /* of the call's function, NULL: not known */
 	unsigned n_arguments;
@@ -89,6 +90,7 @@ void reply_begin_call(struct reply_parser *p, bool marked);
 /* A call of that name begins. */
 int reply_on_call(struct reply_parser *p, const struct reply_call *call);
 int reply_on_arguments(struct reply_parser *p, const char *text, size_t len);
+int reply_give_arguments(struct reply_parser *p, unsigned index, const char *text, size_t len);
 /* Whether the request has a function of that name; true if nothing is known about functions. */
 const cJSON *reply_function(const struct reply_parser *p, const char *name, size_t len);
 

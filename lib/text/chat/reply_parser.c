@@ -14,9 +14,7 @@ static int on_call(void *arg, const struct reply_call *call)
 
 static int on_arguments(void *arg, unsigned index, const char *text, size_t len)
 {
-	struct reply_parser *p = arg;
-
-	return p->sink.arguments(p->sink.arg, index, text, len);
+	return reply_give_arguments(arg, index, text, len);
 }
 
 struct reply_parser *reply_parser_new(const struct reply_options *options,
@@ -320,4 +318,9 @@ int reply_parser_flush(struct reply_parser *p)
 	while (result > 0 && (p->pending.len || (p->part == PART_OBJECT && p->held.len)))
 		result = step(p, true);
 	return result < 0 ? result : 0;
+}
+
+bool reply_parser_in_arguments(const struct reply_parser *p)
+{
+	return p->given.begun && !p->given.over && !p->given.scalar;
 }

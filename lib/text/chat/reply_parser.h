@@ -48,5 +48,7 @@ void reply_parser_free(struct reply_parser *p);
 int reply_parser_feed(struct reply_parser *p, const char *text, size_t len);
 /* The end of the reply: emits what was held back. */
 int reply_parser_flush(struct reply_parser *p);
+/* Whether the last call's arguments have begun, and are not complete. */
+bool reply_parser_in_arguments(const struct reply_parser *p);
 
 #endif
