@@ -459,15 +459,18 @@ static int explain_no_room(const struct served_model *m, const struct model_fit 
 	return -ENOSPC;
 }
 
-/* Sets @err to the reason why there are no more groups. */
+/* Sets @err, which says why there are no more groups, to why the model does not fit. */
 static int verdict(const struct served_model *m, const struct model_fit *fit, char *err,
 		   size_t errlen)
 {
 	unsigned lost = 0, taken = 0, tp = fit->tp ? fit->tp : 1;
 	char why[256];
 
-	if (fit->resident || fit->fits || fit->n_victims)
+	if (fit->resident || fit->fits || fit->n_victims) {
+		/* It says how the search for groups ended. */
+		err[0] = '\0';
 		return 0;
+	}
 	for (unsigned i = 0; i < fit->n_groups; i++) {
 		lost += fit->groups[i].lost;
 		taken += fit->groups[i].taken;

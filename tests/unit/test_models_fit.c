@@ -317,6 +317,7 @@ static void makes_room(void **state)
 		assert_int_equal(load(m[i]), MODEL_READY);
 	assert_int_equal(models_fit(m[4], NULL, FIT_NOBODY, &fit, err, sizeof(err)), 0);
 	assert_true(fit.exact && fit.fits && !fit.resident);
+	assert_string_equal(err, "");
 	assert_int_equal(fit.tp, 1);
 	assert_int_equal(fit.need_bytes, need);
 	assert_int_equal(fit.weight_bytes, 100 << 20);
