@@ -43,6 +43,22 @@ grep -q -- "--seed must be a number, not 'abc'" "$tmp/err" || fail "--seed abc: 
 printf '' | run 2>"$tmp/err" && fail "an empty prompt"
 run --help | grep -q Usage || fail "--help"
 
+# What nobody receives is no success; and a closed standard output is not the socket.
+lost() {
+	words=$1
+	shift
+	"$@" 2>"$tmp/err" && fail "$*: lost output is a success"
+	grep -qF "cannot write to standard output: $words" "$tmp/err" || fail "$*: $(cat "$tmp/err")"
+}
+lost "No space left on device" run --list >/dev/full
+for command in models "--json models" devices requests health; do
+	# shellcheck disable=SC2086 # words
+	lost "No space left on device" "$TXDACTL" --socket "$socket" $command >/dev/full
+done
+lost "Bad file descriptor" "$TXDACTL" --socket "$socket" models >&-
+run -n 3 Hello >&- 2>"$tmp/err" && fail "an answer without standard output"
+run -n 3 Hello >/dev/full 2>"$tmp/err" && fail "an answer on a full disk"
+
 # Ctrl-C stops an answer and ends a single question; the daemon sees it.
 run --raw -n 1500 "Once upon a time" >"$tmp/out" 2>&1 &
 client=$!

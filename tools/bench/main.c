@@ -18,6 +18,7 @@
 #include "runner.h"
 #include "serve.h"
 #include "stats.h"
+#include "tool_run.h"
 
 static const char usage[] =
 	"usage: txda-bench [options] [CASE...]\n"
@@ -461,7 +462,7 @@ static int bench_all(struct options *o, char *const *dirs)
 	return err;
 }
 
-int main(int argc, char **argv)
+static int run_tool(int argc, char **argv)
 {
 	struct options o = {.synthetic = "qwen3-0.6b",
 			    .weights = "bf16,w8,w4",
@@ -494,4 +495,9 @@ int main(int argc, char **argv)
 	cJSON_Delete(o.report.earlier);
 	ceiling_free();
 	return err ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	return tool_run("txda-bench", run_tool, argc, argv, EXIT_FAILURE);
 }

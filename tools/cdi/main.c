@@ -10,6 +10,7 @@
 
 #include "spec.h"
 #include "store.h"
+#include "tool_run.h"
 #include "txda.h"
 
 static const char usage[] =
@@ -189,11 +190,10 @@ static bool ends_in(const char *text, const char *end)
 	return len > n && !strcmp(text + len - n, end);
 }
 
-int main(int argc, char **argv)
+static int run_tool(int argc, char **argv)
 {
 	struct settings settings = {.library = access(TXDA_LIBRARY, F_OK) ? NULL : TXDA_LIBRARY};
 	bool list_only, any = false;
-	enum status status;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
@@ -222,12 +222,10 @@ int main(int argc, char **argv)
 			settings.output);
 	if (settings.library && settings.library[0] != '/')
 		return usage_error("--library: must be an absolute path, not", settings.library);
-	status = list_only	   ? list(&settings)
-		 : settings.output ? store(&settings)
-				   : print(&settings);
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "txda-cdi: cannot write: %s\n", strerror(errno));
-		return FAILURE;
-	}
-	return status;
+	return list_only ? list(&settings) : settings.output ? store(&settings) : print(&settings);
+}
+
+int main(int argc, char **argv)
+{
+	return tool_run("txda-cdi", run_tool, argc, argv, FAILURE);
 }

@@ -14,6 +14,7 @@
 #include "number.h"
 #include "server.h"
 #include "sigbus.h"
+#include "tool_run.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -237,7 +238,7 @@ static int serve(struct request *r)
 	return err ? EXIT_FAILED : EXIT_OK;
 }
 
-int main(int argc, char **argv)
+static int run_tool(int argc, char **argv)
 {
 	struct request r = {
 		.server.machine = {.chips = 1, .mem_bytes = DEFAULT_MEM},
@@ -258,4 +259,9 @@ int main(int argc, char **argv)
 	if (!r.server.socket_dir)
 		return usage_error("--socket-dir", "", "is missing");
 	return serve(&r);
+}
+
+int main(int argc, char **argv)
+{
+	return tool_run("txda-cmodel", run_tool, argc, argv, EXIT_FAILED);
 }

@@ -10,6 +10,7 @@
 #include "confined.h"
 #include "clock.h"
 #include "number.h"
+#include "tool_run.h"
 
 enum { EXIT_INTERRUPTED = 130 };
 
@@ -295,7 +296,7 @@ static int run(struct command *c, struct model *m)
 	if (c->key) {
 		model_cache_key(m, &c->job.options, key);
 		puts(key);
-		return fflush(stdout) ? fail("standard output: write error") : EXIT_SUCCESS;
+		return EXIT_SUCCESS;
 	}
 	c->job.model = m;
 	if (m->compiled && !c->job.quiet)
@@ -320,7 +321,7 @@ static int confine(const struct command *c, struct tool_error *error)
 	return compile_confine(&paths, error);
 }
 
-int main(int argc, char **argv)
+static int run_tool(int argc, char **argv)
 {
 	struct command c = {
 		.job = {.options = COMPILE_OPTIONS_DEFAULT, .interrupted = &interrupted},
@@ -345,4 +346,9 @@ int main(int argc, char **argv)
 	r = run(&c, &m);
 	model_close(&m);
 	return r;
+}
+
+int main(int argc, char **argv)
+{
+	return tool_run("txda-compile", run_tool, argc, argv, EXIT_FAILURE);
 }

@@ -11,6 +11,7 @@
 
 #include "client.h"
 #include "show.h"
+#include "tool_run.h"
 
 #define MAX_ANSWER ((size_t)64 << 20)
 
@@ -269,7 +270,7 @@ static int usage(const char *what, const char *value)
 	return 2;
 }
 
-int main(int argc, char **argv)
+static int run_tool(int argc, char **argv)
 {
 	struct settings s = {.socket = client_default_socket()};
 	const struct command *command = NULL;
@@ -301,4 +302,9 @@ int main(int argc, char **argv)
 							      : "there must be one ID for",
 			     command->name);
 	return run(&s, command, command->argument != NO_ARGUMENT ? argv[optind + 1] : NULL);
+}
+
+int main(int argc, char **argv)
+{
+	return tool_run("txdactl", run_tool, argc, argv, EXIT_FAILURE);
 }

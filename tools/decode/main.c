@@ -11,6 +11,7 @@
 #include "confine.h"
 #include "decode.h"
 #include "io.h"
+#include "tool_run.h"
 
 static const char usage[] = "usage: txda-decode\n"
 			    "\n"
@@ -31,7 +32,7 @@ static int answer(const struct image_answer *a, const struct image_picture *p)
 	return sent ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-int main(int argc, char **argv)
+static int run_tool(int argc, char **argv)
 {
 	const struct confinement nothing = {0};
 	struct image_picture p = {0};
@@ -67,4 +68,9 @@ int main(int argc, char **argv)
 	a.width = p.width;
 	a.height = p.height;
 	return answer(&a, &p);
+}
+
+int main(int argc, char **argv)
+{
+	return tool_run("txda-decode", run_tool, argc, argv, EXIT_FAILURE);
 }

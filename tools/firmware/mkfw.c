@@ -11,6 +11,7 @@
 
 #include "crc32c.h"
 #include "number.h"
+#include "tool_run.h"
 #include "txda_firmware.h"
 #include "txda_regs.h"
 
@@ -99,7 +100,7 @@ static int write_image(const char *path, const struct image *image)
 	return ok ? 0 : 1;
 }
 
-int main(int argc, char **argv)
+static int run_tool(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"version", required_argument, NULL, 'v'},
@@ -146,4 +147,9 @@ int main(int argc, char **argv)
 	memcpy(image.payload, payload_text, sizeof(payload_text));
 	image.header.crc32c = crc32c(0, &image, sizeof(image));
 	return write_image(argv[optind], &image);
+}
+
+int main(int argc, char **argv)
+{
+	return tool_run("txda-mkfw", run_tool, argc, argv, 1);
 }

@@ -29,6 +29,7 @@
 #include "store.h"
 #include "clock.h"
 #include "number.h"
+#include "tool_run.h"
 
 #define EXIT_CONFIG 78	  /* sysexits.h: errors that a restart does not fix */
 #define EARLY_MS    10000 /* a command that exits sooner is restarted after a delay */
@@ -384,8 +385,12 @@ static int read_options(int argc, char **argv, struct holder *h, unsigned *ret_m
 		switch (c) {
 		case 'm': *ret_max = number("max-fds", optarg, STORE_MAX_FDS); break;
 		case 'd': h->max_delay_ms = number("restart-delay", optarg, 86400) * 1000; break;
-		case 'h': fputs(help, stdout); exit(EXIT_SUCCESS);
-		case 'v': puts("txda-holder " TXDA_VERSION); exit(EXIT_SUCCESS);
+		case 'h':
+			fputs(help, stdout);
+			exit(tool_end("txda-holder", EXIT_SUCCESS, EXIT_FAILURE));
+		case 'v':
+			puts("txda-holder " TXDA_VERSION);
+			exit(tool_end("txda-holder", EXIT_SUCCESS, EXIT_FAILURE));
 		default: exit(2);
 		}
 	}

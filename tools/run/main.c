@@ -15,6 +15,7 @@
 #include "conversation.h"
 #include "interrupt.h"
 #include "settings.h"
+#include "tool_run.h"
 
 #define MAX_PROMPT ((size_t)64 << 20)
 
@@ -340,7 +341,7 @@ static int start(int argc, char **argv, struct arguments *a)
 	return r;
 }
 
-int main(int argc, char **argv)
+static int run_tool(int argc, char **argv)
 {
 	struct arguments a = {.ask.socket = client_default_socket()};
 	int r = start(argc, argv, &a);
@@ -349,4 +350,9 @@ int main(int argc, char **argv)
 		free(a.attach.daemon_options[i]);
 	cJSON_Delete(a.pictures);
 	return r;
+}
+
+int main(int argc, char **argv)
+{
+	return tool_run("txda-run", run_tool, argc, argv, EXIT_FAILURE);
 }

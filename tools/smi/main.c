@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 
 #include "number.h"
 #include "smi.h"
+#include "tool_run.h"
 
 /* The time over which the first round averages. */
 #define FIRST_LOOK_S 0.25
@@ -237,7 +237,7 @@ static int show(const struct request *request, unsigned long round, struct smi_s
 	return r < 0 ? SMI_FAILURE : snapshot->n_chips ? SMI_OK : SMI_NO_DEVICE;
 }
 
-int main(int argc, char **argv)
+static int run_tool(int argc, char **argv)
 {
 	struct request request = {.command = SHOW};
 	struct smi_snapshot snapshot = {0};
@@ -260,9 +260,10 @@ int main(int argc, char **argv)
 		}
 		smi_snapshot_free(&snapshot);
 	}
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "txda-smi: cannot write: %s\n", strerror(errno));
-		return SMI_FAILURE;
-	}
 	return r;
+}
+
+int main(int argc, char **argv)
+{
+	return tool_run("txda-smi", run_tool, argc, argv, SMI_FAILURE);
 }

@@ -11,6 +11,7 @@
 #include "golden.h"
 #include "number.h"
 #include "perplexity.h"
+#include "tool_run.h"
 
 static const char usage[] =
 	"usage: txda-verify MODEL_DIR GOLDEN.safetensors    compare logits with a reference\n"
@@ -339,7 +340,7 @@ static int verify_determinism(struct command *c, struct tool_error *error)
 	return ret;
 }
 
-int main(int argc, char **argv)
+static int run_tool(int argc, char **argv)
 {
 	struct command c = {.runner.compile = COMPILE_OPTIONS_DEFAULT, .window = 512};
 	struct tool_error error = {{0}};
@@ -361,4 +362,9 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	return r;
+}
+
+int main(int argc, char **argv)
+{
+	return tool_run("txda-verify", run_tool, argc, argv, 2);
 }
