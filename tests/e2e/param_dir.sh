@@ -124,4 +124,15 @@ if "$TXDA_VERIFY" "$tmp/two" --determinism --weights w4 >"$tmp/said" 2>&1; then
 	fail "txda-verify took other weights for w4"
 fi
 grep -qF "of the type bf16, not w4" "$tmp/said" || fail "txda-verify: $(cat "$tmp/said")"
+# Nothing is left of what it compiles, when it ends and when it is ended.
+mkdir "$tmp/temporary"
+for signal in INT TERM HUP TERM HUP; do
+	# Not in this shell's background, which ignores INT.
+	TMPDIR=$tmp/temporary timeout -k 60 -s $signal 0.05 "$TXDA_VERIFY" "$MODEL" --determinism >/dev/null 2>&1 || true
+	[ -z "$(ls -A "$tmp/temporary")" ] || fail "txda-verify leaves after $signal: $(ls -AR "$tmp/temporary")"
+done
+if TMPDIR=$(head -c 5000 /dev/zero | tr '\0' x) "$TXDA_VERIFY" "$MODEL" --determinism >"$tmp/said" 2>&1; then
+	fail "txda-verify takes any TMPDIR"
+fi
+grep -qF "TMPDIR has 5000 bytes" "$tmp/said" || fail "txda-verify: $(cat "$tmp/said")"
 conclude

@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +20,38 @@
 #include "vision.h"
 
 #define STEP_SECONDS 600
+/* The longest name below the temporary directory: of a file of a chip, or the compiler's own. */
+#define MAX_BELOW 80
+
+static const int endings[] = {SIGINT, SIGTERM, SIGHUP};
+#define N_ENDINGS (sizeof(endings) / sizeof(*endings))
+
+/* The signal of the above that ends the process when its files are removed; 0: none. */
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+	interrupted = number;
+}
+
+/*
+ * A second signal changes nothing: timeout(1) sends two. What is ignored, as under nohup(1), stays
+ * so.
+ */
+static void catch_signals(struct sigaction before[N_ENDINGS])
+{
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+	for (size_t i = 0; i < N_ENDINGS; i++)
+		if (!sigaction(endings[i], NULL, &before[i]) && before[i].sa_handler != SIG_IGN)
+			sigaction(endings[i], &action, NULL);
+}
+
+static void restore_signals(const struct sigaction before[N_ENDINGS])
+{
+	for (size_t i = 0; i < N_ENDINGS; i++)
+		sigaction(endings[i], &before[i], NULL);
+}
 
 static int fail_library(struct runner *r, int code, const char *what, struct tool_error *error)
 {
@@ -29,8 +63,11 @@ static int fail_library(struct runner *r, int code, const char *what, struct too
 /* Compiles into @dir/case. */
 static int compile_into(const struct runner_options *o, const char *dir, struct tool_error *error)
 {
-	char path[512];
-	struct compile_job job = {.case_path = path, .options = o->compile, .quiet = true};
+	char path[PATH_MAX + 8];
+	struct compile_job job = {.case_path = path,
+				  .options = o->compile,
+				  .quiet = true,
+				  .interrupted = &interrupted};
 	struct compile_result result;
 	struct model m;
 	int ret;
@@ -113,7 +150,7 @@ static void remove_case(const char *dir)
 	unsigned i;
 
 	for (i = sizeof(entries) / sizeof(entries[0]); i-- > 0;) {
-		char path[1024], sub[600];
+		char sub[PATH_MAX + 16];
 		struct dirent *entry;
 		DIR *d;
 
@@ -121,10 +158,8 @@ static void remove_case(const char *dir)
 		d = opendir(sub);
 		if (!d)
 			continue;
-		while ((entry = readdir(d))) {
-			snprintf(path, sizeof(path), "%s/%s", sub, entry->d_name);
-			unlink(path);
-		}
+		while ((entry = readdir(d)))
+			unlinkat(dirfd(d), entry->d_name, 0);
 		closedir(d);
 		rmdir(sub);
 	}
@@ -294,36 +329,73 @@ static int open_images(struct runner *r, const char *path, bool precise, struct 
 	return ret < 0 ? fail_library(r, ret, path, error) : 0;
 }
 
+/* Loads the case dir @path. What is loaded is in device memory. */
+static int open_case(struct runner *r, const char *path, const struct runner_options *o,
+		     struct tool_error *error)
+{
+	int e;
+
+	r->routed = is_routed(path) || (o->path && is_routed(o->path));
+	e = load_model(r, path, o, error);
+	if (!e)
+		e = open_images(r, path, o->precise, error);
+	return e;
+}
+
+/* Makes a directory for files that do not outlive this program; @dir has PATH_MAX bytes. */
+static int make_directory(char *dir, struct tool_error *error)
+{
+	const char *temp = getenv("TMPDIR");
+
+	temp = temp && *temp ? temp : "/tmp";
+	if (snprintf(dir, PATH_MAX, "%s/txda-verify-XXXXXX", temp) >= PATH_MAX - MAX_BELOW)
+		return tool_fail(error, -ENAMETOOLONG,
+				 "TMPDIR has %zu bytes, too many for the path of a temporary file",
+				 strlen(temp));
+	if (mkdtemp(dir))
+		return 0;
+	return tool_fail(error, -errno, "%s: %s", dir, strerror(errno));
+}
+
+/* Compiles, loads and removes a case dir, also if a signal ends the program meanwhile. */
+static int open_compiled(struct runner *r, const struct runner_options *o, struct tool_error *error)
+{
+	char dir[PATH_MAX], path[PATH_MAX + 8];
+	struct sigaction before[N_ENDINGS];
+	int e;
+
+	catch_signals(before);
+	e = make_directory(dir, error);
+	if (!e) {
+		r->compiled = true;
+		e = compile_into(o, dir, error);
+		snprintf(path, sizeof(path), "%s/case", dir);
+		if (!e && !interrupted)
+			e = open_case(r, path, o, error);
+		remove_case(dir);
+	}
+	restore_signals(before);
+	if (!interrupted)
+		return e;
+	runner_close(r);
+	raise(interrupted);
+	_exit(128 + interrupted);
+}
+
 int runner_open(const struct runner_options *o, struct runner **ret, struct tool_error *error)
 {
 	struct runner *r = calloc(1, sizeof(*r));
-	const char *temp = getenv("TMPDIR");
-	char dir[400], path[4096];
-	bool made = false;
+	char path[4096];
 	int e;
 
 	if (!r)
 		return tool_fail(error, -ENOMEM, "no memory");
 	sha256_init(&r->bits);
 	e = find_case(o, path, sizeof(path), error);
-	if (!e) {
-		snprintf(dir, sizeof(dir), "%s/txda-verify-XXXXXX", temp && *temp ? temp : "/tmp");
-		made = mkdtemp(dir) != NULL;
-		e = made ? compile_into(o, dir, error)
-			 : tool_fail(error, -errno, "%s: %s", dir, strerror(errno));
-		snprintf(path, sizeof(path), "%s/case", dir);
-	} else if (e > 0) {
-		e = 0;
-	}
-	r->routed = is_routed(path) || (o->path && is_routed(o->path));
-	r->compiled = made;
 	if (!e)
-		e = load_model(r, path, o, error);
-	if (!e)
-		e = open_images(r, path, o->precise, error);
-	/* What is loaded is in device memory. */
-	if (made)
-		remove_case(dir);
+		e = open_compiled(r, o, error);
+	else if (e > 0)
+		e = open_case(r, path, o, error);
 	if (!e && alloc_inputs(r))
 		e = tool_fail(error, -ENOMEM, "no memory for inputs");
 	if (e) {
