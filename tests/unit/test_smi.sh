@@ -48,6 +48,12 @@ expect 2 "unknown command" bogus
 has 'unknown command "bogus"' err
 expect 2 "unknown field" query --fields=index,bogus
 has '"bogus"' err
+expect 2 "no field" query --fields=
+has 'no field ""' err
+expect 2 "topo as JSON" topo --json
+has "topo: there is no --json" err
+expect 3 "a chip without a name" -i ""
+has "no such chip" err
 expect 2 "bad loop" --loop nothing
 expect 2 "bad format" query --fields=index --format=xml
 expect 0 "field list" query --fields=help
@@ -110,6 +116,8 @@ if [ -n "${TXDA_HOLD:-}" ]; then
 	has '"node":	null' out
 	expect 0 "JSON lines" --json --loop 0.05 --count 3 -i "cmodel:$pid:0"
 	[ "$(wc -l <"$dir/out")" -eq 3 ] || fail "three lines are wanted"
+	expect 0 "JSON lines of a query" query --fields=bus --json --loop 0.05 --count 3 -i "cmodel:$pid:0"
+	[ "$(wc -l <"$dir/out")" -eq 3 ] || fail "three lines of a query are wanted"
 	expect 0 "dmon" dmon --loop 0.05 --count 2 -i "cmodel:$pid:0"
 	[ "$(wc -l <"$dir/out")" -eq 3 ] || fail "a title and two lines are wanted"
 	kill -9 "$pid"

@@ -92,8 +92,9 @@ static void find_bus(const char *chip, char *bus, size_t size)
 
 static bool is_wanted(const struct txda_watch_event *event, const char *chip, const char *bus)
 {
-	return !chip || !strcasecmp(bus, event->bus) || !strcasecmp(chip, event->serial) ||
-	       !strcmp(chip, event->node);
+	/* An empty node or serial number names no chip. */
+	return !chip || (*chip && (!strcasecmp(bus, event->bus) ||
+				   !strcasecmp(chip, event->serial) || !strcmp(chip, event->node)));
 }
 
 int smi_events(const struct smi_events *wanted, FILE *out)

@@ -185,6 +185,10 @@ int smi_check_fields(const char *list, char *unknown, size_t size)
 	const char *next;
 	size_t len;
 
+	if (!*list) {
+		snprintf(unknown, size, "%s", list);
+		return -EINVAL;
+	}
 	for (; (next = next_field(list, &field, &len)); list = next)
 		if (!field) {
 			snprintf(unknown, size, "%.*s", (int)(len < size ? len : size), list);
@@ -230,14 +234,15 @@ static void print_csv(const struct smi_snapshot *snapshot, const char *list, FIL
 	}
 }
 
-int smi_print_query(const struct smi_snapshot *snapshot, const char *list, bool csv, FILE *out)
+int smi_print_query(const struct smi_snapshot *snapshot, const char *list, enum smi_form form,
+		    FILE *out)
 {
 	const struct field *field;
 	const char *pos, *next;
 	cJSON *root, *chips;
 	size_t len;
 
-	if (csv) {
+	if (form == SMI_CSV) {
 		print_csv(snapshot, list, out);
 		return 0;
 	}
@@ -251,7 +256,7 @@ int smi_print_query(const struct smi_snapshot *snapshot, const char *list, bool 
 			if (!cJSON_HasObjectItem(object, field->name))
 				add_field(object, field, &snapshot->chip[i]);
 	}
-	return smi_print_document(root, out, false);
+	return smi_print_document(root, out, form == SMI_LINE);
 }
 
 void smi_list_fields(FILE *out)

@@ -163,6 +163,8 @@ static int read_command(int argc, char **argv, struct request *request)
 			return usage_error("query: no field \"%s\"; --fields=help lists them",
 					   unknown);
 	}
+	if (request->command == TOPO && request->json)
+		return usage_error("topo: there is no --json%s", "");
 	if (request->command == RESET && !request->chip)
 		return usage_error("reset: which chip?%s", "");
 	if (request->command == DMON && !request->loop_s)
@@ -206,6 +208,13 @@ static int look(const char *chip, struct smi_snapshot *snapshot)
 	return r;
 }
 
+static enum smi_form query_form(const struct request *request)
+{
+	if (!request->json && (!request->format || !strcmp(request->format, "csv")))
+		return SMI_CSV;
+	return request->loop_s ? SMI_LINE : SMI_DOCUMENT;
+}
+
 /* One round. @snapshot: see look(). */
 static int show(const struct request *request, unsigned long round, struct smi_snapshot *snapshot)
 {
@@ -215,10 +224,7 @@ static int show(const struct request *request, unsigned long round, struct smi_s
 	if (look(request->chip, snapshot) < 0)
 		return SMI_FAILURE;
 	if (request->command == QUERY)
-		r = smi_print_query(snapshot, request->fields,
-				    !request->json &&
-					    (!request->format || !strcmp(request->format, "csv")),
-				    stdout);
+		r = smi_print_query(snapshot, request->fields, query_form(request), stdout);
 	else if (request->json)
 		r = smi_print_json(snapshot, stdout, request->loop_s);
 	else if (request->command == DMON)

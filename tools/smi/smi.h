@@ -63,8 +63,14 @@ int smi_print_document(cJSON *root, FILE *out, bool compact);
 
 /* 0, or -EINVAL with the name of the field that is not known in @unknown. */
 int smi_check_fields(const char *fields, char *unknown, size_t size);
+enum smi_form {
+	SMI_CSV,
+	SMI_DOCUMENT, /* JSON */
+	SMI_LINE,     /* JSON on one line */
+};
 /* @fields: names separated by commas. */
-int smi_print_query(const struct smi_snapshot *snapshot, const char *fields, bool csv, FILE *out);
+int smi_print_query(const struct smi_snapshot *snapshot, const char *fields, enum smi_form form,
+		    FILE *out);
 /* Names of all fields, one per line. */
 void smi_list_fields(FILE *out);
 
