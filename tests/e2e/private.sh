@@ -132,6 +132,17 @@ cp "$FAKE" "$tmp/fake/txdad"
 cp "${FAKE%/*}/txdad-text" "$tmp/fake/txdad-text"
 run="$tmp/fake/txda-run"
 
+# What erases the line of progress is for the terminal, not for the file of the result.
+real=$TXDAD
+TXDAD=$tmp/fake/txdad
+start_daemon --load demand
+TXDAD=$real
+export socket TXDACTL
+# shellcheck disable=SC2016 # the inner shell's
+echo "status 0" | terminal sh -c '"$TXDACTL" --socket "$socket" load demo >"$tmp/loaded"'
+grep -q '^demo: ready after ' "$tmp/loaded" || fail "txdactl load: $(cat "$tmp/loaded")"
+stop
+
 chat -n 40 <<'END'
 see is ready. /help lists the commands
 see > 

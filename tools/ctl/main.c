@@ -167,17 +167,20 @@ static bool show_progress(const char *line, const struct settings *s, bool tty)
 	const char *state = show_text(event, "state");
 	bool ready = !strcmp(state, "ready");
 
-	if (s->json)
+	if (s->json) {
 		puts(line);
-	else if (*show_text(event, "phase"))
+	} else if (*show_text(event, "phase")) {
 		fprintf(stderr, "%s%s %.0f%%%s", tty ? "\r\033[K" : "", show_text(event, "phase"),
 			show_number(event, "progress") * 100, tty ? "" : "\n");
-	else if (ready)
-		printf("%s%s: ready after %.1f s\n", tty ? "\r\033[K" : "",
-		       show_text(event, "model"), show_number(event, "load_seconds"));
-	else if (strcmp(state, "unloading"))
+	} else if (ready) {
+		/* The line of progress is on standard error, whatever standard output is. */
+		fputs(tty ? "\r\033[K" : "", stderr);
+		printf("%s: ready after %.1f s\n", show_text(event, "model"),
+		       show_number(event, "load_seconds"));
+	} else if (strcmp(state, "unloading")) {
 		fprintf(stderr, "%stxdactl: %s: %s\n", tty ? "\r\033[K" : "", state,
 			show_text(event, "error"));
+	}
 	fflush(stdout);
 	cJSON_Delete(event);
 	return ready;
