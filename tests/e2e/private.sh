@@ -219,6 +219,7 @@ history="$tmp/state/txda/history"
 [ "$(stat -c %a "$history")" = 600 ] || fail "the history may be read by others: $(ls -l "$history")"
 
 # What was typed before is there again; a conversation goes on.
+printf '[{"role": "user", "content": "caf\351"}]' >latin.json
 chat -n 40 <<'END'
 see > 
 type /load conversation.json\r
@@ -237,6 +238,9 @@ type !!\r
 see > 
 type /save conversation.json\r
 see Saved 3 messages.
+see > 
+type /load latin.json\r
+see latin.json is not UTF-8 (byte 0xe9 at offset 
 see > 
 type /load none.json\r
 see cannot read none.json

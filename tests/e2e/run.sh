@@ -41,6 +41,15 @@ grep -q 'between 0 and 2, not 9' "$tmp/err" || fail "--temperature 9: $(cat "$tm
 run --seed abc Hello 2>"$tmp/err" && fail "--seed abc"
 grep -q -- "--seed must be a number, not 'abc'" "$tmp/err" || fail "--seed abc: $(cat "$tmp/err")"
 printf '' | run 2>"$tmp/err" && fail "an empty prompt"
+run <"$tmp" 2>"$tmp/err" && fail "a directory as a prompt"
+grep -q "cannot read standard input: Is a directory" "$tmp/err" || fail "a directory as a prompt: $(cat "$tmp/err")"
+latin=$(printf 'caf\351')
+printf '%s' "$latin" | run 2>"$tmp/err" && fail "a prompt in Latin-1"
+grep -qF "the prompt is not UTF-8 (byte 0xe9 at offset 3)" "$tmp/err" || fail "a prompt in Latin-1: $(cat "$tmp/err")"
+for option in --prompt --system; do
+	echo Hello | run $option "$latin" 2>"$tmp/err" && status=0 || status=$?
+	[ $status -eq 2 ] || fail "$option in Latin-1: status $status"
+done
 run --help | grep -q Usage || fail "--help"
 
 # What nobody receives is no success; and a closed standard output is not the socket.

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "show.h"
+#include "utf8.h"
 
 #define MAX_FILE ((size_t)16 << 20)
 
@@ -152,13 +153,17 @@ static const char *check(const cJSON *message, int index)
 
 cJSON *conversation_load(const char *path)
 {
-	size_t len;
+	size_t len = 0;
 	char *text = read_file(path, &len);
-	cJSON *messages = text ? cJSON_Parse(text) : NULL;
+	size_t good = text ? utf8_valid_prefix((const uint8_t *)text, len) : 0;
+	cJSON *messages = text && good == len ? cJSON_Parse(text) : NULL;
 	const cJSON *message;
 	int index = 0;
 
-	if (text && !cJSON_IsArray(messages)) {
+	if (text && good < len) {
+		report("", path, " is not UTF-8 (byte 0x%02x at offset %zu)",
+		       (unsigned char)text[good], good);
+	} else if (text && !cJSON_IsArray(messages)) {
 		report("", path, " is not a JSON array of messages");
 		cJSON_Delete(messages);
 		messages = NULL;

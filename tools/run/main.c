@@ -16,6 +16,7 @@
 #include "interrupt.h"
 #include "settings.h"
 #include "tool_run.h"
+#include "utf8.h"
 
 #define MAX_PROMPT ((size_t)64 << 20)
 
@@ -129,6 +130,11 @@ static char *read_stdin(void)
 		}
 		text = bigger;
 		cap *= 2;
+	}
+	if (text && ferror(stdin)) {
+		fprintf(stderr, "txda-run: cannot read standard input: %s\n", strerror(errno));
+		free(text);
+		return NULL;
 	}
 	if (text) {
 		text[len] = 0;
@@ -302,6 +308,18 @@ static int run(struct arguments *a, const char *prompt)
 	return r;
 }
 
+/* JSON takes UTF-8 alone. Returns as find_prompt(). */
+static int check_text(const char *what, const char *text)
+{
+	size_t len = strlen(text), good = utf8_valid_prefix((const uint8_t *)text, len);
+
+	if (good == len)
+		return 0;
+	fprintf(stderr, "txda-run: %s is not UTF-8 (byte 0x%02x at offset %zu)\n", what,
+		(unsigned char)text[good], good);
+	return 2;
+}
+
 /*
  * Finds the prompt, freed by the caller. 0, or the exit status after an error, which was reported.
  */
@@ -315,7 +333,7 @@ static int find_prompt(const struct arguments *a, int n, char **words, char **re
 		*ret = n ? join_arguments(n, words) : read_stdin();
 	if (!*ret)
 		return 1;
-	return **ret ? 0 : complain("the prompt is empty");
+	return **ret ? check_text("the prompt", *ret) : complain("the prompt is empty");
 }
 
 static int start(int argc, char **argv, struct arguments *a)
@@ -330,8 +348,8 @@ static int start(int argc, char **argv, struct arguments *a)
 	r = check(a);
 	if (r >= 0)
 		return r;
-	r = 0;
-	if (!a->list && (a->prompt || optind < argc || !isatty(STDIN_FILENO)))
+	r = a->system ? check_text("the system prompt", a->system) : 0;
+	if (!r && !a->list && (a->prompt || optind < argc || !isatty(STDIN_FILENO)))
 		r = find_prompt(a, argc - optind, argv + optind, &prompt);
 	if (!r && a->pictures && !prompt)
 		r = complain("--image needs a prompt");
