@@ -118,6 +118,16 @@ ln -s "$MODEL/model.safetensors" "$tmp/one/model.safetensors"
 grep -qF "the safetensors beside config.json are compiled" "$tmp/said" || fail "txda-compile says nothing: $(cat "$tmp/said")"
 cmp "$tmp/out/chip0/param.bin" "$tmp/one/case/chip0/param.bin" || fail "compiled anew it is another"
 rm "$tmp/one/model.safetensors"
+# A name that no reader of the case dir accepts.
+for name in 'not valid UTF-8|a\377' 'has a control character|a\033b' 'has a control character|a\302\205b'; do
+	# shellcheck disable=SC2059 # escapes
+	"$TXDA_COMPILE" "$MODEL" -q --name "$(printf "${name#*|}")" -o "$tmp/named" 2>"$tmp/said" && fail "txda-compile: $name"
+	grep -qF -- "--name: ${name%|*}" "$tmp/said" || fail "txda-compile, $name: $(cat "$tmp/said")"
+done
+odd="$tmp/$(printf 'a\377\302\205\033b')"
+cp -r "$MODEL" "$odd"
+"$TXDA_COMPILE" "$odd" -q -o "$tmp/named"
+grep -qF '"a____b"' "$tmp/named/model_info.json" || fail "the name of a directory: $(grep name "$tmp/named/model_info.json")"
 "$TXDA_VERIFY" "$tmp/two" --determinism >"$tmp/said" 2>&1 || fail "txda-verify: $(cat "$tmp/said")"
 grep -q "the same bits" "$tmp/said" || fail "txda-verify: $(cat "$tmp/said")"
 if "$TXDA_VERIFY" "$tmp/two" --determinism --weights w4 >"$tmp/said" 2>&1; then

@@ -16,6 +16,7 @@
 #include "owned.h"
 #include "param_dir.h"
 #include "sha256.h"
+#include "utf8.h"
 
 const char *const model_copied_files[MODEL_COPIED] = {
 	"config.json",		 "generation_config.json", "tokenizer.json",
@@ -101,17 +102,16 @@ static void hash_source(struct model *m, int dirfd)
 	sha256_hex128(&h, m->source_hash);
 }
 
-/* The directory's own name, also for ".", without control characters. */
+/* The directory's own name, also for ".", as a case dir may have it: see check_name(). */
 static void name_from_path(const char *path, char *name, size_t len)
 {
 	char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
-	size_t i;
+	size_t n, at = 0;
 
 	snprintf(name, len, "%s", slash && slash[1] ? slash + 1 : "model");
-	for (i = 0; name[i]; i++) {
-		if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
-			name[i] = '_';
-	}
+	for (n = strlen(name); (at += utf8_valid_prefix((uint8_t *)name + at, n - at)) < n;)
+		name[at++] = '_';
+	utf8_tame(name, '_');
 	free(real);
 }
 
@@ -522,6 +522,21 @@ static uint32_t default_block_size(const struct model_config *c)
 	return size;
 }
 
+/* What readers of a case dir accept: lib/base/case_info.c. */
+static int check_name(const char *name, struct tool_error *error)
+{
+	size_t len = strlen(name);
+
+	if (!len || len > 127)
+		return tool_fail(error, -EINVAL, "--name: not 1 to 127 bytes");
+	if (utf8_valid_prefix((const uint8_t *)name, len) != len)
+		return tool_fail(error, -EINVAL, "--name: not valid UTF-8");
+	for (; *name; name++)
+		if (utf8_control(name))
+			return tool_fail(error, -EINVAL, "--name: has a control character");
+	return 0;
+}
+
 int model_resolve_options(const struct model *m, struct compile_options *o,
 			  struct tool_error *error)
 {
@@ -553,9 +568,9 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 		return tool_fail(error, -EINVAL,
 				 "--block-size: %u is not 16, 32, 64, 128, 256, 512 or 1024",
 				 o->block_size);
-	if (!o->name[0] || strlen(o->name) > 127)
-		return tool_fail(error, -EINVAL, "--name: not 1 to 127 bytes");
-	r = check_limit("--tp", o->tp, 1, TXDA_MAX_GROUP, error);
+	r = check_name(o->name, error);
+	if (!r)
+		r = check_limit("--tp", o->tp, 1, TXDA_MAX_GROUP, error);
 	if (!r)
 		r = check_limit("--max-tokens", o->max_tokens, 1, 1u << 17, error);
 	if (!r)
