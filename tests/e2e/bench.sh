@@ -71,6 +71,14 @@ grep -q "$tmp/none" "$tmp/err" || fail "a draft that is not there: $(cat "$tmp/e
 [ "$(awk -F, 'NR > 1 && $3 == 1 && $6 == 5 && $7 > 0 && $8 > 0' "$tmp/csv" | wc -l)" = 4 ] || fail "four shapes: $(cat "$tmp/csv")"
 "$TXDA_BENCH" model --dir "$tmp/cases" --batch 300 "$MODEL" >"$tmp/csv" 2>"$tmp/err" || fail "too large a batch ends it"
 grep -q "300 sequences" "$tmp/err" || fail "too large a batch: $(cat "$tmp/err")"
+# A name that has to be quoted.
+"${TXDA_BENCH%/*}/txda-compile" "$MODEL" -q --name 'a "b", \c' -o "$tmp/odd"
+odd() {
+	"$TXDA_BENCH" model "$1" --batch 1 --input 20 --output 2 "$tmp/odd" >"$tmp/csv" 2>"$tmp/err" || fail "an odd name: $(cat "$tmp/err")"
+	grep -qF "$2" "$tmp/csv" || fail "an odd name, $1: $(cat "$tmp/csv")"
+}
+odd --csv '"a ""b"", \c",bf16,1,1,'
+odd --json '{"model":"a \"b\", \\c","weights":"bf16","tp":1,"batch":1,'
 "$TXDA_BENCH" model --batch 0 2>"$tmp/err" && fail "a batch of 0"
 grep -q '"0" is wrong' "$tmp/err" || fail "a batch of 0: $(cat "$tmp/err")"
 "$TXDA_BENCH" model --dir "$tmp/cases" nothing 2>"$tmp/err" && fail "no such model"

@@ -225,15 +225,17 @@ static int bench_first_token(struct report *report, struct tower *w, struct runn
 		return err;
 	seconds = stats_median(with, PROMPTS);
 	plain = stats_median(without, PROMPTS);
-	if (report->json)
-		printf(",\n{\"model\":\"%s\",\"weights\":\"%s\",\"tp\":%u,\"what\":\"first token\","
+	if (report->json) {
+		report_json_model(",\n", r);
+		printf(",\"what\":\"first token\","
 		       "\"batch\":1,\"tokens\":%u,\"context\":0,\"step_ms\":%.4f,"
 		       "\"text_ms\":%.4f}",
-		       r->info.name, r->info.weights, r->info.tp, n, seconds * 1e3, plain * 1e3);
-	else
+		       n, seconds * 1e3, plain * 1e3);
+	} else {
 		printf("          first token of %u tokens: with the image %.2f ms, text alone "
 		       "%.2f ms: %.2f times\n",
 		       n, seconds * 1e3, plain * 1e3, seconds / plain);
+	}
 	return 0;
 }
 

@@ -213,10 +213,10 @@ static int bench_beside(struct options *o, struct runner *r, unsigned prompt)
 	a = stats_median(own, PEER_ROUNDS);
 	b = stats_median(peer, PEER_ROUNDS);
 	if (o->report.json) {
-		printf("%s{\"model\":\"%s\",\"weights\":\"%s\",\"tp\":%u,\"what\":\"peer\","
+		report_json_model(o->report.begun ? ",\n" : "", r);
+		printf(",\"what\":\"peer\","
 		       "\"prompt\":%u,\"gen\":%u,\"tokens_per_s\":%.2f,"
 		       "\"peer_tokens_per_s\":%.2f}",
-		       o->report.begun ? ",\n" : "", r->info.name, r->info.weights, r->info.tp,
 		       prompt, prompt ? 0 : o->gen, a, b);
 		o->report.begun = true;
 	} else {

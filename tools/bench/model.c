@@ -9,6 +9,7 @@
 
 #include "case.h"
 #include "clock.h"
+#include "report.h"
 #include "runner.h"
 
 #define MAX_LIST 16
@@ -117,17 +118,18 @@ static int measure(const struct options *o, struct runner *r, const struct shape
 		return 0; /* reported on stderr; the other shapes may fit */
 	if (err)
 		return err;
-	if (o->json)
-		printf("{\"model\":\"%s\",\"weights\":\"%s\",\"tp\":%u,\"batch\":%u,\"input\":%u,"
-		       "\"output\":%u,\"ftl_ms\":%.3f,\"tps\":%.2f}\n",
-		       r->info.name, r->info.weights, r->info.tp, s->batch, s->input, s->output,
-		       ftl * 1e3, tps);
-	else if (o->csv)
-		printf("%s,%s,%u,%u,%u,%u,%.3f,%.2f\n", r->info.name, r->info.weights, r->info.tp,
+	if (o->json) {
+		report_json_model("", r);
+		printf(",\"batch\":%u,\"input\":%u,\"output\":%u,\"ftl_ms\":%.3f,\"tps\":%.2f}\n",
 		       s->batch, s->input, s->output, ftl * 1e3, tps);
-	else
+	} else if (o->csv) {
+		report_csv_model(r);
+		printf(",%u,%u,%u,%u,%.3f,%.2f\n", r->info.tp, s->batch, s->input, s->output,
+		       ftl * 1e3, tps);
+	} else {
 		printf("%-16s %-6s %3u %6u %7u %7u %11.2f %10.1f\n", r->info.name, r->info.weights,
 		       r->info.tp, s->batch, s->input, s->output, ftl * 1e3, tps);
+	}
 	fflush(stdout);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "json_out.h"
 #include "json_strict.h"
 #include "stats.h"
 
@@ -149,18 +150,55 @@ static bool int8_weights(const char *weights)
 	return !strcmp(weights, "w8") || !strcmp(weights, "w4");
 }
 
+void report_json_model(const char *before, const struct runner *r)
+{
+	struct json_out o;
+
+	json_out_init(&o);
+	json_begin(&o, '{');
+	json_put_string(&o, "model", r->info.name);
+	json_put_string(&o, "weights", r->info.weights);
+	json_put_uint(&o, "tp", r->info.tp);
+	fputs(before, stdout);
+	fwrite(o.data, 1, o.len, stdout);
+	json_out_free(&o);
+}
+
+static void put_csv(const char *text)
+{
+	bool quote = strpbrk(text, ",\"\r\n");
+
+	if (quote)
+		putchar('"');
+	for (; *text; text++) {
+		if (*text == '"')
+			putchar('"');
+		putchar(*text);
+	}
+	if (quote)
+		putchar('"');
+}
+
+void report_csv_model(const struct runner *r)
+{
+	put_csv(r->info.name);
+	putchar(',');
+	put_csv(r->info.weights);
+}
+
 static void print_json(struct report *report, const struct runner *r, const struct result *x,
 		       double read, double peak, double roof)
 {
-	printf("%s{\"model\":\"%s\",\"weights\":\"%s\",\"tp\":%u,\"what\":\"%s\",\"batch\":%u,"
+	report_json_model(report->begun ? ",\n" : "", r);
+	printf(",\"what\":\"%s\",\"batch\":%u,"
 	       "\"tokens\":%u,\"context\":%u,\"step_ms\":%.4f,\"cpu_ms\":%.4f,\"tokens_per_s\":%."
 	       "2f,"
 	       "\"weight_gb_per_s\":%.2f,\"read_ceiling_gb_per_s\":%.2f,\"gflops\":%.1f,"
 	       "\"dot_ceiling_gflops\":%.1f,\"roofline\":%.3f,\"chip_bytes_read\":%llu,"
 	       "\"weight_bytes\":%llu}",
-	       report->begun ? ",\n" : "", r->info.name, r->info.weights, r->info.tp, x->what,
-	       x->batch, x->tokens, x->context, x->seconds * 1e3, x->cpu * 1e3, x->tokens_per_s,
-	       x->gbs, read, x->gflops, peak, roof, (unsigned long long)x->chip_bytes,
+	       x->what, x->batch, x->tokens, x->context, x->seconds * 1e3, x->cpu * 1e3,
+	       x->tokens_per_s, x->gbs, read, x->gflops, peak, roof,
+	       (unsigned long long)x->chip_bytes,
 	       (unsigned long long)r->info.weight_bytes * r->info.tp);
 	report->begun = true;
 }

@@ -53,6 +53,13 @@ void report_print(struct report *report, const struct runner *r, const struct re
 int report_ops(struct txda_model *model, struct txda_op_timing **timing, report_step step,
 	       void *arg);
 
+/*
+ * Prints @before and the beginning of an object of JSON, with the model; and the model's name and
+ * weights as two values of CSV (RFC 4180). A case dir may have any text for them.
+ */
+void report_json_model(const char *before, const struct runner *r);
+void report_csv_model(const struct runner *r);
+
 /* Reads the output of an earlier run with --json. Errors are reported on stderr. */
 int report_load_earlier(struct report *report, const char *path);
 
