@@ -75,7 +75,6 @@ def check_prompt(c):
     c.check(none["top_logprobs"] is None, "no best ones were requested", none)
 
 
-
 def check_ends(c):
     """A completion has an entry for every token that is counted, also for one that ended it."""
     end = c.complete({**FOX, "logit_bias": {"2": 100}})
@@ -90,8 +89,6 @@ def check_ends(c):
         c.check(set(lengths.values()) == {n}, more, lengths, usage)
         offsets = choice["logprobs"]["text_offset"]
         c.check(offsets == sorted(offsets), more, offsets)
-
-
 
 
 def check_offsets(c):

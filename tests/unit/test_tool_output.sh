@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Output that is lost is an error, of every tool: on a full disk, and where standard output is closed. A reader that has gone is none
-# worth a word. test_tool_output.sh PROGRAM...
+# test_tool_output.sh PROGRAM... - every tool fails when its output is lost: on a full disk and with standard output closed it
+# says so, and is silent where the reader of a pipe has gone.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -31,8 +31,13 @@ for program; do
 		"$program" $option >&- 2>"$dir/err" || status=$?
 		lost "Bad file descriptor" $status
 		# shellcheck disable=SC2016 # the inner shell's
-		sh -c 'trap "" PIPE; { sleep 0.1; status=0; "$0" "$1" 2>"$2/err" || status=$?; echo $status >"$2/status"; } | :' \
-			"$program" $option "$dir"
+		sh -c 'trap "" PIPE
+			{
+				while env echo 2>"$2/err"; do sleep 0.01; done
+				status=0
+				"$0" "$1" 2>"$2/err" || status=$?
+				echo $status >"$2/status"
+			} | :' "$program" $option "$dir"
 		lost "" "$(cat "$dir/status")"
 		"$program" $option >/dev/null || lost "where nothing is lost" $?
 	done
