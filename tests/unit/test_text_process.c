@@ -121,24 +121,52 @@ static void await_end(pid_t pid)
 	fail_msg("process %d goes on", (int)pid);
 }
 
-/* Until it has ended, whether its parent has heard of that or not. */
+/* Whether no thread of it runs, which may be so before its parent has heard of that. */
+static bool has_ended(pid_t pid)
+{
+	char path[64], line[512], state;
+	const char *at;
+	long threads;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "r");
+	at = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+	if (f)
+		fclose(f);
+	if (!at)
+		return true;
+	/* The first thread waits as a zombie for the others, which hold the descriptors until then. */
+	assert_int_equal(sscanf(at,
+				") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+				"%*s %ld",
+				&state, &threads),
+			 2);
+	return state == 'Z' && threads <= 1;
+}
+
 static void await_zombie(pid_t pid)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
-	char path[64], line[512];
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	for (unsigned i = 0; i < 20000; i++) {
-		FILE *f = fopen(path, "r");
-		const char *at = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
-
-		if (f)
-			fclose(f);
-		if (!at || at[2] == 'Z')
+		if (has_ended(pid))
 			return;
 		nanosleep(&pause, NULL);
 	}
 	fail_msg("process %d goes on", (int)pid);
+}
+
+static void await_removal(const char *path)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+
+	for (unsigned i = 0; i < 20000; i++) {
+		if (access(path, F_OK))
+			return;
+		nanosleep(&pause, NULL);
+	}
+	fail_msg("%s is still there", path);
 }
 
 /* ---- the real one ---------------------------------------------------------------------------- */
@@ -627,7 +655,6 @@ static void test_hostile_children(void **state)
 static void test_silent_again(void **state)
 {
 	char path[] = "/tmp/txda-text-XXXXXX/begun";
-	const struct timespec pause = {.tv_nsec = 1000000};
 	struct text_process *p;
 	struct call gone = {0};
 	pthread_t thread;
@@ -646,8 +673,7 @@ static void test_silent_again(void **state)
 	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
 		await_zombie(lanes[i]);
 	assert_int_equal(pthread_create(&thread, NULL, call, &gone), 0);
-	while (!access(path, F_OK))
-		nanosleep(&pause, NULL);
+	await_removal(path);
 	atomic_store(&gone.caller.gone, true);
 	pthread_join(thread, NULL);
 	assert_int_equal(gone.result, -ECANCELED);
