@@ -161,7 +161,7 @@ check_asan() {
 	export ASAN_OPTIONS="abort_on_error=1:detect_stack_use_after_return=1:allocator_may_return_null=1:log_path='$reports'"
 	export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:log_path='$reports'"
 	export OPS_STEPS=6
-	CC=clang run_meson asan "$B/asan" --no-suite slow --no-suite uapi --timeout-multiplier 4 -- \
+	CC=clang run_meson asan "$B/asan" --no-suite slow --no-suite uapi --timeout-multiplier 2 -- \
 		-Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 	unset ASAN_OPTIONS UBSAN_OPTIONS OPS_STEPS
 	sanitizer_reports asan
@@ -173,7 +173,7 @@ check_tsan() {
 	reports=$B/report-tsan
 	rm -f "$reports".*
 	export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:log_path='$reports'"
-	CC=clang run_meson tsan "$B/tsan" --suite threads --timeout-multiplier 8 -- \
+	CC=clang run_meson tsan "$B/tsan" --suite threads --timeout-multiplier 2 -- \
 		-Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false
 	unset TSAN_OPTIONS
 	sanitizer_reports tsan
