@@ -17,7 +17,7 @@
 #   -b          build the tree first; without it the last build serves, if there is one
 #   -s          boot systemd rather than nothing but COMMAND
 #   -p          plug no chip in; COMMAND does so with `vmhost add N`
-#   -l SECONDS  the machine is killed after so long                               (120)
+#   -l SECONDS  the machine is killed when it has been up for so long             (120)
 #   -C FILE     run the test cases that FILE names instead of COMMAND
 #   -a ARGS     more arguments of the kernel, as words
 #   -q ARGS     more arguments of QEMU, as words, such as "-trace vfio_user_*"
@@ -25,7 +25,7 @@
 #               left in /rig/out
 #   -v          the whole kernel log
 #
-# A kernel that dies before it is through with booting is booted again, twice.
+# A kernel that dies or hangs before it is through with booting is booted again, twice.
 #
 # Exit status 124: it took too long, 125: the machine died, 126: it did not start.
 set -eu
@@ -112,8 +112,10 @@ elif [ $# -gt 0 ]; then
 	want="command"
 fi
 [ $want = shell ] || interactive=
-echo "chips=$chips irq=$irq plug=$plug want=$want mode=$mode kernel=$k" >"$run/rig/settings"
-
+echo "chips=$chips irq=$irq plug=$plug want=$want mode=$mode kernel=$k limit=$limit" >"$run/rig/settings"
+# Ten times what a boot takes; the guest says when it is up and has $limit from then on.
+boot_limit=180
+[ "$k" != debug ] || boot_limit=900
 
 # Archives may follow one another; the guest finds /rig in the second.
 (cd "$run" && find rig | of_root "$root/usr/bin/cpio" -o -H newc -R 0:0 --quiet | cat "$kernel/initrd" - >initrd)
@@ -130,7 +132,7 @@ if [ "$chips" -gt 0 ]; then
 	set -- -m "$@" "$model" --chips "$chips" --mem "$chip_mem" ${cores:+--cores "$cores"} --socket-dir "$run/chips" --irq "$irq" --
 fi
 # shellcheck disable=SC2086 # words or none
-set -- -d "$run" -n "$chips" -l "$limit" $interactive "$@" --
+set -- -d "$run" -n "$chips" -l "$boot_limit" $interactive "$@" --
 # shellcheck disable=SC2046 # words
 set -- "$@" $(qemu_command)
 set -- "$@" -nodefaults -no-user-config -display none -no-reboot -machine q35,memory-backend=m0 -m "$mem" \
@@ -184,18 +186,27 @@ supervised() {
 	fi
 }
 
-# died_booting - the kernel died before it had anything of ours. Emulated processors now and then
-# trip over an instruction that another one of them is changing, as kernels do to their own code.
-died_booting() {
-	[ $status -eq 125 ] && [ "$(cat "$vm/accel")" != kvm ] && [ -e "$run/console.log" ] &&
-		! grep -q -e 'txda-vm: ready' -e 'Modules linked in:.* txda' "$run/console.log"
+# failed_boot - the kernel died or hung before it had anything of ours. Emulated processors now and then
+# trip over an instruction that another one of them is changing, as kernels do to their own code, and
+# kernels wait for a clock that a busy host did not let run.
+failed_boot() {
+	[ "$(cat "$vm/accel")" != kvm ] && [ -e "$run/console.log" ] || return 1
+	case $status in
+	124) ! grep -q 'txda-vm: up' "$run/console.log" ;;
+	125) ! grep -q -e 'txda-vm: ready' -e 'Modules linked in:.* txda' "$run/console.log" ;;
+	*) return 1 ;;
+	esac
 }
 
 for _ in 1 2 3; do
 	status=0
 	supervised "$@" || status=$?
-	died_booting || break
-	say "the kernel died while it booted: $(grep -o -e 'Kernel panic.*' -e 'Oops: .*' "$run/console.log" | head -n 1)"
+	failed_boot || break
+	if [ $status -eq 124 ]; then
+		say "the kernel hung while it booted: $(tail -n 1 "$run/console.log")"
+	else
+		say "the kernel died while it booted: $(grep -o -e 'Kernel panic.*' -e 'Oops: .*' "$run/console.log" | head -n 1)"
+	fi
 done
 if [ $want = command ]; then
 	{

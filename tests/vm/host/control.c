@@ -98,6 +98,10 @@ static int serve(struct control *control, const char *line, char *text)
 		control->qmp->wake_on_suspend = true;
 		return 0;
 	}
+	if ((rest = after(line, "limit"))) {
+		control->limit_s = atoi(rest);
+		return 0;
+	}
 	if ((rest = after(line, "begin"))) {
 		control->limit_s = atoi(rest);
 		note(control, line);

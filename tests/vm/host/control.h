@@ -12,6 +12,7 @@
  *   model-start          start it again
  *   wake-on-suspend      the next suspend to memory ends with a wake-up
  *   qmp JSON             a monitor command as it is
+ *   limit SECONDS        the machine is up, and killed after SECONDS
  *   begin SECONDS NAME   a test begins; the machine is killed when it says nothing for SECONDS
  *   end RESULT NAME REASON   how it ended; written to the file "events"
  *   exit STATUS          all is done; ends the machine
