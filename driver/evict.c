@@ -177,18 +177,6 @@ static void txda_evict_take_vram(struct txda_device *tdev, struct txda_bo *bo)
 	dmem_cgroup_uncharge(cgroup, bo->base.size);
 }
 
-static bool txda_evict_is_mappable(struct txda_device *tdev, const struct txda_bo *bo)
-{
-	u64 at, offset, bytes;
-
-	for (at = 0; at < bo->base.size; at += bytes) {
-		txda_vram_piece(bo->vram, at, &offset, &bytes);
-		if (offset < tdev->vram.aperture_bytes)
-			return true;
-	}
-	return false;
-}
-
 /* Which idle buffers help. */
 struct txda_evict_want {
 	struct txda_device *tdev;
@@ -206,7 +194,7 @@ struct txda_evict_want {
 
 static bool txda_evict_helps(const struct txda_bo *bo, struct txda_evict_want *want)
 {
-	if (want->mappable && !txda_evict_is_mappable(want->tdev, bo))
+	if (want->mappable && !bo->vram->mappable)
 		return false;
 	/* Nothing is charged without a region. */
 	return !bo->cgroup || bo->cgroup == want->group ||
@@ -247,17 +235,21 @@ static bool txda_evict_any(struct txda_evict_want *want)
 	return txda_idle_try(evict, txda_evict_try, want);
 }
 
-bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable,
+bool txda_evict_one(struct txda_device *tdev, u64 bytes, unsigned int flags,
 		    struct dmem_cgroup_pool_state *group)
 {
+	bool mappable = flags & TXDA_VRAM_MAPPABLE;
 	struct txda_evict_want want = {.tdev = tdev, .mappable = mappable, .group = group};
 	struct txda_evict *evict = &tdev->evict;
-	bool taken;
+	bool taken = false;
+	u64 most;
 
 	if (mutex_lock_killable(&evict->lock))
 		return false;
 	/* None is taken for an allocation that cannot succeed even with what is protected. */
-	taken = txda_vram_free_bytes(tdev) + evict->bytes >= bytes && txda_evict_any(&want);
+	most = txda_vram_free_bytes(tdev, flags) + (mappable ? evict->mappable : evict->bytes);
+	if (most >= bytes)
+		taken = txda_evict_any(&want);
 	mutex_unlock(&evict->lock);
 
 	return taken;

@@ -67,6 +67,9 @@ struct txda_evict {
 	/** @bytes: Device memory of the buffers in the other lists. Under @lock. */
 	u64 bytes;
 
+	/** @mappable: How much of @bytes lies within the aperture. Under @lock. */
+	u64 mappable;
+
 	/** @shrinker: For @pages. */
 	struct shrinker *shrinker;
 
@@ -80,11 +83,12 @@ struct txda_evict {
 int txda_evict_init(struct txda_device *tdev);
 
 /*
- * For an allocation of @bytes: takes the memory of one idle buffer that has some in device memory;
- * @mappable: within the aperture. False: that does not help, there is none, or it cannot be moved.
+ * For an allocation of @bytes with @flags (TXDA_VRAM_*): takes the memory of one idle buffer that
+ * has some where the allocation may be. False: that does not help, there is none, or it cannot be
+ * moved.
  * In txda_device_enter(), outside of all locks inside of txda_evict.lock.
  */
-bool txda_evict_one(struct txda_device *tdev, u64 bytes, bool mappable,
+bool txda_evict_one(struct txda_device *tdev, u64 bytes, unsigned int flags,
 		    struct dmem_cgroup_pool_state *group);
 /*
  * The same for an allocation that exceeds the limit of the control group @limit: among the buffers

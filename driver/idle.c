@@ -7,6 +7,7 @@
 
 #include "evict.h"
 #include "gem.h"
+#include "vram.h"
 
 /* ---- Pins ----------------------------------------------------------------------------------- */
 
@@ -41,6 +42,13 @@ void txda_idle_init(struct txda_evict *evict)
 		INIT_LIST_HEAD(&evict->idle[idle]);
 }
 
+/* Adds device memory that can be taken, or with @sign -1 takes it away. */
+static void txda_idle_count(struct txda_evict *evict, const struct txda_bo *bo, s64 sign)
+{
+	evict->bytes += sign * bo->base.size;
+	evict->mappable += sign * bo->vram->mappable;
+}
+
 static void txda_idle_add(struct txda_evict *evict, struct txda_bo *bo)
 {
 	enum txda_idle idle;
@@ -58,7 +66,7 @@ static void txda_idle_add(struct txda_evict *evict, struct txda_bo *bo)
 	if (idle == TXDA_IDLE_HOST)
 		evict->pages += bo->base.size >> PAGE_SHIFT;
 	else
-		evict->bytes += bo->base.size;
+		txda_idle_count(evict, bo, 1);
 }
 
 void txda_idle_del(struct txda_evict *evict, struct txda_bo *bo)
@@ -71,7 +79,7 @@ void txda_idle_del(struct txda_evict *evict, struct txda_bo *bo)
 	if (bo->kind == TXDA_BO_HOST)
 		evict->pages -= bo->base.size >> PAGE_SHIFT;
 	else
-		evict->bytes -= bo->base.size;
+		txda_idle_count(evict, bo, -1);
 }
 
 static int txda_idle_try_list(struct list_head *list, txda_idle_fn take, void *arg)

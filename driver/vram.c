@@ -84,10 +84,15 @@ int txda_vram_init(struct txda_device *tdev)
 	return err;
 }
 
-/* The block's size in statistics. */
-static u64 txda_vram_counted(const struct txda_vram_block *block)
+/* Adds the block to what is in use, or with @sign -1 takes it away. */
+static void txda_vram_count(struct txda_vram *vram, const struct txda_vram_block *block, s64 sign)
 {
-	return block->flags & TXDA_VRAM_SCRUB ? 0 : block->taken;
+	lockdep_assert_held(&vram->lock);
+
+	if (block->flags & TXDA_VRAM_SCRUB)
+		return;
+	atomic64_add(sign * block->taken, &vram->used);
+	vram->used_mappable += sign * block->mappable;
 }
 
 static int txda_vram_take_from(struct txda_vram *vram, u64 start, u64 end, u64 bytes,
@@ -134,12 +139,15 @@ static int txda_vram_make_runs(struct txda_vram *vram, struct txda_vram_block *b
 		return -ENOMEM;
 	list_for_each_entry(piece, &block->blocks, link) {
 		u64 size = txda_buddy_block_size(&vram->mm, piece);
+		u64 at = txda_buddy_block_offset(piece);
 
 		block->taken += size;
+		if (at < vram->aperture_bytes)
+			block->mappable += min(size, vram->aperture_bytes - at);
 		/* A block that could not be trimmed is larger than requested. */
 		size = min(size, left);
 		if (size)
-			txda_runs_add(block->runs, txda_buddy_block_offset(piece), size);
+			txda_runs_add(block->runs, at, size);
 		left -= size;
 	}
 	return 0;
@@ -171,8 +179,8 @@ static int txda_vram_try_alloc(struct txda_device *tdev, u64 bytes, unsigned int
 		return err;
 	}
 	list_add_tail(&block->link, &vram->live);
+	txda_vram_count(vram, block, 1);
 	mutex_unlock(&vram->lock);
-	atomic64_add(txda_vram_counted(block), &vram->used);
 
 	*ret_block = block;
 	return 0;
@@ -201,7 +209,7 @@ int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned int flags,
 		txda_scrub_hold(tdev);
 		err = txda_vram_try_alloc(tdev, bytes, flags, ret_block);
 		txda_scrub_release(tdev);
-	} while (err == -ENOSPC && txda_evict_one(tdev, bytes, flags & TXDA_VRAM_MAPPABLE, group));
+	} while (err == -ENOSPC && txda_evict_one(tdev, bytes, flags, group));
 	return err;
 }
 
@@ -216,7 +224,7 @@ static void txda_vram_free_locked(struct txda_vram *vram, struct txda_vram_block
 		vram->freed += block->taken;
 		txda_scrub_later(block->tdev);
 	}
-	atomic64_sub(txda_vram_counted(block), &vram->used);
+	txda_vram_count(vram, block, -1);
 	if (block->saved)
 		fput(block->saved);
 	kvfree(block->runs);
@@ -274,13 +282,17 @@ void txda_vram_piece(const struct txda_vram_block *block, u64 at, u64 *ret_offse
 	txda_runs_find(block->runs, at, ret_offset, ret_bytes);
 }
 
-u64 txda_vram_free_bytes(struct txda_device *tdev)
+u64 txda_vram_free_bytes(struct txda_device *tdev, unsigned int flags)
 {
+	struct txda_vram *vram = &tdev->vram;
 	u64 bytes;
 
-	mutex_lock(&tdev->vram.lock);
-	bytes = tdev->vram.mm.avail;
-	mutex_unlock(&tdev->vram.lock);
+	mutex_lock(&vram->lock);
+	if (flags & TXDA_VRAM_MAPPABLE)
+		bytes = tdev->dram_mappable - vram->used_mappable;
+	else
+		bytes = vram->mm.avail;
+	mutex_unlock(&vram->lock);
 
 	return bytes;
 }

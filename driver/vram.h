@@ -62,6 +62,9 @@ struct txda_vram_block {
 	/** @taken: Sum of the sizes of @blocks, at least @bytes. */
 	u64 taken;
 
+	/** @mappable: How much of @taken lies within the aperture. */
+	u64 mappable;
+
 	/** @flags: TXDA_VRAM_*. */
 	unsigned int flags;
 
@@ -103,6 +106,9 @@ struct txda_vram {
 
 	/** @used: Bytes allocated. Read without the lock for statistics. */
 	atomic64_t used;
+
+	/** @used_mappable: How much of @used lies within the aperture. Protected by @lock. */
+	u64 used_mappable;
 
 	/** @aperture: CPU mapping of BAR2, write-combined, or NULL if there is none. */
 	void __iomem *aperture;
@@ -150,8 +156,11 @@ u64 txda_vram_offset(const struct txda_vram_block *block);
  */
 void txda_vram_piece(const struct txda_vram_block *block, u64 at, u64 *ret_offset, u64 *ret_bytes);
 
-/* Bytes that nobody has; not all of them need be usable for any one allocation. */
-u64 txda_vram_free_bytes(struct txda_device *tdev);
+/*
+ * Bytes that nobody has where an allocation with @flags may be; not all of them need be usable for
+ * any one.
+ */
+u64 txda_vram_free_bytes(struct txda_device *tdev, unsigned int flags);
 
 /*
  * Contents of free memory: zeros, when the driver has reset the function in probe; unknown after a

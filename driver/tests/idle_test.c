@@ -10,6 +10,7 @@
 #include "evict.h"
 #include "gem.h"
 #include "runs.h"
+#include "vram.h"
 
 #define TXDA_TEST_BOS 4
 
@@ -24,9 +25,10 @@ static struct txda_evict *txda_test_evict(struct kunit *test)
 	return evict;
 }
 
-/* A buffer of @pages pages, in use by nobody, with memory. */
+/* A buffer of @pages pages, in use by nobody, with memory; a page of device memory is mappable. */
 static struct txda_bo *txda_test_bo(struct kunit *test, enum txda_bo_kind kind, u32 pages)
 {
+	static struct txda_vram_block vram = {.mappable = PAGE_SIZE};
 	static struct txda_runs memory;
 	struct txda_bo *bo = kunit_kzalloc(test, sizeof(*bo), GFP_KERNEL);
 
@@ -35,6 +37,8 @@ static struct txda_bo *txda_test_bo(struct kunit *test, enum txda_bo_kind kind, 
 	bo->kind = kind;
 	bo->base.size = (size_t)pages << PAGE_SHIFT;
 	bo->runs = &memory;
+	if (kind == TXDA_BO_DEVICE)
+		bo->vram = &vram;
 	return bo;
 }
 
@@ -101,9 +105,11 @@ static void txda_test_idle_counts(struct kunit *test)
 	/* From one advice to another it is counted once, at its end. */
 	txda_test_idle(test, evict, device, DRM_TXDA_COLD);
 	KUNIT_EXPECT_EQ(test, evict->bytes, 3 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, evict->mappable, PAGE_SIZE);
 	KUNIT_EXPECT_FALSE(test, list_empty(&evict->idle[TXDA_IDLE_COLD]));
 	txda_test_idle(test, evict, device, DRM_TXDA_DONTNEED);
 	KUNIT_EXPECT_EQ(test, evict->bytes, 3 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, evict->mappable, PAGE_SIZE);
 	KUNIT_EXPECT_TRUE(test, list_empty(&evict->idle[TXDA_IDLE_COLD]));
 	KUNIT_EXPECT_FALSE(test, list_empty(&evict->idle[TXDA_IDLE_DEVICE]));
 
@@ -113,6 +119,7 @@ static void txda_test_idle_counts(struct kunit *test)
 	txda_idle_del(evict, device);
 	mutex_unlock(&evict->lock);
 	KUNIT_EXPECT_EQ(test, evict->bytes, 0);
+	KUNIT_EXPECT_EQ(test, evict->mappable, 0);
 	device->runs = NULL;
 	txda_test_idle(test, evict, device, DRM_TXDA_COLD);
 	KUNIT_EXPECT_EQ(test, evict->bytes, 0);

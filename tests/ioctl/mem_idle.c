@@ -603,6 +603,21 @@ static void never_fits(void)
 	check_equal(place_of(fd, cold.handle), DEVICE);
 }
 
+/* Nor for one that the aperture has no room for beside what is in use. */
+static void no_room_in_aperture(void)
+{
+	int fd = must_open(0);
+	struct mem cold = must_words(fd, MIB, DEVICE, 1);
+	uint32_t handle;
+
+	for (uint64_t bytes = 1ull << 40; bytes >= MIB; bytes /= 2)
+		while (!bo_create(fd, bytes, DEVICE, 0, 0, &handle))
+			;
+	must_advise(fd, cold.handle, DRM_TXDA_COLD);
+	must_fail(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &handle), ENOSPC);
+	check_equal(place_of(fd, cold.handle), DEVICE);
+}
+
 /* Contents move for somebody who may not write files of their size, or any. */
 static void file_size_limit(void)
 {
@@ -646,6 +661,7 @@ static const struct test tests[] = {
 	{"group_protected", group_protected},
 	{"race", race_all},
 	{"never_fits", never_fits},
+	{"no_room_in_aperture", no_room_in_aperture},
 	{"file_size_limit", file_size_limit},
 };
 

@@ -8,6 +8,7 @@
 #include "drm/txda_drm.h"
 
 struct txda_runs;
+struct txda_vram_block;
 
 enum txda_bo_kind {
 	TXDA_BO_DEVICE,
@@ -23,6 +24,7 @@ struct txda_bo {
 	u32 advice;
 	struct list_head idle_link;
 	struct txda_runs *runs;
+	struct txda_vram_block *vram;
 };
 
 #endif

@@ -9,7 +9,7 @@ wait_for 30 nodes_are 2 || fail "nodes"
 share_nodes || fail "the nodes' group"
 
 # With memory free beyond the aperture.
-ioctl_mem_idle never_fits || fail "idle buffers and what never fits"
+ioctl_mem_idle never_fits no_room_in_aperture || fail "idle buffers and what never fits"
 ioctl_mem_idle hold >/tmp/held &
 holder=$!
 wait_for 60 grep -q held /tmp/held || fail "memory cannot be held"
