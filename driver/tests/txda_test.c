@@ -265,6 +265,7 @@ static struct txda_pt *txda_test_pt_init(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, pt);
 	KUNIT_ASSERT_NOT_NULL(test, dram);
 	tdev->dram_bytes = SZ_2M;
+	tdev->dram_mappable = SZ_2M;
 	tdev->vram.aperture = (void __iomem __force *)dram;
 	tdev->vram.aperture_bytes = SZ_2M;
 	INIT_LIST_HEAD(&tdev->vram.live);

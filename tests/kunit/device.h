@@ -18,7 +18,7 @@ struct txda_device {
 	raw_spinlock_t pair_lock;
 	struct drm_txda_device_info info;
 	u32 n_ports;
-	u64 dram_reserved, dram_bytes;
+	u64 dram_reserved, dram_bytes, dram_mappable;
 	struct txda_fwlog fwlog;
 	struct txda_ras ras;
 	struct txda_vram vram;
