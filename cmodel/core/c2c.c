@@ -116,6 +116,18 @@ void cm_c2c_leave(struct cm_member *m, bool unfinished)
 	*link = m->next;
 }
 
+void cm_c2c_lose(struct cm_c2c *c2c, const struct cm_chip *c)
+{
+	for (struct cm_group *g = c2c->groups; g; g = g->next) {
+		bool member = false;
+
+		for (unsigned i = 0; i < g->size; i++)
+			member |= g->rank[i] && g->rank[i]->chip == c;
+		if (member)
+			fail_waiting(g);
+	}
+}
+
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 void cm_c2c_unset(struct cm_vm *vm, unsigned slot)

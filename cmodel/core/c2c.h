@@ -59,6 +59,8 @@ void cm_c2c_join(struct cm_c2c *c2c, struct cm_member *m, struct cm_vm *vm); /* 
 void cm_c2c_leave(struct cm_member *m, bool unfinished);
 /* The member has faulted. */
 void cm_c2c_poison(struct cm_member *m);
+/* The chip is lost: all that wait for a member on it fail. */
+void cm_c2c_lose(struct cm_c2c *c2c, const struct cm_chip *c);
 /* The address space is removed, or its slot is about to be set. */
 void cm_c2c_unset(struct cm_vm *vm, unsigned slot);
 

@@ -282,6 +282,8 @@ enum cm_result cm_exec_begin(struct cm_exec *e, const struct txda_pkt_exec *p, u
 
 	e->context = NULL;
 	e->packet = p;
+	/* First of all: whatever fails below, the other members wait for this launch. */
+	(void)cm_c2c_group(e->member, p->group);
 	if (!check_packet(e, packet_va))
 		return CM_FAULT;
 	*e->fault = cm_fault(TXDA_FAULT_NONE, 0, 0);

@@ -197,4 +197,6 @@ void cm_queues_lose(struct cm_queues *qs, struct cm_chip *c)
 		if (qs->queue[i] && qs->queue[i]->chip == c)
 			cm_queue_fail_with(qs->queue[i], TXDA_FAULT_LOST, 0, c->index);
 	}
+	/* Also for those of its queues that have not reached their group yet. */
+	cm_c2c_lose(qs->c2c, c);
 }

@@ -346,6 +346,38 @@ static void test_lost_members(void **state)
 	}
 }
 
+/* The third member ends before its first collective; the others wait for it already. */
+static void test_newcomers(void **state)
+{
+	(void)state;
+	for (unsigned how = 0; how < 3; how++) {
+		struct txda_pkt_exec launch = {.program_va = FIX_VA, .group = GROUP};
+		struct fix_stream s;
+
+		start(3);
+		for (unsigned c = 0; c < 2; c++)
+			submit_collective(c, q[c], TXDA_PKT_ALL_REDUCE, FIX_VA + FIX_DATA,
+					  FIX_VA + FIX_DATA, 8, TXDA_F32, 1);
+		assert_int_equal(cm_wait(f.m, q[0], fix_word(&f.c[0], 0), 1,
+					 cm_chip_time_ns(f.c[0].chip) + 2000000),
+				 -ETIMEDOUT);
+		if (how == 2) {
+			assert_int_equal(cm_inject(f.m, "lost:chip=2"), 0);
+			expect_code(q[2], 2, TXDA_FAULT_LOST);
+		} else {
+			/* A launch that is malformed, or whose program is. */
+			launch.n_ops = !how;
+			s = fix_stream(&f.c[2]);
+			fix_put(&s, TXDA_PKT_EXEC, 0, &launch, sizeof(launch));
+			assert_int_equal(fix_submit(q[2], &s), 0);
+			expect_code(q[2], 2, how ? TXDA_FAULT_PROGRAM : TXDA_FAULT_PACKET);
+		}
+		expect_code(q[0], 0, TXDA_FAULT_COLLECTIVE);
+		expect_code(q[1], 1, TXDA_FAULT_COLLECTIVE);
+		fix_free(&f);
+	}
+}
+
 /* ---- collectives as ops of a program --------------------------------------------------------- */
 
 static struct fix_program prog[2];
@@ -515,19 +547,13 @@ static void test_wrong_group(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reduce_f32),
-		cmocka_unit_test(test_reduce_bf16),
-		cmocka_unit_test(test_gather),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_disagreement),
-		cmocka_unit_test(test_bad_packets),
-		cmocka_unit_test(test_set_group),
-		cmocka_unit_test(test_lost_members),
-		cmocka_unit_test(test_ops),
-		cmocka_unit_test(test_cancelled_op),
-		cmocka_unit_test(test_unmapped_member),
-		cmocka_unit_test(test_wrong_group),
-		cmocka_unit_test(test_scratch_moves),
+		cmocka_unit_test(test_reduce_f32),   cmocka_unit_test(test_reduce_bf16),
+		cmocka_unit_test(test_gather),	     cmocka_unit_test(test_order),
+		cmocka_unit_test(test_disagreement), cmocka_unit_test(test_bad_packets),
+		cmocka_unit_test(test_set_group),    cmocka_unit_test(test_lost_members),
+		cmocka_unit_test(test_newcomers),    cmocka_unit_test(test_ops),
+		cmocka_unit_test(test_cancelled_op), cmocka_unit_test(test_unmapped_member),
+		cmocka_unit_test(test_wrong_group),  cmocka_unit_test(test_scratch_moves),
 	};
 
 	return cmocka_run_group_tests_name("cmodel groups", tests, NULL, NULL);
