@@ -135,6 +135,8 @@ void cm_machine_free(struct cm_machine *m)
 	for (unsigned i = 0; i < m->n_chips; i++)
 		cm_chip_fini(&m->chip[i]);
 	cm_pool_fini(&m->pool);
+	if (m->isa)
+		cm_ops_exit();
 	free(m->chip);
 	free(m);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -156,7 +157,8 @@ static const struct {
 #endif
 };
 
-int cm_ops_init(const char *isa, const char **ret_name)
+/* The index of the path, or -errno. */
+static int find_path(const char *isa)
 {
 	bool any = !isa || !strcmp(isa, "auto");
 
@@ -172,14 +174,40 @@ int cm_ops_init(const char *isa, const char **ret_name)
 		if (any && paths[i].simd == &cm_simd_avx512bf16 && slow_bf16())
 			continue;
 #endif
-		/* Cores of another machine in this process may be reading it. */
-		if (cm_simd != paths[i].simd)
-			cm_simd = paths[i].simd;
-		cm_linear_seed();
-		*ret_name = paths[i].name;
-		return 0;
+		return (int)i;
 	}
 	return -EINVAL;
+}
+
+static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned users;
+
+int cm_ops_init(const char *isa, const char **ret_name)
+{
+	int i = find_path(isa), ret = 0;
+
+	if (i < 0)
+		return i;
+	pthread_mutex_lock(&users_lock);
+	/* Cores of another machine in this process may be reading it. */
+	if (users && cm_simd != paths[i].simd) {
+		ret = -EBUSY;
+	} else {
+		if (!users)
+			cm_simd = paths[i].simd;
+		users++;
+		cm_linear_seed();
+		*ret_name = paths[i].name;
+	}
+	pthread_mutex_unlock(&users_lock);
+	return ret;
+}
+
+void cm_ops_exit(void)
+{
+	pthread_mutex_lock(&users_lock);
+	users--;
+	pthread_mutex_unlock(&users_lock);
 }
 
 bool cm_ops_use_tiles(void)

@@ -200,7 +200,7 @@ extern const struct cm_simd cm_simd_neon;     /* dotprod */
 extern const struct cm_simd cm_simd_neonbf16; /* and bf16, i8mm */
 #endif
 
-/* The path in use; set once by cm_ops_init(). */
+/* The path in use; set by cm_ops_init() while nobody uses it. */
 extern const struct cm_simd *cm_simd;
 
 #endif /* CM_SIMD_H */

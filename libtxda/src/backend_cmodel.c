@@ -120,6 +120,11 @@ static int cmodel_open(struct txda_context *context, const char *text,
 	r = cm_machine_new(&options, &cmodel->machine);
 	if (r < 0) {
 		free(cmodel);
+		if (r == -EBUSY)
+			return txda__fail(context, r,
+					  "TXDA_CMODEL: isa=%s: another context of this process "
+					  "computes with another path; they share one",
+					  spec.isa);
 		return txda__fail(context, r,
 				  "the device model (chips=%u, cores=%u, isa=%s) did not start: %s",
 				  spec.chips, spec.cores, spec.isa, strerror(-r));

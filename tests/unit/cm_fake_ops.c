@@ -35,6 +35,10 @@ int cm_ops_init(const char *isa, const char **ret_name)
 	return 0;
 }
 
+void cm_ops_exit(void)
+{
+}
+
 int cm_bad(const struct cm_launch *l, uint32_t code, const struct cm_tensor *t, uint64_t va,
 	   uint64_t detail)
 {

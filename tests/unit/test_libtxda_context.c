@@ -56,6 +56,35 @@ static void test_options(void **state)
 	unsetenv("TXDA_CMODEL");
 }
 
+/* The kernels of all contexts are the same, so a second one cannot change those of the first. */
+static void test_one_path(void **state)
+{
+	struct txda_context *first = open_context("mem=64M,cores=1"), *second;
+	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
+	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
+	struct txda_device *device;
+	bool only;
+
+	(void)state;
+	ok(first, txda_device_get(first, 0, &device));
+	ok(first, txda_device_info(device, &info));
+	txda_device_unref(device);
+	only = strstr(info.name, ", c)");
+	second = open_context("mem=64M,cores=1,isa=auto");
+	options.backend = "cmodel";
+	options.cmodel = "mem=64M,cores=1,isa=c";
+	for (unsigned contexts = 2; contexts && !only; contexts--) {
+		assert_int_equal(try_open(&options), -EBUSY);
+		assert_has(txda_context_error(NULL), "isa=c: another context");
+		txda_context_unref(contexts == 2 ? second : first);
+	}
+	assert_int_equal(try_open(&options), 0);
+	if (only) {
+		txda_context_unref(second);
+		txda_context_unref(first);
+	}
+}
+
 static void test_backends(void **state)
 {
 	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
@@ -239,10 +268,10 @@ static void test_no_events(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_version),	  cmocka_unit_test(test_options),
-		cmocka_unit_test(test_backends),  cmocka_unit_test(test_devices),
-		cmocka_unit_test(test_groups),	  cmocka_unit_test(test_messages),
-		cmocka_unit_test(test_no_events),
+		cmocka_unit_test(test_version),	 cmocka_unit_test(test_options),
+		cmocka_unit_test(test_one_path), cmocka_unit_test(test_backends),
+		cmocka_unit_test(test_devices),	 cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_messages), cmocka_unit_test(test_no_events),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
