@@ -196,7 +196,7 @@ enum txda_memory {
 	TXDA_MEMORY_HOST = 1, /* host pages that the device can access */
 };
 
-#define TXDA_BUFFER_READ_ONLY (1u << 0) /* the device only reads it */
+#define TXDA_BUFFER_READ_ONLY (1u << 0) /* the device only reads it; imported: so does the host */
 #define TXDA_BUFFER_PRIVATE   (1u << 1) /* never exported: may use larger pages */
 
 int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,

@@ -142,11 +142,13 @@ int txda__buffer_import(struct txda_device *device, struct txda__space *space, i
 			       (unsigned long long)txda__align(bytes, TXDA__PAGE));
 	else
 		r = place(device, space, mem, bytes ? bytes : room, room, read_only, ret_buffer);
-	if (r < 0)
+	if (r < 0) {
 		ops->mem_free(mem);
-	else
-		txda__monitor_poke(&context->monitor);
-	return r;
+		return r;
+	}
+	(*ret_buffer)->sealed = read_only;
+	txda__monitor_poke(&context->monitor);
+	return 0;
 }
 
 int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
@@ -215,6 +217,13 @@ static int check_used(struct txda_buffer *buffer)
 			    : 0;
 }
 
+int txda__buffer_check_write(struct txda_buffer *buffer)
+{
+	return buffer->sealed ? txda__fail(buffer->device->context, -EACCES,
+					   "the buffer was imported to be read only")
+			      : check_used(buffer);
+}
+
 int txda_buffer_map(struct txda_buffer *buffer, void **ret_ptr)
 {
 	int r = check_used(buffer);
@@ -239,6 +248,8 @@ int txda_buffer_write(struct txda_buffer *buffer, uint64_t offset, const void *s
 	int r;
 
 	r = check_range(buffer, offset, bytes);
+	if (r >= 0)
+		r = txda__buffer_check_write(buffer);
 	if (r >= 0 && ops_of(buffer)->mem_write)
 		return ops_of(buffer)->mem_write(buffer->mem, offset, src, bytes);
 	if (r >= 0)
@@ -288,5 +299,8 @@ int txda_buffer_advise(struct txda_buffer *buffer, enum txda_advice advice, bool
 int txda_buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
 		     uint64_t bytes)
 {
-	return txda__buffer_load(buffer, offset, fd, fd_offset, bytes, NULL, NULL, NULL);
+	int r = txda__buffer_check_write(buffer);
+
+	return r < 0 ? r
+		     : txda__buffer_load(buffer, offset, fd, fd_offset, bytes, NULL, NULL, NULL);
 }

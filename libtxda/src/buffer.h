@@ -23,6 +23,7 @@ struct txda_buffer {
 	uint64_t room;	/* rounded up to pages */
 	uint64_t va;
 	bool read_only; /* for the device */
+	bool sealed;	/* imported so, and read-only for the host, too */
 	bool idle;	/* see txda_buffer_advise() */
 	bool dropped;	/* its contents were, since it became idle */
 };
@@ -36,6 +37,8 @@ int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memor
  */
 int txda__buffer_import(struct txda_device *device, struct txda__space *space, int fd,
 			uint64_t bytes, unsigned flags, struct txda_buffer **ret_buffer);
+/* -EACCES if the host must not write to it, -EBUSY while it is idle. */
+int txda__buffer_check_write(struct txda_buffer *buffer);
 /* A read-only buffer of a file's own pages; -ENOTSUP: the backend has none. @bytes: the file's. */
 int txda__buffer_from_file(struct txda_device *device, int fd, uint64_t bytes,
 			   struct txda_buffer **ret_buffer);

@@ -7,6 +7,7 @@
 
 #include "model.h"
 
+#include "buffer.h"
 #include "space.h"
 #include "weights.h"
 
@@ -258,6 +259,8 @@ static int find_bytes(struct txda_model *model, const char *name, enum txda_tens
 int txda_model_set_input(struct txda_model *model, const char *name, const void *data,
 			 uint64_t bytes)
 {
+	struct txda_buffer *buffer;
+	uint64_t offset;
 	unsigned index;
 	void *ptr;
 	int ret;
@@ -266,9 +269,13 @@ int txda_model_set_input(struct txda_model *model, const char *name, const void 
 	for (unsigned r = 0; r < model->tp && ret >= 0; r++) {
 		if (model->io[index].slot[r] < 0)
 			continue;
-		ret = txda_model_tensor_ptr(model, r, name, &ptr);
+		ret = txda_model_tensor_buffer(model, r, name, &buffer, &offset);
 		if (ret >= 0)
-			memcpy(ptr, data, bytes);
+			ret = txda__buffer_check_write(buffer);
+		if (ret >= 0)
+			ret = txda_buffer_map(buffer, &ptr);
+		if (ret >= 0)
+			memcpy((char *)ptr + offset, data, bytes);
 	}
 	return ret;
 }

@@ -180,6 +180,9 @@ static void test_share(void **state)
 	assert_int_equal(txda_buffer_import(device, plain, 0, &peer), -EACCES);
 	ok(context, txda_buffer_import(device, plain, TXDA_BUFFER_READ_ONLY, &peer));
 	ok(context, txda_buffer_read(peer, 0, text, 4));
+	assert_int_equal(txda_buffer_write(peer, 0, text, 4), -EACCES);
+	assert_int_equal(txda_buffer_load(peer, 0, plain, 0, 4), -EACCES);
+	assert_has(txda_context_error(context), "imported to be read only");
 	txda_buffer_unref(peer);
 	close(plain);
 	plain = memfd_create("odd", MFD_CLOEXEC | MFD_ALLOW_SEALING);

@@ -273,6 +273,7 @@ static void test_advice(void **state)
 	assert_true(kept);
 	assert_int_equal(txda_buffer_read(buffer, 0, back, 1), -EBUSY);
 	assert_int_equal(txda_buffer_write(buffer, 0, back, 1), -EBUSY);
+	assert_int_equal(txda_buffer_load(buffer, 0, STDIN_FILENO, 0, 1), -EBUSY);
 	assert_int_equal(txda_buffer_map(buffer, &view), -EBUSY);
 	assert_has(txda_context_error(context), "idle");
 	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_WILLNEED, NULL));

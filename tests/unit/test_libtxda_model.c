@@ -378,11 +378,12 @@ static void test_bind(void **state)
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	static const char *const dummies[] = {"x", NULL}, *const unknown[] = {"z", NULL};
 	struct txda_model *first, *second;
-	struct txda_buffer *buffer, *elsewhere;
+	struct txda_buffer *buffer, *elsewhere, *imported;
 	struct txda_device *other;
 	uint64_t offset, fence;
 	void *a, *b;
 	char *path;
+	int fd;
 
 	(void)state;
 	case_write(1, &path);
@@ -419,6 +420,16 @@ static void test_bind(void **state)
 	assert_int_equal(txda_model_bind(second, 0, "y", elsewhere, 0), -EACCES);
 	ok(context, txda_model_bind(second, 0, "x", elsewhere, 64));
 	run_and_check(context, second, 2, 3, 1);
+	/* An input that others write. */
+	ok(context, txda_buffer_export(elsewhere, &fd));
+	ok(context,
+	   txda_buffer_import(txda_group_device(group, 0), fd, TXDA_BUFFER_READ_ONLY, &imported));
+	close(fd);
+	ok(context, txda_model_bind(second, 0, "x", imported, 64));
+	assert_int_equal(txda_model_set_input(second, "x", &offset, sizeof(offset)), -EACCES);
+	ok(context, txda_model_run(second, &step, &fence));
+	ok(context, txda_model_sync(second, fence, TXDA_FOREVER));
+	txda_buffer_unref(imported);
 	txda_buffer_unref(elsewhere);
 	txda_device_unref(other);
 	txda_model_unref(second);
