@@ -59,7 +59,7 @@ struct txda__mem {
 	int fd; /* -1: private memory, which exists only as the model's own mapping */
 	uint64_t bytes;
 	bool counted; /* counts against the chip's DRAM */
-	bool foreign; /* imported: mem_load does not write it */
+	bool sealed;  /* imported read-only, or frozen: no mapping may be writable */
 	bool file;    /* a file's own pages: mem_load does not write it */
 	bool read_only;
 	struct txda__vm *vm;
@@ -433,7 +433,7 @@ static int cmodel_mem_import(struct txda__vm *vm, int fd, unsigned flags,
 			unreserve(vm->cmodel, vm->chip, bytes);
 		return r;
 	}
-	mem->foreign = true;
+	mem->sealed = flags & TXDA__IMPORT_READ_ONLY;
 	mem->counted = counted;
 	*ret_mem = mem;
 	*ret_bytes = bytes;
@@ -454,6 +454,7 @@ static int cmodel_mem_freeze(struct txda__mem *mem)
 	if (fcntl(mem->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
 		return txda__fail(mem->cmodel->base.context, -errno,
 				  "sealing memory against writing: %s", strerror(errno));
+	mem->sealed = true;
 	return 0;
 }
 
@@ -518,7 +519,7 @@ static int cmodel_mem_map(struct txda__mem *mem, void **ret_ptr)
 	if (!ptr && !r) {
 		pthread_mutex_lock(&mem->lock);
 		if (!mem->host) {
-			int prot = PROT_READ | (mem->foreign && mem->read_only ? 0 : PROT_WRITE);
+			int prot = PROT_READ | (mem->sealed ? 0 : PROT_WRITE);
 
 			ptr = mmap(NULL, mem->bytes, prot, MAP_SHARED, mem->fd, 0);
 			if (ptr == MAP_FAILED)

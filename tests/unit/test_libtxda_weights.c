@@ -340,6 +340,29 @@ static void test_frozen(void **state)
 	case_remove(path);
 }
 
+/* A second model checks the weights that the first has loaded, and frozen, unchecked. */
+static void test_checked_later(void **state)
+{
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_context *context;
+	struct txda_model *first, *second;
+	char *path;
+
+	(void)state;
+	drm = false;
+	case_write(1, &path);
+	context = open_chips();
+	first = load(context, path, 1, true);
+	options.path = path;
+	options.kv_blocks = 2;
+	options.verify_weights = true;
+	ok(context, txda_model_load(txda_model_group(first), &options, &second));
+	txda_model_unref(second);
+	txda_model_unref(first);
+	txda_context_unref(context);
+	case_remove(path);
+}
+
 /* A reset between two processes clears the chip: what is kept says so. Other chips' memory is not
  * this one's. */
 static void test_chip(void **state)
@@ -517,10 +540,10 @@ static void test_not_mapped(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pass_on),	   cmocka_unit_test(test_changed),
-		cmocka_unit_test(test_refused),	   cmocka_unit_test(test_frozen),
-		cmocka_unit_test(test_chip),	   cmocka_unit_test(test_mapped),
-		cmocka_unit_test(test_not_mapped),
+		cmocka_unit_test(test_pass_on), cmocka_unit_test(test_changed),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_checked_later),
+		cmocka_unit_test(test_frozen),	cmocka_unit_test(test_chip),
+		cmocka_unit_test(test_mapped),	cmocka_unit_test(test_not_mapped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
