@@ -37,12 +37,16 @@ static struct watched *find(uintptr_t addr)
 /* What would have happened without this handler. */
 static void pass_on(int sig, siginfo_t *info, void *context)
 {
-	if (before.sa_flags & SA_SIGINFO)
+	if (before.sa_flags & SA_SIGINFO) {
 		before.sa_sigaction(sig, info, context);
-	else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
+	} else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
 		before.sa_handler(sig);
-	else
-		signal(sig, SIG_DFL); /* the access is repeated and ends the process */
+	} else if (info->si_code > 0 || before.sa_handler == SIG_DFL) {
+		signal(sig, SIG_DFL);
+		/* An access is repeated and ends the process; what a process sent comes once. */
+		if (info->si_code <= 0)
+			raise(sig);
+	}
 }
 
 static void on_sigbus(int sig, siginfo_t *info, void *context)

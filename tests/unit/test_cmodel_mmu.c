@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define VA 0x1000000ull
@@ -258,6 +259,33 @@ static void expect_page_fault(uint64_t va)
 	cm_queue_free(q);
 }
 
+/*
+ * What a process sends does what it would have done without the handler. In a child each, before
+ * there is a mapping that installs it here.
+ */
+static void test_sent_signal(void **state)
+{
+	void (*const action[])(int) = {SIG_DFL, SIG_IGN};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		int fd = new_numbers(), status;
+		pid_t pid = fork();
+
+		if (!pid) {
+			signal(SIGBUS, action[i]);
+			if (cm_vm_map(f.c[0].vm, VA, fd, 0, FILE_BYTES, LOSABLE))
+				_exit(1);
+			raise(SIGBUS);
+			raise(SIGBUS);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, i ? 0 : SIGBUS);
+		close(fd);
+	}
+}
+
 static void test_lost_pages(void **state)
 {
 	struct cm_vm *vm = f.c[0].vm;
@@ -331,8 +359,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_map_checks),  cmocka_unit_test(test_resolve),
 		cmocka_unit_test(test_many_ranges), cmocka_unit_test(test_unmap_under_way),
-		cmocka_unit_test(test_options),	    cmocka_unit_test(test_lost_pages),
-		cmocka_unit_test(test_replace),
+		cmocka_unit_test(test_options),	    cmocka_unit_test(test_sent_signal),
+		cmocka_unit_test(test_lost_pages),  cmocka_unit_test(test_replace),
 	};
 
 	return cmocka_run_group_tests_name("cmodel address spaces", tests, setup, teardown);
