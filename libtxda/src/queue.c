@@ -349,5 +349,11 @@ int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t 
 				  (unsigned long long)dst->bytes);
 	copy.dst = dst->va + dst_offset;
 	copy.src = src->va + src_offset;
+	if (copy.dst < copy.src + bytes && copy.src < copy.dst + bytes)
+		return txda__fail(
+			context, -EINVAL,
+			"copy of %llu bytes from %llu to %llu of one buffer: they overlap",
+			(unsigned long long)bytes, (unsigned long long)src_offset,
+			(unsigned long long)dst_offset);
 	return txda_queue_submit(queue, &copy, sizeof(copy), 0, ret_fence);
 }

@@ -229,6 +229,14 @@ static void test_copy(void **state)
 	ok(rig.context, txda_device_get(rig.context, 1, &other));
 	ok(rig.context, txda_buffer_new(other, 100, TXDA_MEMORY_DEVICE, 0, &elsewhere));
 	assert_int_equal(txda_queue_copy(rig.queue, elsewhere, 0, host, 0, 8, &fence), -EXDEV);
+	/* The chip copies no overlapping ranges; those that meet are none. */
+	assert_int_equal(txda_queue_copy(rig.queue, big, 7, big, 0, 8, &fence), -EINVAL);
+	assert_int_equal(txda_queue_copy(rig.queue, big, 0, big, 7, 8, &fence), -EINVAL);
+	assert_has(txda_context_error(rig.context), "copy of 8 bytes from 7 to 0 of one buffer");
+	ok(rig.context, txda_queue_copy(rig.queue, big, 8, big, 0, 8, &fence));
+	ok(rig.context, txda_queue_copy(rig.queue, big, 0, big, 8, 8, &fence));
+	ok(rig.context, txda_queue_copy(rig.queue, big, 0, big, 0, 0, &fence));
+	ok(rig.context, txda_queue_wait(rig.queue, fence, TXDA_FOREVER));
 	/* The chip only reads what is read-only. */
 	ok(rig.context, txda_queue_copy(rig.queue, host, 0, big, 0, 8, &fence));
 	assert_int_equal(txda_queue_wait(rig.queue, fence, TXDA_FOREVER), -EIO);
