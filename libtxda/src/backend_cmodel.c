@@ -134,9 +134,9 @@ static int cmodel_open(struct txda_context *context, const char *text,
 		if (r < 0) {
 			cm_machine_free(cmodel->machine);
 			free(cmodel);
-			return txda__fail(context, r,
-					  "TXDA_CMODEL: the device model does not know faults=%s",
-					  spec.faults[i]);
+			return txda__fail(context, r, "TXDA_CMODEL: faults=%s: %s", spec.faults[i],
+					  r == -ENODEV ? "there is no such chip"
+						       : "the device model does not know it");
 		}
 	}
 	pthread_mutex_init(&cmodel->lock, NULL);

@@ -49,7 +49,10 @@ static void test_options(void **state)
 	assert_has(txda_context_error(NULL), "TXDA_CMODEL: mem=sometimes");
 	setenv("TXDA_CMODEL", "faults=gremlin", 1);
 	assert_true(try_open(&options) < 0);
-	assert_has(txda_context_error(NULL), "faults=gremlin");
+	assert_has(txda_context_error(NULL), "faults=gremlin: the device model does not know it");
+	setenv("TXDA_CMODEL", "chips=2,faults=hang:chip=2", 1);
+	assert_int_equal(try_open(&options), -ENODEV);
+	assert_has(txda_context_error(NULL), "faults=hang:chip=2: there is no such chip");
 	setenv("TXDA_CMODEL", "isa=z80", 1);
 	assert_true(try_open(&options) < 0);
 	assert_has(txda_context_error(NULL), "isa=z80");
