@@ -15,6 +15,7 @@
 
 #define MAX_CONTROLLERS 8
 #define LINE_BYTES	1024
+#define ACCEPT_REST_NS	100000000ull
 
 /*
  * One chip's socket and session. Used by the server's thread alone; @done is set by the session's.
@@ -41,7 +42,8 @@ struct vu_server {
 	int control;
 	int event; /* eventfd: stop, or check the chips */
 	_Atomic bool stop;
-	uint64_t look_ns; /* when to check the chips next */
+	uint64_t look_ns;   /* when to check the chips next */
+	uint64_t accept_ns; /* no connection is accepted before */
 	struct controller controller[MAX_CONTROLLERS];
 };
 
@@ -91,6 +93,16 @@ static int set_address(struct sockaddr_un *address, const char *format, const ch
 	return len < 0 || (size_t)len >= sizeof(address->sun_path) ? -ENAMETOOLONG : 0;
 }
 
+/* Without descriptors left the connection stays, and poll() would return at once, again and again. */
+static int accept_from(struct vu_server *s, int listener, int flags)
+{
+	int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC | flags);
+
+	if (sock < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+		s->accept_ns = clock_ns() + ACCEPT_REST_NS;
+	return sock;
+}
+
 static void stop_listening(int *sock, const struct sockaddr_un *address)
 {
 	if (*sock < 0)
@@ -138,9 +150,9 @@ static bool has_left(const struct door *door)
 	       (poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)));
 }
 
-static void accept_client(struct door *door)
+static void accept_client(struct vu_server *s, struct door *door)
 {
-	int sock = accept4(door->listener, NULL, NULL, SOCK_CLOEXEC), err;
+	int sock = accept_from(s, door->listener, 0), err;
 
 	if (sock < 0)
 		return;
@@ -224,7 +236,7 @@ static void close_controller(struct controller *c)
 
 static void accept_controller(struct vu_server *s)
 {
-	int sock = accept4(s->control, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int sock = accept_from(s, s->control, SOCK_NONBLOCK);
 
 	if (sock < 0)
 		return;
@@ -289,11 +301,13 @@ static void read_controller(struct vu_server *s, struct controller *c)
 
 static int timeout_ms(const struct vu_server *s)
 {
-	uint64_t now = clock_ns(), ms;
+	uint64_t now = clock_ns(), until = s->look_ns, ms;
 
-	if (s->look_ns == UINT64_MAX)
+	if (s->accept_ns > now && s->accept_ns < until)
+		until = s->accept_ns;
+	if (until == UINT64_MAX)
 		return -1;
-	ms = s->look_ns > now ? (s->look_ns - now) / 1000000 + 1 : 0;
+	ms = until > now ? (until - now) / 1000000 + 1 : 0;
 	return ms > 60000 ? 60000 : (int)ms;
 }
 
@@ -303,15 +317,16 @@ int vu_server_run(struct vu_server *s)
 	struct pollfd p[2 + MAX_CONTROLLERS + CM_MAX_CHIPS];
 
 	while (!atomic_load(&s->stop)) {
+		bool accepts = clock_ns() >= s->accept_ns;
 		uint64_t count;
 
 		p[0] = (struct pollfd){.fd = s->event, .events = POLLIN};
-		p[1] = (struct pollfd){.fd = s->control, .events = POLLIN};
+		p[1] = (struct pollfd){.fd = accepts ? s->control : -1, .events = POLLIN};
 		for (unsigned i = 0; i < MAX_CONTROLLERS; i++)
 			p[2 + i] = (struct pollfd){.fd = s->controller[i].sock, .events = POLLIN};
 		for (unsigned i = 0; i < doors; i++)
-			p[2 + MAX_CONTROLLERS + i] =
-				(struct pollfd){.fd = s->door[i].listener, .events = POLLIN};
+			p[2 + MAX_CONTROLLERS + i] = (struct pollfd){
+				.fd = accepts ? s->door[i].listener : -1, .events = POLLIN};
 		if (poll(p, 2 + MAX_CONTROLLERS + doors, timeout_ms(s)) < 0 && errno != EINTR)
 			return -errno;
 		if (p[0].revents && read(s->event, &count, sizeof(count)) < 0 && errno != EAGAIN)
@@ -326,7 +341,7 @@ int vu_server_run(struct vu_server *s)
 		}
 		for (unsigned i = 0; i < doors; i++) {
 			if (p[2 + MAX_CONTROLLERS + i].revents && s->door[i].listener >= 0)
-				accept_client(&s->door[i]);
+				accept_client(s, &s->door[i]);
 		}
 	}
 	return 0;

@@ -2,6 +2,7 @@
 /* The server: sockets, one client a chip, coming and going, and the orders of the control socket.
  */
 #include "vfio_fixture.h"
+#include "clock.h"
 #include "server.h"
 
 #include <cjson/cJSON.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +22,20 @@
 static char dir[] = "/tmp/txda-vfio.XXXXXX";
 static struct vu_server *server;
 static pthread_t thread;
+
+/* The call that the server makes; for a moment there are no descriptors. */
+static _Atomic unsigned refusals;
+static _Atomic uint64_t refuse_from_ns;
+
+int accept4(int sock, struct sockaddr *address, socklen_t *bytes, int flags)
+{
+	if (refuse_from_ns && clock_ns() < refuse_from_ns + 20000000) {
+		refusals++;
+		errno = EMFILE;
+		return -1;
+	}
+	return (int)syscall(SYS_accept4, sock, address, bytes, flags);
+}
 
 static void *run(void *arg)
 {
@@ -188,6 +204,17 @@ static void test_clients(void **state)
 	close(a.sock);
 }
 
+/* A connection that cannot be accepted just now waits, and the server sleeps meanwhile. */
+static void test_no_descriptors(void **state)
+{
+	(void)state;
+	refuse_from_ns = clock_ns();
+	order("status 0", "ok");
+	refuse_from_ns = 0;
+	/* None, if the order came late. */
+	assert_true(refusals <= 1);
+}
+
 static void test_second_server(void **state)
 {
 	const struct vu_server_options opt = {
@@ -350,8 +377,8 @@ int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_clients),   TEST(test_second_server), TEST(test_orders),
-		TEST(test_disappear), TEST(test_timed_faults),
+		TEST(test_clients), TEST(test_no_descriptors), TEST(test_second_server),
+		TEST(test_orders),  TEST(test_disappear),      TEST(test_timed_faults),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
