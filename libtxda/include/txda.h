@@ -81,8 +81,9 @@ int txda_context_new(const struct txda_context_options *options, struct txda_con
 struct txda_context *txda_context_ref(struct txda_context *context);
 struct txda_context *txda_context_unref(struct txda_context *context);
 /*
- * The message of this thread's last failed call on the context or its children; "" if none. Never
- * NULL. @context may be NULL (failed txda_context_new).
+ * The message of this thread's last failed call on the context or its children; "" if none, or if
+ * calls of this thread on four other contexts have failed since. Never NULL. @context may be NULL
+ * (failed txda_context_new).
  */
 const char *txda_context_error(struct txda_context *context);
 const char *txda_context_backend(struct txda_context *context); /* "cmodel" or "drm" */

@@ -251,7 +251,13 @@ static void test_messages(void **state)
 	assert_has(txda_context_error(context[0]), "chip 7 does not exist");
 	for (unsigned i = 0; i < 6; i++)
 		txda_device_get(context[i], 10 + i, &device);
-	assert_has(txda_context_error(context[5]), "chip 15 does not exist");
+	for (unsigned i = 2; i < 6; i++) {
+		char text[32];
+
+		snprintf(text, sizeof(text), "chip %u does not exist", 10 + i);
+		assert_has(txda_context_error(context[i]), text);
+	}
+	assert_string_equal(txda_context_error(context[1]), "");
 	for (unsigned i = 0; i < 6; i++)
 		txda_context_unref(context[i]);
 }
