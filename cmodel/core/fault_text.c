@@ -42,7 +42,7 @@ static void read_name(struct cm_vm *vm, uint64_t base, const struct txda_program
 	ret[n] = '\0';
 }
 
-/* The names in the program that the faulting packet launched. The map lock is held. */
+/* The names in the program that the faulting packet launched. Leader. */
 static void find_names(struct cm_vm *vm, const struct txda_fault *f, struct names *ret)
 {
 	struct txda_pkt_exec p;
@@ -71,11 +71,14 @@ char *cm_fault_text(struct cm_vm *vm, const struct txda_fault *f, char *buf, siz
 
 	if (!len)
 		return buf;
-	/* Only the leader may rely on the table of a translated space. */
+	/*
+	 * Nothing is unmapped meanwhile. The map lock would do as well, but may be held by a thread
+	 * that waits for the leader, which calls this when a queue has failed.
+	 */
 	if (vm && !vm->translate && f->packet_va) {
-		pthread_mutex_lock(&vm->map_lock);
+		cm_pause(vm->mmu->lead);
 		find_names(vm, f, &names);
-		pthread_mutex_unlock(&vm->map_lock);
+		cm_resume(vm->mmu->lead);
 	}
 	at = isa_fault_text(
 		f,

@@ -95,7 +95,7 @@ void *cm_vm_find(struct cm_vm *vm, uint64_t va, uint64_t bytes, unsigned flags, 
 bool cm_vm_close_lost(struct cm_vm *vm);
 /* Counts an access to [va, va + bytes) as traffic between chips, where it is a peer's. Leader. */
 void cm_vm_count_c2c(struct cm_vm *vm, uint64_t va, uint64_t bytes, bool write);
-/* Copies out of an address space that other threads may change. 0 or -EFAULT; map_lock is held. */
+/* Copies out of an address space that is not translated. 0 or -EFAULT. Leader. */
 int cm_vm_read(struct cm_vm *vm, uint64_t va, void *buf, uint64_t bytes);
 
 /* ---- translate.c, for mmu.c ------------------------------------------------------------------ */

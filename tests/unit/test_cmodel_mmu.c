@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* Address spaces: mapping, cutting, resolving; and unmapping what streams use. */
 #include "cm_fixture.h"
+#include "core/mmu.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -259,6 +262,51 @@ static void expect_page_fault(uint64_t va)
 	cm_queue_free(q);
 }
 
+static _Atomic bool failing;
+
+/* The callback for a fault describes it while another thread, which unmaps, waits for the leader. */
+static void describe(void *arg, const struct txda_fault *fault)
+{
+	struct cm_vm *vm = arg;
+	char text[200];
+
+	atomic_store(&failing, true);
+	while (!atomic_load(&vm->mmu->lead->pausers))
+		sched_yield();
+	cm_fault_text(vm, fault, text, sizeof(text));
+}
+
+static void *unmap_meanwhile(void *arg)
+{
+	while (!atomic_load(&failing))
+		sched_yield();
+	return cm_vm_unmap(arg, VA, FILE_BYTES) ? arg : NULL;
+}
+
+static void test_fault_while_unmapped(void **state)
+{
+	const struct cm_queue_ops ops = {.faulted = describe};
+	struct fix_stream s = fix_stream(&f.c[0]);
+	struct cm_vm *vm = f.c[0].vm;
+	int fd = new_numbers();
+	struct txda_pkt bad;
+	struct cm_queue *q;
+	pthread_t thread;
+	void *failed;
+
+	(void)state;
+	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES, RW), 0);
+	assert_int_equal(cm_queue_new(vm, CM_QUEUE_COPY, &ops, vm, &q), 0);
+	assert_int_equal(pthread_create(&thread, NULL, unmap_meanwhile, vm), 0);
+	fix_put(&s, TXDA_PKT_COUNT, 0, &bad, sizeof(bad));
+	assert_int_equal(fix_submit(q, &s), 0);
+	assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 9), 1), -EIO);
+	pthread_join(thread, &failed);
+	assert_null(failed);
+	cm_queue_free(q);
+	close(fd);
+}
+
 /*
  * What a process sends does what it would have done without the handler. In a child each, before
  * there is a mapping that installs it here.
@@ -359,8 +407,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_map_checks),  cmocka_unit_test(test_resolve),
 		cmocka_unit_test(test_many_ranges), cmocka_unit_test(test_unmap_under_way),
-		cmocka_unit_test(test_options),	    cmocka_unit_test(test_sent_signal),
-		cmocka_unit_test(test_lost_pages),  cmocka_unit_test(test_replace),
+		cmocka_unit_test(test_options),	    cmocka_unit_test(test_fault_while_unmapped),
+		cmocka_unit_test(test_sent_signal), cmocka_unit_test(test_lost_pages),
+		cmocka_unit_test(test_replace),
 	};
 
 	return cmocka_run_group_tests_name("cmodel address spaces", tests, setup, teardown);
