@@ -291,6 +291,8 @@ static void test_statements(void **state)
 		{"{% for x in l if x > 1 %}{{ loop.length }}{{ x }}{% else %}none{% endfor %}"
 		 "{% for x in l if x > 5 %}{{ x }}{% else %}none{% endfor %}",
 		 "2322none"},
+		{"{% set x = 1 %}{% for i in [] %}{% else %}{% set x = 2 %}{{ x }}{% endfor %}{{ x }}",
+		 "21"},
 		{"{% for k, v in d.items() %}{{ k }}{% endfor %}{% for a, (b, c) in [[1, [2, "
 		 "3]]] %}"
 		 "{{ a }}{{ b }}{{ c }}{% endfor %}{% for c in 'a\u00e9' %}{{ c }}.{% endfor %}",

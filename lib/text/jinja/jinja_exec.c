@@ -2,9 +2,10 @@
 /*
  * Execution of statements, scopes, macros and loops.
  *
- * Scopes: the template, each round of a loop, and the bodies of macros, calls, `with`, `filter`,
- * block sets and `generation` have a scope of their own; `if` has none. A name is looked up from
- * the inside out, then among the variables of the render, then among the global functions.
+ * Scopes: the template, each round of a loop and its `else`, and the bodies of macros, calls,
+ * `with`, `filter`, block sets and `generation` have a scope of their own; `if` has none. A name is
+ * looked up from the inside out, then among the variables of the render, then among the global
+ * functions.
  *
  * A loop's filter runs as late as possible, as a generator would: an item is tested in its round,
  * or when loop.last, loop.nextitem or loop.length need the items ahead.
@@ -314,7 +315,7 @@ static enum jinja_flow run_loop(struct jinja_render *r, const struct jinja_node 
 		flow = jinja_exec(r, &node->body);
 	}
 	r->scope = outer;
-	return loop->index == 0 ? jinja_exec(r, &node->otherwise) : JINJA_NEXT;
+	return loop->index == 0 ? exec_in_scope(r, &node->otherwise) : JINJA_NEXT;
 }
 
 struct jinja_value jinja_call_loop(struct jinja_render *r, struct jinja_loop *loop,
