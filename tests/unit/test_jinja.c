@@ -293,6 +293,10 @@ static void test_statements(void **state)
 		 "2322none"},
 		{"{% set x = 1 %}{% for i in [] %}{% else %}{% set x = 2 %}{{ x }}{% endfor %}{{ x }}",
 		 "21"},
+		{"{% for x in [1, 2] %}{% break %}{% else %}a{% endfor %}"
+		 "{% for x in [1, 2] if x %}{% continue %}{% else %}b{% endfor %}"
+		 "{% for x in [1, 2] %}{% if x == 2 %}{% break %}{% endif %}{% else %}c{% endfor %}",
+		 "ab"},
 		{"{% for k, v in d.items() %}{{ k }}{% endfor %}{% for a, (b, c) in [[1, [2, "
 		 "3]]] %}"
 		 "{{ a }}{{ b }}{{ c }}{% endfor %}{% for c in 'a\u00e9' %}{{ c }}.{% endfor %}",

@@ -295,6 +295,7 @@ static enum jinja_flow run_loop(struct jinja_render *r, const struct jinja_node 
 	struct jinja_loop *loop = jinja_alloc(r, 1, sizeof(*loop));
 	const struct jinja_value value = {.kind = JINJA_LOOP, .loop = loop};
 	enum jinja_flow flow = JINJA_NEXT;
+	bool completed = false;
 
 	*loop = (struct jinja_loop){.node = node, .scope = outer, .depth = depth};
 	loop->source = jinja_iterate(r, iterable);
@@ -313,9 +314,11 @@ static enum jinja_flow run_loop(struct jinja_render *r, const struct jinja_node 
 		assign(r, node->a, loop->items->items[loop->index]);
 		set_variable(r, r->template->names.loop, value);
 		flow = jinja_exec(r, &node->body);
+		completed |= flow == JINJA_NEXT;
 	}
 	r->scope = outer;
-	return loop->index == 0 ? exec_in_scope(r, &node->otherwise) : JINJA_NEXT;
+	/* jinja2 also runs it if every round ended in a jump */
+	return !completed ? exec_in_scope(r, &node->otherwise) : JINJA_NEXT;
 }
 
 struct jinja_value jinja_call_loop(struct jinja_render *r, struct jinja_loop *loop,
