@@ -360,6 +360,7 @@ static void test_filters(void **state)
 		{"{{ m|rejectattr('role', 'in', ['user'])|list|length }}{{ [0, 1, "
 		 "2]|select('odd')|list }}",
 		 "2[1]"},
+		{"{{ n|map(attribute='k')|list }}{{ nope|map('upper')|join }}{{ n|select|list }}", "[][]"},
 		{"{{ m|map(attribute='k', default=9)|list }}{{ m|sort(attribute='role')|length }}",
 		 "[9, 2, 1]3"},
 		{"{% for g in m|groupby('role') %}{{ g.grouper }}{{ g.list|length }};{% endfor %}",

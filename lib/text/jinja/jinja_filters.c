@@ -330,10 +330,12 @@ static struct jinja_value filter_map(struct jinja_call *c)
 	const struct jinja_builtin *filter = NULL;
 	struct jinja_args rest = {0};
 	struct jinja_value attribute = {0}, standard = {0};
-	struct jinja_seq *items = jinja_iterate(c->r, c->self);
-	struct jinja_seq *mapped = jinja_new_seq(c->r, JINJA_GENERATOR, 0);
+	struct jinja_seq *mapped = jinja_new_seq(c->r, JINJA_GENERATOR, 0), *items;
 	size_t i;
 
+	if (!jinja_truth(c->self)) /* None and the like count as empty */
+		return jinja_seq_value(mapped);
+	items = jinja_iterate(c->r, c->self);
 	if (c->args->n) {
 		filter = named(c, 0, "filter", jinja_find_filter);
 		rest = rest_of(c->args, 1);
