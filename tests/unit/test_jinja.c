@@ -589,6 +589,24 @@ static void test_limits(void **state)
 	limits = standard;
 	limits.steps = 1000;
 	expect_limit("{% for x in range(1000) %}{% endfor %}", limits, "1000 steps");
+	/* One expression, 10^15 items. */
+	expect_limit("{% set t = (1,) * 1000 %}{% set t = (t,) * 1000 %}{% set t = (t,) * 1000 %}"
+		     "{% set t = (t,) * 1000 %}{% set t = (t,) * 1000 %}{{ d[t] }}",
+		     standard, "steps");
+	/* As many bytes as the limit allows, compared or hashed again and again. */
+	limits.steps = 50000;
+	expect_limit("{% set a = 'a' * 1000000 %}{% set b = a ~ 'b' %}{{ b.startswith((a ~ 'c',) "
+		     "* 10000) }}",
+		     limits, "steps");
+	expect_limit("{% set a = 'a' * 1000000 %}{% set b = a ~ 'b' %}{% for i in range(999) %}"
+		     "{{ a < b }}{% endfor %}",
+		     limits, "steps");
+	expect_limit("{% set a = 'a' * 1000000 %}{% set b = {a: 1} %}{% for i in range(999) %}"
+		     "{{ b[a] }}{% endfor %}",
+		     limits, "steps");
+	expect_limit("{% set a = 'a' * 1000000 %}{% for i in range(999) %}{{ a.removeprefix(a) }}"
+		     "{% endfor %}",
+		     limits, "steps");
 	limits = standard;
 	limits.memory = 64 << 10;
 	expect_limit("{{ range(10000)|list }}", limits, "bytes of memory");

@@ -93,6 +93,7 @@ static struct jinja_value own_attribute(struct jinja_render *r, struct jinja_val
 		return (struct jinja_value){.kind = JINJA_CALLABLE, .callable = bound};
 	}
 	if (object.kind == JINJA_NAMESPACE) {
+		jinja_charge_bytes(r, name->length);
 		member = jinja_dict_find(&r->arena, object.dict, name);
 		if (member)
 			return *member;
@@ -150,7 +151,7 @@ static struct jinja_value own_item(struct jinja_render *r, struct jinja_value ob
 	if (object.kind == JINJA_DICT) {
 		struct jinja_entry *entry = NULL;
 
-		if (jinja_hash(&r->arena, key, 0, &hash))
+		if (jinja_hash(r, key, 0, &hash))
 			entry = jinja_dict_find_hash(object.dict, hash, key);
 		return entry ? entry->value : none;
 	}

@@ -69,6 +69,7 @@ struct jinja_value jinja_get_variable(struct jinja_render *r, const struct jinja
 		if (binding)
 			return binding->value;
 	}
+	jinja_charge_bytes(r, name->length);
 	found = jinja_dict_find(&r->arena, r->context, name);
 	if (found)
 		return *found;

@@ -357,6 +357,7 @@ static struct jinja_value percent_name(struct cursor *c, struct arguments *a)
 	if (a->all.kind != JINJA_DICT)
 		jinja_fail(c->r, "format requires a mapping");
 	name = (struct jinja_str){c->at + 1, (size_t)(close - c->at) - 1, JINJA_UNCOUNTED};
+	jinja_charge_bytes(c->r, name.length);
 	found = jinja_dict_find(&c->r->arena, a->all.dict, &name);
 	if (!found)
 		jinja_fail(c->r, "format: no value for the key '%.*s'", JINJA_SHOW(&name));

@@ -232,11 +232,13 @@ static int number_order(struct jinja_render *r, struct jinja_value a, struct jin
 	return (p > q) - (p < q);
 }
 
-static int string_order(const struct jinja_str *a, const struct jinja_str *b)
+static int string_order(struct jinja_render *r, const struct jinja_str *a,
+			const struct jinja_str *b)
 {
 	size_t n = a->length < b->length ? a->length : b->length;
 	int order = n ? memcmp(a->data, b->data, n) : 0;
 
+	jinja_charge_bytes(r, n);
 	if (order)
 		return order < 0 ? -1 : 1;
 	return (a->length > b->length) - (a->length < b->length);
@@ -323,7 +325,7 @@ static bool in_order(struct jinja_render *r, enum jinja_compare_op op, struct ji
 		return order != 2 && order_fits(op, order);
 	}
 	if (a.kind == JINJA_STRING && b.kind == JINJA_STRING)
-		return order_fits(op, string_order(a.string, b.string));
+		return order_fits(op, string_order(r, a.string, b.string));
 	if (!(jinja_is_list(a) && jinja_is_list(b)) && !(jinja_is_tuple(a) && jinja_is_tuple(b))) {
 		jinja_need_defined(r, a);
 		jinja_need_defined(r, b);

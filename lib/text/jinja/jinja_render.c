@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_KEY_DEPTH = 16 }; /* of tuples as keys */
+
 const struct txda_template_limits txda_template_default_limits = {
 	.steps = 20u * 1000 * 1000,
 	.memory = (size_t)256 << 20,
@@ -136,11 +138,52 @@ struct jinja_dict *jinja_new_dict(struct jinja_render *r)
 	return dict;
 }
 
+bool jinja_hash(struct jinja_render *r, struct jinja_value key, unsigned int depth, uint64_t *ret)
+{
+	const struct jinja_arena *arena = &r->arena;
+	uint64_t item;
+	int64_t i = 0;
+
+	switch (key.kind) {
+	case JINJA_NONE: *ret = jinja_hash_bytes(arena, "None", 4); return true;
+	case JINJA_FLOAT:
+		/* 1.0 and 1 are one key */
+		if (key.real >= -9e18 && key.real <= 9e18 && (double)(int64_t)key.real == key.real)
+			i = (int64_t)key.real;
+		else
+			memcpy(&i, &key.real, sizeof(i));
+		*ret = jinja_hash_bytes(arena, (const char *)&i, sizeof(i));
+		return true;
+	case JINJA_BOOL:
+	case JINJA_INT:
+		jinja_as_int(key, &i);
+		*ret = jinja_hash_bytes(arena, (const char *)&i, sizeof(i));
+		return true;
+	case JINJA_BIGINT:
+	case JINJA_STRING:
+		jinja_charge_bytes(r, key.string->length);
+		*ret = jinja_hash_bytes(arena, key.string->data, key.string->length);
+		return true;
+	case JINJA_SEQ:
+		if (!jinja_is_tuple(key) || depth > MAX_KEY_DEPTH)
+			return false;
+		*ret = key.seq->n;
+		for (i = 0; i < (int64_t)key.seq->n; i++) {
+			jinja_charge(r, 1); /* tuples that share items may have any number */
+			if (!jinja_hash(r, key.seq->items[i], depth + 1, &item))
+				return false;
+			*ret = (*ret ^ item) * 0x9e3779b97f4a7c15ull;
+		}
+		return true;
+	default: return false;
+	}
+}
+
 static uint64_t hash_key(struct jinja_render *r, struct jinja_value key)
 {
 	uint64_t hash;
 
-	if (!jinja_hash(&r->arena, key, 0, &hash))
+	if (!jinja_hash(r, key, 0, &hash))
 		jinja_fail(r, "unhashable type: '%s'", jinja_type_name(key));
 	return hash;
 }

@@ -170,6 +170,8 @@ void jinja_append_all(struct jinja_render *r, struct jinja_seq *seq,
 		      const struct jinja_value *values, size_t n);
 struct jinja_value jinja_pair(struct jinja_render *r, struct jinja_value a, struct jinja_value b);
 struct jinja_dict *jinja_new_dict(struct jinja_render *r);
+/* The hash of a key, whose @depth is 0 but for items of tuples; false: it cannot be a key. */
+bool jinja_hash(struct jinja_render *r, struct jinja_value key, unsigned int depth, uint64_t *ret);
 /* An unhashable key is an error. */
 void jinja_dict_set(struct jinja_render *r, struct jinja_dict *dict, struct jinja_value key,
 		    struct jinja_value value);

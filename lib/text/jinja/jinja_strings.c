@@ -225,6 +225,7 @@ static struct jinja_value has_affix(struct jinja_call *c)
 		if (affixes[i].kind != JINJA_STRING)
 			jinja_fail(c->r, "%s: a string is required, not '%s'", c->builtin->name,
 				   jinja_type_name(affixes[i]));
+		jinja_charge_bytes(c->r, affixes[i].string->length);
 		fits = valid && affix_fits(c->self.string->data + start, end - start,
 					   affixes[i].string, c->builtin->mode == RIGHT);
 	}
@@ -237,6 +238,7 @@ static struct jinja_value remove_affix(struct jinja_call *c)
 	const struct jinja_str *s = c->self.string, *affix = c->arg[0].string;
 	bool right = c->builtin->mode == RIGHT;
 
+	jinja_charge_bytes(c->r, affix->length);
 	if (!affix_fits(s->data, s->length, affix, right))
 		return c->self;
 	return jinja_substring(c->r, s, right ? 0 : affix->length,

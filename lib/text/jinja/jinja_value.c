@@ -19,8 +19,7 @@ struct jinja_chunk {
 enum {
 	FIRST_CHUNK = 16 << 10,
 	LARGEST_CHUNK = 1 << 20,
-	SMALL_DICT = 8,	    /* searched from front to back instead of through an index */
-	MAX_KEY_DEPTH = 16, /* of tuples as keys */
+	SMALL_DICT = 8, /* searched from front to back instead of through an index */
 };
 
 int jinja_error_code(enum txda_template_error_kind kind)
@@ -187,46 +186,6 @@ uint64_t jinja_hash_bytes(const struct jinja_arena *arena, const char *data, siz
 	h ^= h >> 29;
 	h *= 0xbf58476d1ce4e5b9ull;
 	return h ^ h >> 32;
-}
-
-bool jinja_hash(const struct jinja_arena *arena, struct jinja_value v, unsigned int depth,
-		uint64_t *ret)
-{
-	int64_t i = 0;
-
-	switch (v.kind) {
-	case JINJA_NONE: *ret = jinja_hash_bytes(arena, "None", 4); return true;
-	case JINJA_FLOAT:
-		/* 1.0 and 1 are one key */
-		if (v.real >= -9e18 && v.real <= 9e18 && (double)(int64_t)v.real == v.real)
-			i = (int64_t)v.real;
-		else
-			memcpy(&i, &v.real, sizeof(i));
-		*ret = jinja_hash_bytes(arena, (const char *)&i, sizeof(i));
-		return true;
-	case JINJA_BOOL:
-	case JINJA_INT:
-		jinja_as_int(v, &i);
-		*ret = jinja_hash_bytes(arena, (const char *)&i, sizeof(i));
-		return true;
-	case JINJA_BIGINT:
-	case JINJA_STRING:
-		*ret = jinja_hash_bytes(arena, v.string->data, v.string->length);
-		return true;
-	case JINJA_SEQ:
-		if (!jinja_is_tuple(v) || depth > MAX_KEY_DEPTH)
-			return false;
-		*ret = v.seq->n;
-		for (i = 0; i < (int64_t)v.seq->n; i++) {
-			uint64_t item;
-
-			if (!jinja_hash(arena, v.seq->items[i], depth + 1, &item))
-				return false;
-			*ret = (*ret ^ item) * 0x9e3779b97f4a7c15ull;
-		}
-		return true;
-	default: return false;
-	}
 }
 
 /* Both are known to be hashable, so they are nested no deeper than jinja_hash() allows. */

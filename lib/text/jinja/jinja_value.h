@@ -239,10 +239,8 @@ size_t jinja_count_chars(const struct jinja_str *s, size_t length);
 bool jinja_str_is(const struct jinja_str *s, const char *literal);
 bool jinja_str_equal(const struct jinja_str *a, const struct jinja_str *b);
 
-/* Dictionaries. jinja_hash() is false when the value cannot be a key. */
+/* Dictionaries. */
 uint64_t jinja_hash_bytes(const struct jinja_arena *arena, const char *data, size_t length);
-bool jinja_hash(const struct jinja_arena *arena, struct jinja_value v, unsigned int depth,
-		uint64_t *ret);
 struct jinja_entry *jinja_dict_find_hash(const struct jinja_dict *dict, uint64_t hash,
 					 struct jinja_value key);
 /* NULL: there is no such key */
