@@ -342,6 +342,14 @@ static void test_normalizers(void **state)
 {
 	(void)state;
 	check_normalized("{\"type\":\"NFC\"}", "cafe\xCC\x81!", "caf\xC3\xA9!");
+	/* U+11A7 composes with nothing, U+11A8 does */
+	check_normalized("{\"type\":\"NFC\"}",
+			 "\xEA\xB0\x80\xE1\x86\xA7\xE1\x86\xA7 \xEA\xB0\x80\xE1\x86\xA8",
+			 "\xEA\xB0\x80\xE1\x86\xA7\xE1\x86\xA7 \xEA\xB0\x81");
+	check_normalized("{\"type\":\"NFC\"}",
+			 "\xE1\x86\xA7"
+			 "e\xCC\x81\xE1\x86\xA7",
+			 "\xE1\x86\xA7\xC3\xA9\xE1\x86\xA7");
 	check_normalized("{\"type\":\"NFD\"}", "caf\xC3\xA9", "cafe\xCC\x81");
 	check_normalized("{\"type\":\"NFKC\"}", "\xEF\xAC\x81\xC2\xB2", "fi2");
 	check_normalized("{\"type\":\"Prepend\",\"prepend\":\"_\"}", "a", "_a");

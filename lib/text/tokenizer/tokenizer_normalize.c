@@ -87,6 +87,30 @@ static int order_canonically(struct normalize_run *run, size_t n)
 	return 0;
 }
 
+/*
+ * Composes the @n characters of run->cps and returns how many remain, or a negative value. U+11A7,
+ * which never composes, begins a new text each time: utf8proc takes it for the final consonant
+ * "none" of the syllable before it and drops it.
+ */
+static utf8proc_ssize_t compose(struct normalize_run *run, size_t n)
+{
+	size_t used = 0;
+
+	for (size_t start = 0, end; start < n; start = end) {
+		utf8proc_ssize_t made;
+
+		for (end = start + 1; end < n && run->cps[end] != 0x11A7;)
+			end++;
+		made = utf8proc_normalize_utf32(run->cps + start, (utf8proc_ssize_t)(end - start),
+						UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+		if (made < 0)
+			return made;
+		memmove(run->cps + used, run->cps + start, (size_t)made * sizeof(*run->cps));
+		used += (size_t)made;
+	}
+	return (utf8proc_ssize_t)used;
+}
+
 /* Normalises @len bytes between inert characters and appends them to @out. */
 static int normalize_region(const struct normalize_step *step, struct normalize_run *run,
 			    const char *text, size_t len, struct text_buf *out)
@@ -113,7 +137,7 @@ static int normalize_region(const struct normalize_step *step, struct normalize_
 	if (ret)
 		return ret;
 	if (step->compose)
-		n = utf8proc_normalize_utf32(run->cps, n, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+		n = compose(run, (size_t)n);
 	if (n < 0 || !text_buf_reserve(out, (size_t)n * 4))
 		return -ENOMEM;
 	for (utf8proc_ssize_t i = 0; i < n; i++)
