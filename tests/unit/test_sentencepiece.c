@@ -183,6 +183,101 @@ static struct buffer small(void)
 	return b;
 }
 
+/* NormalizerSpec; a negative @strip_spaces is left out. */
+static void put_normalizer(struct buffer *b, const char *rule, const char *table, int strip_spaces,
+			   int escape)
+{
+	struct buffer s = {0};
+
+	put_varint(&s, 1 << 3 | 2);
+	put_varint(&s, strlen(rule));
+	put(&s, rule, strlen(rule));
+	put_varint(&s, 2 << 3 | 2);
+	put_varint(&s, strlen(table));
+	put(&s, table, strlen(table));
+	if (strip_spaces >= 0) {
+		put_varint(&s, 4 << 3);
+		put_varint(&s, (unsigned)strip_spaces);
+	}
+	put_varint(&s, 5 << 3);
+	put_varint(&s, (unsigned)escape);
+	put_varint(b, 3 << 3 | 2);
+	put_varint(b, s.n);
+	put(b, s.data, s.n);
+	free(s.data);
+}
+
+static void check_ids(const struct buffer *b, const char *text, const char *expected)
+{
+	struct txda_tokenizer *tok;
+	char err[256], got[256] = "";
+	uint32_t *ids;
+	size_t n;
+
+	if (txda_tokenizer_parse(TXDA_TOKENIZER_SENTENCEPIECE, (const char *)b->data, b->n, NULL,
+				 &tok, err, sizeof(err)))
+		fail_msg("%s", err);
+	assert_int_equal(txda_tokenizer_encode(tok, text, strlen(text), 0, &ids, &n), 0);
+	for (size_t i = 0; i < n; i++)
+		sprintf(got + strlen(got), "%s%u", i ? " " : "", ids[i]);
+	assert_string_equal(got, expected);
+	free(ids);
+	txda_tokenizer_free(tok);
+}
+
+/* Spaces are kept or not, as the model says; the ids are SentencePiece's. */
+static void test_spaces(void **state)
+{
+	struct buffer b = small();
+
+	(void)state;
+	check_ids(&b, "  a  b ", "3 3 7 3 3 5 3");
+	put_normalizer(&b, "identity", "", 0, 1);
+	check_ids(&b, "  a  b ", "3 3 7 3 3 5 3");
+	free(b.data);
+	b = small();
+	put_normalizer(&b, "identity", "", 1, 1);
+	check_ids(&b, "  a  b ", "7 3 5");
+	check_ids(&b, "a\xe2\x96\x81 ", "7");
+	check_ids(&b, "   ", "");
+	/* its default */
+	free(b.data);
+	b = small();
+	put_normalizer(&b, "identity", "", -1, 1);
+	check_ids(&b, "  a  b ", "7 3 5");
+	free(b.data);
+}
+
+static void check_refused(const struct buffer *b, const char *part)
+{
+	char err[256];
+	cJSON *json;
+
+	assert_int_equal(
+		sentencepiece_convert((char *)b->data, b->n, NULL, &json, err, sizeof(err)),
+		-ENOTSUP);
+	if (!strstr(err, part))
+		fail_msg("%s", err);
+}
+
+/* Settings without an equivalent are refused, not ignored. */
+static void test_settings(void **state)
+{
+	struct buffer b = small();
+	size_t n = b.n;
+
+	(void)state;
+	put_normalizer(&b, "nmt_nfkc", "table", 0, 1);
+	check_refused(&b, "this is 'nmt_nfkc'");
+	b.n = n;
+	put_normalizer(&b, "identity", "", 0, 0);
+	check_refused(&b, "escape_whitespaces");
+	b.n = n;
+	put(&b, (const uint8_t[]){2 << 3 | 2, 3, (24 << 3 & 127) | 128, 24 >> 4, 1}, 5);
+	check_refused(&b, "treat_whitespace_as_suffix");
+	free(b.data);
+}
+
 static void test_damage(void **state)
 {
 	struct buffer good = small(), bad = {0};
@@ -240,8 +335,9 @@ static void test_damage(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_ids),
-					   cmocka_unit_test(test_damage)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_same_ids), cmocka_unit_test(test_spaces),
+		cmocka_unit_test(test_settings), cmocka_unit_test(test_damage)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

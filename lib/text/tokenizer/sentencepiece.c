@@ -36,12 +36,21 @@ struct merge {
 	uint32_t left_bytes; /* length of its left part */
 };
 
+struct reader {
+	const uint8_t *at, *end;
+};
+
 struct model {
 	struct piece *pieces, **sorted; /* by id, by text */
 	uint32_t n;
 	size_t room;
 	uint32_t type;
 	bool dummy_prefix, byte_fallback;
+	bool strip_spaces;  /* at both ends of the text, and all but one of a run */
+	bool space_suffix;  /* words end with the mark of a space instead of beginning with it */
+	bool plain_spaces;  /* spaces have no mark */
+	struct reader rule; /* name of the normalisation rule; empty: none */
+	bool has_table;	    /* of characters that the rule replaces */
 	char *err;
 	size_t errlen;
 };
@@ -54,10 +63,6 @@ static int fail(const struct model *m, int code, const char *what, unsigned long
 }
 
 /* ---- the protocol buffer ---- */
-
-struct reader {
-	const uint8_t *at, *end;
-};
 
 static bool read_varint(struct reader *r, uint64_t *ret)
 {
@@ -135,7 +140,7 @@ static int add_piece(struct model *m, struct reader r)
 	return 0;
 }
 
-static int read_spec(struct model *m, struct reader r, bool trainer)
+static int read_trainer(struct model *m, struct reader r)
 {
 	struct reader bytes;
 	uint64_t value;
@@ -143,15 +148,65 @@ static int read_spec(struct model *m, struct reader r, bool trainer)
 
 	while (r.at < r.end) {
 		if (!read_field(&r, &number, &value, &bytes))
-			return fail(m, -EINVAL, "a corrupt record of settings", trainer);
-		if (trainer && number == 3)
-			m->type = (uint32_t)value;
-		else if (trainer && number == 35)
-			m->byte_fallback = value;
-		else if (!trainer && number == 3)
-			m->dummy_prefix = value;
+			return fail(m, -EINVAL, "a corrupt record of settings", 1);
+		switch (number) {
+		case 3: m->type = (uint32_t)value; break;
+		case 24: m->space_suffix = value; break;
+		case 35: m->byte_fallback = value; break;
+		default: break;
+		}
 	}
 	return 0;
+}
+
+/*
+ * A rule is named in every file that SentencePiece wrote, and its absent settings have that
+ * program's defaults; files made from GGUF models name none, and only the prefix applies.
+ */
+static int read_normalizer(struct model *m, struct reader r)
+{
+	bool strip_spaces = true;
+	struct reader bytes;
+	uint64_t value;
+	uint32_t number;
+
+	while (r.at < r.end) {
+		if (!read_field(&r, &number, &value, &bytes))
+			return fail(m, -EINVAL, "a corrupt record of settings", 0);
+		switch (number) {
+		case 1: m->rule = bytes; break;
+		case 2: m->has_table = bytes.at < bytes.end; break;
+		case 3: m->dummy_prefix = value; break;
+		case 4: strip_spaces = value; break;
+		case 5: m->plain_spaces = !value; break;
+		default: break;
+		}
+	}
+	m->strip_spaces = strip_spaces && m->rule.at < m->rule.end;
+	return 0;
+}
+
+static int check_settings(const struct model *m)
+{
+	if (m->type != MODEL_BPE)
+		return fail(m, -ENOTSUP, "only BPE models (type 2) are supported, this is of type",
+			    m->type);
+	if (m->space_suffix)
+		return fail(m, -ENOTSUP,
+			    "only the value 0 of treat_whitespace_as_suffix is "
+			    "supported, not",
+			    1);
+	if (m->plain_spaces)
+		return fail(m, -ENOTSUP, "only the value 1 of escape_whitespaces is supported, not",
+			    0);
+	if (!m->has_table)
+		return 0;
+	if (m->err && m->errlen)
+		snprintf(m->err, m->errlen,
+			 "only the normalisation rule identity is supported, this is '%.*s'",
+			 (int)(m->rule.end - m->rule.at < 64 ? m->rule.end - m->rule.at : 64),
+			 (const char *)m->rule.at);
+	return -ENOTSUP;
 }
 
 static int by_text(const void *a, const void *b)
@@ -178,14 +233,15 @@ static int read_model(struct model *m, const uint8_t *data, size_t size)
 				   (unsigned long long)(r.at - data));
 		else if (number == 1)
 			ret = add_piece(m, bytes);
-		else if (number == 2 || number == 3)
-			ret = read_spec(m, bytes, number == 2);
+		else if (number == 2)
+			ret = read_trainer(m, bytes);
+		else if (number == 3)
+			ret = read_normalizer(m, bytes);
 	}
+	if (!ret)
+		ret = check_settings(m);
 	if (ret)
 		return ret;
-	if (m->type != MODEL_BPE)
-		return fail(m, -ENOTSUP, "only BPE models (type 2) are supported, this is of type",
-			    m->type);
 	m->sorted = calloc(m->n + 1, sizeof(*m->sorted));
 	if (!m->sorted)
 		return fail(m, -ENOMEM, "no memory for pieces", m->n);
@@ -277,11 +333,12 @@ static cJSON *typed(const char *type)
 	return json;
 }
 
-static cJSON *replace(const char *from, const char *to)
+/* @kind: "String" or "Regex" */
+static cJSON *replace(const char *kind, const char *from, const char *to)
 {
 	cJSON *json = typed("Replace");
 
-	cJSON_AddStringToObject(cJSON_AddObjectToObject(json, "pattern"), "String", from);
+	cJSON_AddStringToObject(cJSON_AddObjectToObject(json, "pattern"), kind, from);
 	cJSON_AddStringToObject(json, "content", to);
 	return json;
 }
@@ -293,12 +350,17 @@ static cJSON *make_normalizer(const struct model *m)
 	cJSON *json = typed("Sequence"), *list = cJSON_AddArrayToObject(json, "normalizers"),
 	      *prefix;
 
+	if (m->strip_spaces) {
+		/* at the end, marks that the text itself has, too */
+		cJSON_AddItemToArray(list, replace("Regex", "\\A +|[ \xe2\x96\x81]+\\z", ""));
+		cJSON_AddItemToArray(list, replace("Regex", " {2,}", " "));
+	}
 	if (m->dummy_prefix) {
 		prefix = typed("Prepend");
 		cJSON_AddStringToObject(prefix, "prepend", metaspace);
 		cJSON_AddItemToArray(list, prefix);
 	}
-	cJSON_AddItemToArray(list, replace(" ", metaspace));
+	cJSON_AddItemToArray(list, replace("String", " ", metaspace));
 	return json;
 }
 
@@ -306,7 +368,7 @@ static cJSON *make_decoder(const struct model *m)
 {
 	cJSON *json = typed("Sequence"), *list = cJSON_AddArrayToObject(json, "decoders"), *strip;
 
-	cJSON_AddItemToArray(list, replace(metaspace, " "));
+	cJSON_AddItemToArray(list, replace("String", metaspace, " "));
 	cJSON_AddItemToArray(list, typed("ByteFallback"));
 	cJSON_AddItemToArray(list, typed("Fuse"));
 	if (m->dummy_prefix) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Converts tokenizer.model (SentencePiece's protocol buffer) of checkpoints without tokenizer.json
- * to the equivalent tokenizer.json. BPE models with or without byte fallback are supported; others
- * give an error that names the type.
+ * to the equivalent tokenizer.json. BPE models with or without byte fallback are supported, whose
+ * normalisation rule is identity and that mark spaces at the start of words; others give an error
+ * that names the setting.
  *
  * The file is untrusted: lengths, types, UTF-8 and duplicate pieces are checked here, the rest by
  * the loader of tokenizer.json.
