@@ -248,6 +248,35 @@ static void test_spaces(void **state)
 	free(b.data);
 }
 
+/* Pieces of the user are found in the text, also those with spaces, and never merged. */
+static void test_user_defined(void **state)
+{
+	struct txda_tokenizer *tok;
+	struct buffer b = small();
+	char *text;
+	size_t len;
+
+	(void)state;
+	put_piece(&b, "\xe2\x96\x81\xe2\x96\x81", 0, 4);
+	put_piece(&b,
+		  "b\xe2\x96\x81"
+		  "a",
+		  0, 4);
+	put(&b, (const uint8_t[]){3 << 3 | 2, 2, 3 << 3, 0}, 4); /* no prefix */
+	check_ids(&b, "a   ab  b", "4 9 8 9 5");
+	check_ids(&b, "ab ab", "4 10 5");
+	assert_int_equal(txda_tokenizer_parse(TXDA_TOKENIZER_SENTENCEPIECE, (const char *)b.data,
+					      b.n, NULL, &tok, NULL, 0),
+			 0);
+	assert_int_equal(txda_tokenizer_piece_id(tok, "\xe2\x96\x81\xe2\x96\x81", 6), 9);
+	assert_int_equal(
+		txda_tokenizer_decode(tok, (const uint32_t[]){4, 9, 10}, 3, false, &text, &len), 0);
+	assert_string_equal(text, "a  b a");
+	free(text);
+	txda_tokenizer_free(tok);
+	free(b.data);
+}
+
 static void check_refused(const struct buffer *b, const char *part)
 {
 	char err[256];
@@ -337,7 +366,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_ids), cmocka_unit_test(test_spaces),
-		cmocka_unit_test(test_settings), cmocka_unit_test(test_damage)};
+		cmocka_unit_test(test_user_defined), cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_damage)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -428,6 +428,23 @@ static cJSON *make_post(const struct model *m, const cJSON *config)
 	return json;
 }
 
+/* Marks of spaces to spaces. Whether there are any. */
+static bool unmark(char *text)
+{
+	char *mark = strstr(text, metaspace), *at = text;
+	bool found = mark != NULL;
+
+	for (; mark; mark = strstr(text, metaspace)) {
+		memmove(at, text, (size_t)(mark - text));
+		at += mark - text;
+		*at++ = ' ';
+		text = mark + strlen(metaspace);
+	}
+	if (found)
+		memmove(at, text, strlen(text) + 1);
+	return found;
+}
+
 static void add_token(const struct piece *p, const char *text, cJSON *added)
 {
 	cJSON *token = cJSON_CreateObject();
@@ -462,6 +479,9 @@ static cJSON *make_json(const struct model *m, const cJSON *config, const struct
 
 		copy_text(left, p->text, p->bytes);
 		cJSON_AddNumberToObject(vocab, left, i);
+		/* found in the text before its spaces are marked, hence the second spelling */
+		if (p->type == PIECE_USER_DEFINED && unmark(left))
+			cJSON_AddNumberToObject(vocab, left, i);
 		if (p->type == PIECE_UNKNOWN)
 			cJSON_AddStringToObject(model, "unk_token", left);
 		if (p->type == PIECE_UNKNOWN || p->type == PIECE_CONTROL ||
