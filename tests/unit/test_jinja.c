@@ -291,11 +291,13 @@ static void test_statements(void **state)
 		{"{% for x in l if x > 1 %}{{ loop.length }}{{ x }}{% else %}none{% endfor %}"
 		 "{% for x in l if x > 5 %}{{ x }}{% else %}none{% endfor %}",
 		 "2322none"},
-		{"{% set x = 1 %}{% for i in [] %}{% else %}{% set x = 2 %}{{ x }}{% endfor %}{{ x }}",
+		{"{% set x = 1 %}{% for i in [] %}{% else %}{% set x = 2 %}{{ x }}{% endfor %}{{ x "
+		 "}}",
 		 "21"},
 		{"{% for x in [1, 2] %}{% break %}{% else %}a{% endfor %}"
 		 "{% for x in [1, 2] if x %}{% continue %}{% else %}b{% endfor %}"
-		 "{% for x in [1, 2] %}{% if x == 2 %}{% break %}{% endif %}{% else %}c{% endfor %}",
+		 "{% for x in [1, 2] %}{% if x == 2 %}{% break %}{% endif %}{% else %}c{% endfor "
+		 "%}",
 		 "ab"},
 		{"{% for k, v in d.items() %}{{ k }}{% endfor %}{% for a, (b, c) in [[1, [2, "
 		 "3]]] %}"
@@ -340,6 +342,11 @@ static void test_statements(void **state)
 		{"{% set g = l|map('string') %}{{ g|first }}{{ g|list }}{{ g|list }}",
 		 "3['1', '2'][]"},
 		{"{{ strftime_now('%d %b %Y %H:%M %j %%') }}", "10 Jul 2025 12:00 191 %"},
+		{"{{ strftime_now('%-m %_m %^a %#p %5d %^10B %Ey %Od %e') }}",
+		 "7  7 THU pm 00010       JULY 25 10 10"},
+		{"{{ strftime_now('%Q %-Q %-') }}{{ strftime_now('%f%z|%5') }}{{ "
+		 "strftime_now('%-') }}",
+		 "%Q %-Q %-000000|%5%-"},
 		{"{% print 1, 'a' %}", "1a"},
 		{NULL, NULL},
 	};
@@ -360,7 +367,8 @@ static void test_filters(void **state)
 		{"{{ m|rejectattr('role', 'in', ['user'])|list|length }}{{ [0, 1, "
 		 "2]|select('odd')|list }}",
 		 "2[1]"},
-		{"{{ n|map(attribute='k')|list }}{{ nope|map('upper')|join }}{{ n|select|list }}", "[][]"},
+		{"{{ n|map(attribute='k')|list }}{{ nope|map('upper')|join }}{{ n|select|list }}",
+		 "[][]"},
 		{"{{ m|map(attribute='k', default=9)|list }}{{ m|sort(attribute='role')|length }}",
 		 "[9, 2, 1]3"},
 		{"{% for g in m|groupby('role') %}{{ g.grouper }}{{ g.list|length }};{% endfor %}",

@@ -286,6 +286,27 @@ static struct jinja_value global_raise(struct jinja_call *c)
 }
 
 /*
+ * The length of the conversion that starts with the % at @at, and its last character in *ret_code;
+ * 0: there is none. glibc's flags, a width of up to two digits and the modifiers E and O may come
+ * before that, such as - for no padding.
+ */
+static size_t conversion_length(const struct jinja_str *format, size_t at, char *ret_code)
+{
+	static const char flags[] = "_-0^#", digits[] = "0123456789", modifiers[] = "EO";
+	const char *text = format->data + at;
+	size_t left = format->length - at, n = 1, last;
+
+	while (n < left && n < 4 && text[n] && strchr(flags, text[n]))
+		n++;
+	for (last = n + 2; n < left && n < last && text[n] && strchr(digits, text[n]);)
+		n++;
+	if (n < left && text[n] && strchr(modifiers, text[n]))
+		n++;
+	*ret_code = n < left ? text[n] : '\0';
+	return *ret_code ? n + 1 : 0;
+}
+
+/*
  * One conversion at a time: the format comes from the template, and unknown conversions are
  * undefined in C.
  */
@@ -293,7 +314,7 @@ static struct jinja_value global_strftime_now(struct jinja_call *c)
 {
 	static const char known[] = "aAbBcdHIjmMpSUwWxXyYuVGDeFTRhnrtCgklPs%";
 	const struct jinja_str *format = c->arg[0].string;
-	size_t mark = c->r->out.len, i;
+	size_t mark = c->r->out.len, i, n;
 	time_t seconds = time(NULL);
 	struct tm now = {0};
 
@@ -301,24 +322,20 @@ static struct jinja_value global_strftime_now(struct jinja_call *c)
 		now = *c->r->now;
 	else if (seconds == (time_t)-1 || !localtime_r(&seconds, &now))
 		jinja_fail(c->r, "strftime_now: there is no local time");
-	for (i = 0; i < format->length; i++) {
-		bool more = i + 1 < format->length;
-		bool pad = more && format->data[i + 1] == '-'; /* %-d: without padding */
-		char code = i + 1 + pad < format->length ? format->data[i + 1 + pad] : '\0';
-		char conversion[4] = {'%', pad ? '-' : code, pad ? code : '\0', '\0'}, text[256];
+	for (i = 0; i < format->length; i += n) {
+		char conversion[12], text[256], code;
 
-		if (format->data[i] != '%' || !code || !strchr(known, code)) {
-			if (format->data[i] == '%' && code == 'f') /* microseconds: Python's own */
-				jinja_write_text(c->r, "000000");
-			else if (format->data[i] != '%' || (code != 'z' && code != 'Z'))
-				jinja_write(c->r, format->data + i, 1);
-			/* Python's now() knows no time zone: %z and %Z are empty */
-			if (format->data[i] == '%' && code && strchr("fzZ", code))
-				i += 1 + pad;
-			continue;
+		n = format->data[i] == '%' ? conversion_length(format, i, &code) : 0;
+		if (n && strchr(known, code)) {
+			snprintf(conversion, sizeof(conversion), "%.*s", (int)n, format->data + i);
+			jinja_write(c->r, text, strftime(text, sizeof(text), conversion, &now));
+		} else if (n && (code == 'z' || code == 'Z' || (code == 'f' && n == 2))) {
+			/* Python's own: microseconds; its now() knows no time zone */
+			jinja_write_text(c->r, code == 'f' ? "000000" : "");
+		} else {
+			n = 1;
+			jinja_write(c->r, format->data + i, 1);
 		}
-		jinja_write(c->r, text, strftime(text, sizeof(text), conversion, &now));
-		i += 1 + pad;
 	}
 	return jinja_captured(c->r, mark);
 }
