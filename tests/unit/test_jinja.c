@@ -248,6 +248,9 @@ static void test_formats(void **state)
 		 "{{ ' -0099_999_999_999_999_999_999 '|int }} {{ '9223372036854775808'|int }}",
 		 "10000000000000000000 -100000000000000000000 100000000000000000000 "
 		 "-99999999999999999999 9223372036854775808"},
+		{"{{ '{:+} {:,} {} {:}'.format(t, t, t, n) }} {{ '{!a:>8}|{!a}'.format('\u00e9', "
+		 "['\u20ac\U0001f600x']) }}",
+		 "+1 1 True None   '\\xe9'|['\\u20ac\\U0001f600x']"},
 		{"{{ ('0' * 100)|int }} {{ ('-' ~ '0' * 100 ~ '5')|int - 1 }}", "0 -6"},
 		{"{{ '{:,}'.format(10 ** 1500)|length }} {{ ('%d' % 10 ** 2)|length }}", "2001 3"},
 		{"{{ 'a\\tbc\\td\\n\\te'.expandtabs(4) }}|{{ '\\t'.expandtabs() }}|",
@@ -270,6 +273,12 @@ static void test_formats(void **state)
 	expect_error("{{ '{:c}'.format(-1) }}", TXDA_TEMPLATE_RUNTIME, 1, "no character");
 	expect_error("{{ '{:.2d}'.format(1) }}", TXDA_TEMPLATE_RUNTIME, 1, "precision");
 	expect_error("{{ '{:0100000000,}'.format(1) }}", TXDA_TEMPLATE_LIMIT, 1, "");
+	expect_error("{{ '{:5}'.format(n) }}", TXDA_TEMPLATE_RUNTIME, 1, "for 'NoneType'");
+	expect_error("{{ '{:,}'.format(l) }}", TXDA_TEMPLATE_RUNTIME, 1, "for 'list'");
+	expect_error("{{ '{:>3}'.format(nope) }}", TXDA_TEMPLATE_RUNTIME, 1, "for 'Undefined'");
+	expect_error("{{ '{:,}'.format('5') }}", TXDA_TEMPLATE_RUNTIME, 1, "for 'str'");
+	expect_error("{{ '{:=5}'.format('5') }}", TXDA_TEMPLATE_RUNTIME, 1, "for 'str'");
+	expect_error("{{ '{:.1}'.format(t) }}", TXDA_TEMPLATE_RUNTIME, 1, "precision");
 	expect_error("{{ '{:,x}'.format(1) }}", TXDA_TEMPLATE_RUNTIME, 1, "',' not allowed");
 	expect_error("{{ '%*d' % 3 }}", TXDA_TEMPLATE_RUNTIME, 1, "not enough arguments");
 	expect_error("{{ '%*d' % (10 ** 12, 3) }}", TXDA_TEMPLATE_RUNTIME, 1, "larger than");

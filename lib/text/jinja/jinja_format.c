@@ -24,6 +24,7 @@ struct field {
 	char type;  /* 0: by value */
 	char comma; /* between groups of three decimal digits, or four of other bases; 0: nothing */
 	bool mark;  /* prefix of the base before the digits, such as 0x */
+	bool plain; /* the specifier is empty */
 	bool zeros; /* unless an alignment is given, numbers are padded after their sign */
 	int64_t width;
 	int64_t precision; /* -1: none */
@@ -234,6 +235,25 @@ static struct jinja_str *repr_of(struct jinja_render *r, struct jinja_value v)
 	size_t mark = r->out.len;
 
 	jinja_write_repr(r, v);
+	return jinja_captured(r, mark).string;
+}
+
+/* The same as Python's ascii(). */
+static struct jinja_str *ascii_of(struct jinja_render *r, struct jinja_value v)
+{
+	const struct jinja_str *s = repr_of(r, v);
+	size_t mark = r->out.len, at = 0;
+	uint32_t c;
+
+	while (at < s->length) {
+		at += jinja_decode(s, at, &c);
+		if (c < 0x80)
+			jinja_write_char(r, c);
+		else if (c < 0x100)
+			jinja_writef(r, "\\x%02" PRIx32, c);
+		else
+			jinja_writef(r, c < 0x10000 ? "\\u%04" PRIx32 : "\\U%08" PRIx32, c);
+	}
 	return jinja_captured(r, mark).string;
 }
 
@@ -459,19 +479,29 @@ static void parse_spec(struct cursor *c, struct field *field)
 		jinja_fail(c->r, "format: invalid format specifier");
 }
 
+/* Strings and numbers only; strings know less than numbers. */
+static void check_spec(struct jinja_render *r, const struct field *field, struct jinja_value v)
+{
+	if (!field->plain && v.kind != JINJA_STRING && !jinja_is_number(v))
+		jinja_fail(r, "format: a specifier is not supported for '%s'", jinja_type_name(v));
+	if (v.kind == JINJA_STRING &&
+	    (field->sign || field->comma || field->mark || field->align == '='))
+		jinja_fail(r, "format: a sign, '#', '=', ',' and '_' are not allowed for 'str'");
+}
+
 static void format_value(struct jinja_render *r, const struct field *field, struct jinja_value v)
 {
 	char type = field->type;
 	double f;
 
+	check_spec(r, field, v);
 	if (type &&
 	    (type == 's' ? v.kind != JINJA_STRING
 			 : !strchr(v.kind == JINJA_FLOAT ? "eEfFgGn%" : "bcdnxXoeEfFgG%", type) ||
 				   (!jinja_as_double(v, &f) && v.kind != JINJA_BIGINT)))
 		jinja_fail(r, "format: unknown code '%c' for '%s'", type, jinja_type_name(v));
 	if ((field->precision >= 0 && type && strchr("bcdxXo", type)) ||
-	    (field->precision >= 0 && !type && jinja_as_double(v, &f) && v.kind != JINJA_FLOAT &&
-	     !(v.kind == JINJA_BOOL && !field->width)))
+	    (field->precision >= 0 && !type && jinja_as_double(v, &f) && v.kind != JINJA_FLOAT))
 		jinja_fail(r, "format: precision not allowed for an integer");
 	if (field->comma && type && strchr(field->comma == ',' ? "bcnsxXo" : "cns", type))
 		jinja_fail(r, "format: '%c' not allowed with '%c'", field->comma, type);
@@ -480,7 +510,7 @@ static void format_value(struct jinja_render *r, const struct field *field, stru
 	else if (v.kind == JINJA_BIGINT && type && strchr("xXob", type))
 		jinja_fail(r, "format: '%c' of an integer beyond 64 bits is not supported", type);
 	else if (type == 's' || (!jinja_as_double(v, &f) && v.kind != JINJA_BIGINT) ||
-		 (v.kind == JINJA_BOOL && !type && !field->width))
+		 (v.kind == JINJA_BOOL && field->plain))
 		format_str(r, field, jinja_to_str(r, v), '<');
 	else
 		format_number(r, field, v);
@@ -593,9 +623,12 @@ static void format_field(struct jinja_call *call, struct cursor *c, size_t *next
 	v = field_argument(call, &name, next);
 	if (memchr(spec.at, '{', (size_t)(spec.end - spec.at)))
 		expand_spec(call, &spec, next);
+	field.plain = spec.at == spec.end;
 	parse_spec(&spec, &field);
 	if (conversion)
-		v = jinja_str_value(conversion == 's' ? jinja_to_str(c->r, v) : repr_of(c->r, v));
+		v = jinja_str_value(conversion == 's'	? jinja_to_str(c->r, v)
+				    : conversion == 'r' ? repr_of(c->r, v)
+							: ascii_of(c->r, v));
 	format_value(c->r, &field, v);
 }
 
