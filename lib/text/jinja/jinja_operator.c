@@ -70,7 +70,7 @@ static struct jinja_value int_binary(struct jinja_render *r, uint8_t op, int64_t
 
 static struct jinja_value float_binary(struct jinja_render *r, uint8_t op, double a, double b)
 {
-	double result;
+	double result, quotient;
 
 	switch (op) {
 	case TOKEN_ADD: return jinja_float(a + b);
@@ -91,12 +91,19 @@ static struct jinja_value float_binary(struct jinja_render *r, uint8_t op, doubl
 		jinja_fail(r, "float division by zero");
 	if (op == TOKEN_DIV)
 		return jinja_float(a / b);
+	/* the steps of Python, which give its last digit and sign of zero */
 	result = fmod(a, b);
-	if (result != 0 && (result < 0) != (b < 0))
+	quotient = (a - result) / b;
+	if (result != 0 && (result < 0) != (b < 0)) {
 		result += b;
-	if (op == TOKEN_FLOORDIV)
-		return jinja_float(round((a - result) / b));
-	return jinja_float(result == 0 ? copysign(0.0, b) : result);
+		quotient -= 1;
+	}
+	if (op == TOKEN_MOD)
+		return jinja_float(result == 0 ? copysign(0.0, b) : result);
+	if (quotient == 0)
+		return jinja_float(copysign(0.0, a / b));
+	result = floor(quotient);
+	return jinja_float(quotient - result > 0.5 ? result + 1 : result);
 }
 
 static bool is_integer(struct jinja_value v)
