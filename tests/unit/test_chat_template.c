@@ -229,6 +229,8 @@ static void test_named(void **state)
 	expect_no_load(-EINVAL, "tokenizer_config.json: chat template 'default', line 2");
 	write_file("tokenizer_config.json", "{\"chat_template\": ");
 	expect_no_load(-EINVAL, "tokenizer_config.json");
+	write_file("chat_template.jinja", "a\xC3\xA9\xC3{{ messages }}");
+	expect_no_load(-EINVAL, "chat_template.jinja: byte 0xc3 at offset 3 is not UTF-8");
 }
 
 static void test_variables(void **state)

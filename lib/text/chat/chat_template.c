@@ -11,6 +11,7 @@
 #include "chat_messages.h"
 #include "json_strict.h"
 #include "owned.h"
+#include "utf8.h"
 
 enum {
 	MAX_TEMPLATES = 32,
@@ -376,13 +377,18 @@ static int read_file(struct loader *l, const char *file, char **ret_text, size_t
 
 static int add_from_file(struct loader *l, const char *file, const char *name)
 {
-	size_t length;
+	size_t length, valid;
 	char *text;
 	int rc = read_file(l, file, &text, &length);
 
 	if (rc)
 		return rc;
-	rc = add_template(l, file, name, text, length);
+	valid = utf8_valid_prefix((const uint8_t *)text, length);
+	if (valid < length)
+		rc = fail(l, -EINVAL, "%s: byte 0x%02x at offset %zu is not UTF-8", file,
+			  (unsigned char)text[valid], valid);
+	else
+		rc = add_template(l, file, name, text, length);
 	free(text);
 	return rc;
 }
