@@ -313,6 +313,8 @@ static void test_tool_calls(void **state)
 	       "{\"a\": 1.0, \"b\": [12345678901234567890]}null");
 	expect(chat, CALL("{\"a\":1}"), "{\"a\": 1}null");
 	expect(chat, CALL("\"{broken\""), "\"{broken\"null");
+	expect(chat, CALL("\"\""), "{}null");
+	expect(chat, CALL("\" \\n\""), "{}null");
 	txda_chat_template_free(chat);
 	snprintf(source, sizeof(source), "%s{{ 'args: ' + c.function.arguments }}{%% endfor %%}%s",
 		 loop, "{% endfor %}");

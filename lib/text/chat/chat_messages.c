@@ -142,22 +142,27 @@ static int change_content(cJSON *message, int number, const struct txda_chat_cap
 	return 0;
 }
 
-/* Text that is not a JSON object is kept: the model may have generated it in this form. */
+/*
+ * Text that is not a JSON object is kept: the model may have generated it in this form. Blank text
+ * is what some clients send for a call without arguments, and becomes an empty object.
+ */
 static int change_arguments(cJSON *call, struct txda_template_error *error)
 {
 	cJSON *function = member(call, "function");
 	cJSON *arguments = member(function, "arguments"), *parsed;
-	size_t length;
+	const char *text;
 
 	if (!cJSON_IsString(arguments))
 		return 0;
-	length = strlen(arguments->valuestring);
-	parsed = txda_json_parse(arguments->valuestring, length, NULL, 0);
+	text = arguments->valuestring;
+	if (!text[strspn(text, " \t\r\n")])
+		text = "{}";
+	parsed = txda_json_parse(text, strlen(text), NULL, 0);
 	if (!cJSON_IsObject(parsed)) {
 		cJSON_Delete(parsed);
 		return 0;
 	}
-	if (txda_template_mark_numbers(parsed, arguments->valuestring, length) == -ENOMEM ||
+	if (txda_template_mark_numbers(parsed, text, strlen(text)) == -ENOMEM ||
 	    !cJSON_ReplaceItemInObjectCaseSensitive(function, "arguments", parsed)) {
 		cJSON_Delete(parsed);
 		return out_of_memory(error);

@@ -72,9 +72,9 @@ txda_chat_template_capabilities(const struct txda_chat_template *chat);
  *   a part that is not text is an error; a string becomes one part for a template that knows parts
  *   only;
  * - function.arguments of tool calls, JSON text in OpenAI's form, becomes an object for a template
- *   that expects one. A template named "tool_use" is used instead of the default if there are
- *   tools. `tools` and `documents` are None if not given. @variables override special tokens, but
- *   not the members of the request.
+ *   that expects one, an empty one if the text is blank. A template named "tool_use" is used
+ *   instead of the default if there are tools. `tools` and `documents` are None if not given.
+ *   @variables override special tokens, but not the members of the request.
  */
 int txda_chat_template_render(const struct txda_chat_template *chat,
 			      const struct txda_chat_request *request,
