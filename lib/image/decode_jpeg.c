@@ -14,6 +14,11 @@ static unsigned find_orientation(const struct image_bytes *in)
 	while (at + 4 <= in->bytes && in->data[at] == 0xff && in->data[at + 1] != 0xda) {
 		size_t len = (size_t)in->data[at + 2] << 8 | in->data[at + 3];
 
+		/* A marker may have any number of these before its code. */
+		if (in->data[at + 1] == 0xff) {
+			at++;
+			continue;
+		}
 		if (len < 2 || at + 2 + len > in->bytes)
 			break;
 		if (in->data[at + 1] == 0xe1 && len >= 8 && !memcmp(in->data + at + 4, "Exif\0", 6))

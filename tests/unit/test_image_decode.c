@@ -209,6 +209,34 @@ static void test_orientation(void **state)
 	}
 }
 
+/* In a JPEG a marker may have more bytes 0xff before its code. */
+static void test_fill_bytes(void **state)
+{
+	static const uint8_t segment[] = {0xff, 0xff, 0xff, 0xe1, 0, 34, 'E', 'x', 'i', 'f',
+					  0,	0,    'M',  'M',  0, 42, 0,   0,   0,	8,
+					  0,	1,    1,    0x12, 0, 3,	 0,   0,   0,	1,
+					  0,	6,    0,    0,	  0, 0,	 0,   0};
+
+	(void)state;
+	for (size_t fill = 0; fill < 3; fill++) {
+		struct bytes b = read_file("qwen2_vl", "b.jpg");
+		size_t n = sizeof(segment) - fill;
+		struct image_picture p;
+
+		b.data = realloc(b.data, b.n + n);
+		assert_non_null(b.data);
+		memmove(b.data + 2 + n, b.data + 2, b.n - 2);
+		memcpy(b.data + 2, segment + fill, n);
+		b.n += n;
+		if (decode(b, MANY, &p))
+			fail_msg("%s", err);
+		assert_int_equal(p.width, 88);
+		assert_int_equal(p.height, 120);
+		free(p.rgb);
+		free(b.data);
+	}
+}
+
 static void test_exif_hostile(void **state)
 {
 	static const uint8_t far[] = {'I', 'I', 42, 0, 0xff, 0xff, 0xff, 0xff},
@@ -471,6 +499,7 @@ int main(void)
 		cmocka_unit_test(test_orientation),  cmocka_unit_test(test_exif_hostile),
 		cmocka_unit_test(test_webp_and_gif), cmocka_unit_test(test_broken),
 		cmocka_unit_test(test_animation),    cmocka_unit_test(test_bomb),
+		cmocka_unit_test(test_fill_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
