@@ -372,6 +372,9 @@ static void run_encode(struct textpool_job *job)
 
 	x->caller.low_ns = job->low_ns;
 	x->encoded = x->kind->encode(x, &x->error);
+	/* The limit that has passed may be the request's, which those who were waiting do not know. */
+	if (!x->encoded && x->error.status == 504 && x->deadline_ns && clock_ns() >= x->deadline_ns)
+		set_late(x, &x->error);
 }
 
 /* A worker has finished the input. False: the exchange is finished, too. */

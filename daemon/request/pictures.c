@@ -110,23 +110,36 @@ static bool may_take(void *arg, uint32_t width, uint32_t height)
 	return take_pixels(d->p->x, (uint64_t)width * height, d->e);
 }
 
+/* False: the client has left, or the time limit of its request has passed. */
+static bool is_wanted(const struct exchange *x, struct api_error *e)
+{
+	if (atomic_load(&x->caller.gone))
+		return api_error_set(e, 503, "cancelled", NULL, "the request was cancelled");
+	if (x->deadline_ns && clock_ns() >= x->deadline_ns)
+		return api_error_set(e, 504, "timeout", PARAM,
+				     "the request timed out before its images were read");
+	return true;
+}
+
 static bool decode(struct picture *p, struct api_error *e)
 {
-	uint64_t now = clock_ns();
 	struct decoding decoding = {p, e};
 	const struct image_child_options options = {
-		.seconds = now < p->until_ns ? (unsigned)((p->until_ns - now) / 1000000000) + 1 : 0,
+		.end_ns = p->until_ns,
 		.low_ns = p->x->caller.low_ns,
 		.may_take = may_take,
 		.arg = &decoding,
+		.gone = &p->x->caller.gone,
 	};
 	char err[256] = "";
-	int r = -ETIMEDOUT;
+	int r = image_decode_apart(p->file, p->bytes, p->x->service->config->max_image_pixels,
+				   &options, &p->decoded, err, sizeof(err));
 
-	if (options.seconds)
-		r = image_decode_apart(p->file, p->bytes, p->x->service->config->max_image_pixels,
-				       &options, &p->decoded, err, sizeof(err));
-	return !r || (r != -EDQUOT && refuse(p, r, err, e));
+	if (!r || r == -EDQUOT)
+		return !r;
+	if ((r == -ETIMEDOUT || r == -ECANCELED) && !is_wanted(p->x, e))
+		return false;
+	return refuse(p, r, err, e);
 }
 
 /* Shrinks a picture of low detail first, keeping its proportions. */
@@ -308,19 +321,15 @@ bool pictures_read(struct exchange *x, struct api_error *e)
 		return api_error_set(e, 400, "unsupported_value", PARAM,
 				     "the model does not support images%s%s",
 				     *t->image_error ? ": " : "", t->image_error);
+	if (x->deadline_ns && x->deadline_ns < until_ns)
+		until_ns = x->deadline_ns;
 	if (!take_images(x, n, e))
 		return false;
 	x->pictures.parts = calloc(n, sizeof(*x->pictures.parts));
 	if (!x->pictures.parts)
 		return api_error_set(e, 500, NULL, NULL, "out of memory");
 	cJSON_ArrayForEach(image, x->params.images) {
-		if (atomic_load(&x->caller.gone))
-			return api_error_set(e, 503, "cancelled", NULL,
-					     "the request was cancelled");
-		if (x->deadline_ns && clock_ns() >= x->deadline_ns)
-			return api_error_set(e, 504, "timeout", PARAM,
-					     "the request timed out before its images were read");
-		if (!read_picture(x, image, until_ns, e))
+		if (!is_wanted(x, e) || !read_picture(x, image, until_ns, e))
 			return false;
 	}
 	return true;

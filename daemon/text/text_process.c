@@ -721,7 +721,9 @@ int text_process_call(struct text_process *p, struct text_job *job,
 		*ret = done;
 		return 0;
 	}
-	log_failure(p, r);
+	/* How long the caller waits at most says nothing about the process. */
+	if (r != -ETIMEDOUT || patience.end_ns != caller->deadline_ns)
+		log_failure(p, r);
 	free(done);
 	return r;
 }

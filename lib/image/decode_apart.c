@@ -20,6 +20,7 @@
 #include "set_error.h"
 
 #define SECONDS	    20
+#define LOOK_MS	    100		  /* how often to look whether the caller is gone */
 #define BASE_MEMORY (96ull << 20) /* the program, its libraries, the decoders' tables */
 
 /* Runs between vfork() and exec, in the caller's memory: system calls only. */
@@ -79,12 +80,13 @@ struct decoder {
 	int fd;
 	uint64_t deadline_ns;
 	uint64_t low_ns; /* UINT64_MAX: never, or its priority is low already */
+	const atomic_bool *gone;
 };
 
 /* Lowers its priority when it is time; returns the milliseconds until there is something to do. */
 static int wait_ms(struct decoder *d, uint64_t now)
 {
-	uint64_t next = d->deadline_ns;
+	uint64_t next = d->deadline_ns, ms;
 
 	if (now >= d->low_ns) {
 		priority_lower(d->pid);
@@ -92,7 +94,8 @@ static int wait_ms(struct decoder *d, uint64_t now)
 	}
 	if (d->low_ns < next)
 		next = d->low_ns;
-	return (int)((next - now) / 1000000 + 1);
+	ms = (next - now) / 1000000 + 1;
+	return d->gone && ms > LOOK_MS ? LOOK_MS : (int)ms;
 }
 
 /* Sends or receives all of @n bytes until the deadline. */
@@ -103,6 +106,8 @@ static int transfer(struct decoder *d, bool out, void *data, size_t n)
 		uint64_t now = clock_ns();
 		ssize_t done;
 
+		if (d->gone && atomic_load(d->gone))
+			return -ECANCELED;
 		if (now >= d->deadline_ns)
 			return -ETIMEDOUT;
 		if (poll(&p, 1, wait_ms(d, now)) < 0 && errno != EINTR)
@@ -165,7 +170,10 @@ static int converse(struct decoder *d, const void *data, size_t bytes, uint64_t 
 
 	err[0] = '\0';
 	d->deadline_ns = clock_ns() + seconds * 1000000000ull;
+	if (o && o->end_ns && o->end_ns < d->deadline_ns)
+		d->deadline_ns = o->end_ns;
 	d->low_ns = o && o->low_ns ? o->low_ns : UINT64_MAX;
+	d->gone = o ? o->gone : NULL;
 	r = transfer(d, true, &request, sizeof(request));
 	if (!r)
 		r = transfer(d, true, (void *)(uintptr_t)data, bytes);

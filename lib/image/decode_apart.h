@@ -10,6 +10,7 @@
 #ifndef TXDA_IMAGE_DECODE_APART_H
 #define TXDA_IMAGE_DECODE_APART_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "resize.h"
@@ -29,14 +30,16 @@ struct image_answer {
 struct image_child_options {
 	const char *program; /* NULL: txda-decode, beside this program or in PATH */
 	unsigned seconds;    /* 0: 20 */
+	uint64_t end_ns;     /* CLOCK_MONOTONIC: killed then at the latest; 0: only by @seconds */
 	uint64_t low_ns;     /* CLOCK_MONOTONIC: low priority from then on (priority.h); 0: never */
 	/* Asked before memory for the picture is allocated; NULL: always allowed. */
 	bool (*may_take)(void *arg, uint32_t width, uint32_t height);
 	void *arg;
+	const atomic_bool *gone; /* once it is true nobody waits for the picture; NULL */
 };
 
 /*
- * As image_decode() (decode.h); also -ETIMEDOUT; -EPIPE: the child ended without an answer, for
+ * As image_decode() (decode.h); also -ETIMEDOUT; -ECANCELED: @gone is true; -EPIPE: the child ended without an answer, for
  * example because it exceeded its memory limit; -EDQUOT: may_take() refused; and errors of starting
  * a process.
  */

@@ -497,6 +497,9 @@ def check_hostile(test, model, alone, cases):
         status, answer = test.chat(model, content(*parts), max_tokens=1)
         message = answer.get("error", {}).get("message", "")
         test.check(status == 400 and words in message, f"{what}: {status} {message[:120]}")
+    # Decoding it takes longer, on any machine.
+    status, answer = test.chat(model, content(uri(webp(8000, 8000))), max_tokens=1, timeout=0.05)
+    test.check(status == 504 and "within 0.05 s" in str(answer), f"a picture that takes longer than the request may: {status} {answer}")
     status, data = test.ask("POST", "/v1/chat/completions", {"model": model, "messages": content(
         {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * (9 << 20)}})})
     test.check(status == 413, f"a huge URI: {status} {data[:80]}")

@@ -119,6 +119,21 @@ done
 grep -q 'the process that read messages ended' "$tmp/killed.body" || fail "$(cat "$tmp/killed.body")"
 expect 200 '"object":"chat.completion"' $chat "$hello"
 
+# ---- a request with less time than the process -----------------------------------------------------
+# Its own limit is told, and it is no failure of the process.
+find_lanes
+# shellcheck disable=SC2086
+kill -STOP $lanes
+before=$(grep -c 'text work of .* failed' "$tmp/txdad.log") || true
+expect 504 'the request was not answered within 0.25 s' $chat '{"messages":[{"role":"user","content":"Hello"}],"timeout":0.25}'
+[ "$(grep -c 'text work of .* failed' "$tmp/txdad.log")" = "$before" ] || fail "a client's limit is logged as a failure"
+# shellcheck disable=SC2086
+kill -9 $lanes 2>/dev/null || true
+# A lane that still lives would begin with the request.
+# shellcheck disable=SC2086
+until_true 60 gone $lanes || fail "stopped lanes live on"
+expect 200 '"object":"chat.completion"' $chat "$hello"
+
 # ---- one user's hang, the other goes on ------------------------------------------------------------
 # Those that are taken first are those that began first.
 stop

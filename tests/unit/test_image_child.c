@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "clock.h"
 #include "confine.h"
 #include "decode_apart.h"
 #include "priority.h"
@@ -126,6 +127,39 @@ static void test_priority(void **state)
 		assert_int_equal(sscanf(err, "%d", &nice), 1);
 		assert_int_equal(nice, low ? PRIORITY_LOW : own);
 	}
+	unlink(path);
+}
+
+static void *leave(void *gone)
+{
+	atomic_store((atomic_bool *)gone, true);
+	return NULL;
+}
+
+/* It does not go on for a caller who has no more time, or has left. */
+static void test_nobody_waits(void **state)
+{
+	static const char text[] = "#!/bin/sh\nexec sleep 3600\n";
+	char path[] = "/tmp/txda-decode-XXXXXX";
+	int fd = mkstemp(path);
+	atomic_bool gone = false;
+	struct image_child_options o = {.program = path, .seconds = 3600, .gone = &gone};
+	size_t n = read_picture("f.png");
+	struct image_picture p;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	fchmod(fd, 0700);
+	close(fd);
+	o.end_ns = clock_ns() + 1000000;
+	assert_int_equal(image_decode_apart(file, n, 100, &o, &p, err, sizeof(err)), -ETIMEDOUT);
+	o.end_ns = 0;
+	assert_int_equal(pthread_create(&thread, NULL, leave, &gone), 0);
+	assert_int_equal(image_decode_apart(file, n, 100, &o, &p, err, sizeof(err)), -ECANCELED);
+	pthread_join(thread, NULL);
+	/* No process is left behind. */
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 	unlink(path);
 }
 
@@ -250,13 +284,10 @@ static void test_confined(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_decodes),
-		cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_other_programs),
-		cmocka_unit_test(test_priority),
-		cmocka_unit_test(test_memory_is_asked_for),
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_confined),
+		cmocka_unit_test(test_decodes),	       cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_other_programs), cmocka_unit_test(test_priority),
+		cmocka_unit_test(test_nobody_waits),   cmocka_unit_test(test_memory_is_asked_for),
+		cmocka_unit_test(test_threads),	       cmocka_unit_test(test_confined),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
