@@ -86,9 +86,11 @@ if [ "$(id -u)" = 0 ]; then
 fi
 
 # ---- killed --------------------------------------------------------------------------------------
-# Between requests nobody notices.
+# Between requests nobody notices. A lane that still lives would begin with the request.
 # shellcheck disable=SC2086 # pids are words
 kill -9 $lanes
+# shellcheck disable=SC2086
+until_true 60 gone $lanes || fail "killed lanes live on"
 expect 200 '"object":"chat.completion"' $chat "$hello"
 before=$(text_process)
 find_lanes
