@@ -27,7 +27,8 @@ struct field {
 struct object {
 	const struct field *fields;
 	unsigned n;
-	bool open; /* unknown members are passed to the chat template, or ignored */
+	bool open;  /* unknown members are passed to the chat template, or ignored */
+	bool typed; /* of all members but `type` only the one that `type` names is honoured */
 };
 
 #define OBJECT(fields, open)                                                                       \
@@ -47,16 +48,20 @@ struct object {
 
 /* ---- nested objects -------------------------------------------------------------------------- */
 
+static const struct field image_fields[] = {
+	{"url", ANY},
+	{"detail", ANY},
+};
+static const struct object image = OBJECT(image_fields, true);
+
+/* Parts of other types are refused because of their type. */
 static const struct field part_fields[] = {
 	{"type", ANY},
 	{"text", ANY},
-	/* Parts of other types are refused because of their type. */
-	{"image_url", ANY},
-	{"input_audio", ANY},
-	{"file", ANY},
-	{"refusal", ANY},
+	{"image_url", ANY, .inside = &image},
 };
-static const struct object part = OBJECT(part_fields, true);
+static const struct object part = {part_fields, sizeof(part_fields) / sizeof(part_fields[0]),
+				   .open = true, .typed = true};
 
 static const struct field message_fields[] = {
 	{"role", ANY},
@@ -389,12 +394,19 @@ static bool check_member(struct check *c, const cJSON *value, const struct objec
 static bool check_object(struct check *c, const cJSON *object, const struct object *o,
 			 const char *path)
 {
+	const char *type =
+		o->typed ? cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "type"))
+			 : NULL;
 	const cJSON *value;
 
 	if (!cJSON_IsObject(object))
 		return true;
 	cJSON_ArrayForEach(value, object) {
-		if (!cJSON_IsNull(value) && !check_member(c, value, o, path))
+		if (cJSON_IsNull(value))
+			continue;
+		if (type && strcmp(value->string, "type") != 0 && strcmp(value->string, type) != 0)
+			ignore(c, path, value->string);
+		else if (!check_member(c, value, o, path))
 			return false;
 	}
 	return true;

@@ -82,6 +82,18 @@ static bool take_image(struct api_params *p, cJSON *part, const char *where, str
 	return true;
 }
 
+/* Templates look for members such as `video` and `image`, whatever the type of a part is. */
+static void strip_part(cJSON *part, const char *kept)
+{
+	cJSON *member = part->child, *next;
+
+	for (; member; member = next) {
+		next = member->next;
+		if (strcmp(member->string, "type") != 0 && strcmp(member->string, kept) != 0)
+			cJSON_Delete(cJSON_DetachItemViaPointer(part, member));
+	}
+}
+
 /*
  * Checks the parts of a message. *ret_len: bytes of their joined texts; *ret_images: whether there
  * are images.
@@ -101,11 +113,15 @@ static bool check_parts(struct api_params *p, const cJSON *parts, unsigned index
 		snprintf(where, sizeof(where), "messages[%u].content[%u]", index, k++);
 		switch (check_part(part, where, &text, e)) {
 		case PART_BROKEN: return false;
-		case PART_TEXT: *ret_len += strlen(text) + 1; break;
+		case PART_TEXT:
+			*ret_len += strlen(text) + 1;
+			strip_part(part, "text");
+			break;
 		case PART_IMAGE:
 			*ret_images = true;
 			if (!take_image(p, part, where, e))
 				return false;
+			strip_part(part, "type");
 		}
 	}
 	return true;

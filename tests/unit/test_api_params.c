@@ -341,6 +341,30 @@ static void test_images(void **state)
 	api_params_free(&p);
 }
 
+/* Of a part the template gets the type and the text alone. */
+static void test_other_members_of_parts(void **state)
+{
+	static const char body[] =
+		"{\"messages\": [{\"role\": \"user\", \"content\": [{\"video\": 1, \"type\": "
+		"\"text\", \"image\": \"x\", \"text\": \"a\", \"image_url\": {\"url\": \"one\"}}, "
+		"{\"type\": \"image_url\", \"video\": 1, \"image_url\": {\"url\": \"two\"}, "
+		"\"text\": \"b\"}]}]}";
+	struct api_error e = {0};
+	struct api_params p;
+	char *text;
+
+	(void)state;
+	assert_true(api_params_parse(API_CHAT, body, strlen(body), &p, &e));
+	assert_int_equal(p.n_images, 1);
+	text = cJSON_PrintUnformatted(p.messages);
+	assert_non_null(text);
+	assert_string_equal(text,
+			    "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+			    "{\"type\":\"image\"}]}]");
+	cJSON_free(text);
+	api_params_free(&p);
+}
+
 static void test_seed_is_exact(void **state)
 {
 	struct api_params p;
@@ -564,6 +588,14 @@ static void reports_what_has_no_effect(void **state)
 		 " \"x\\r\\nSet-Cookie: y, \\u00e9\": 1}]}",
 		 "messages[].x??Set-Cookie??y????"},
 		{API_TOKENIZE, "{" M ", \"request_id\": \"r\"}", "request_id"},
+		/* A part has what belongs to its type. */
+		{API_CHAT,
+		 "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\","
+		 " \"image_url\": {\"url\": \"u\", \"detail\": \"low\", \"format\": \"png\"},"
+		 " \"text\": \"a\"}, {\"type\": \"text\", \"text\": \"b\", \"image_url\":"
+		 " {\"url\": \"v\"}, \"file\": {}}]}]}",
+		 "messages[].content[].image_url.format, messages[].content[].text, "
+		 "messages[].content[].image_url, messages[].content[].file"},
 	};
 	struct api_params p;
 
@@ -651,6 +683,7 @@ int main(void)
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_chat),
 		cmocka_unit_test(test_images),
+		cmocka_unit_test(test_other_members_of_parts),
 		cmocka_unit_test(test_seed_is_exact),
 		cmocka_unit_test(test_forms_and_tools),
 		cmocka_unit_test(test_answers),
