@@ -151,7 +151,7 @@ static bool join_parts(struct api_params *p, cJSON *message, const cJSON *parts,
 		const char *text = cJSON_GetObjectItemCaseSensitive(part, "text")->valuestring;
 		size_t n = strlen(text);
 
-		if (at)
+		if (part != parts->child)
 			buf[at++] = '\n';
 		memcpy(buf + at, text, n);
 		at += n;

@@ -309,6 +309,26 @@ static void test_chat(void **state)
 	api_params_free(&p);
 }
 
+/* Empty texts are texts, the first one as well. */
+static void test_joined_texts(void **state)
+{
+	struct api_params p;
+
+	(void)state;
+	parse(API_CHAT,
+	      "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
+	      "\"\"}, "
+	      "{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"text\", \"text\": \"\"}]}, "
+	      "{\"role\": \"user\", \"content\": []}]}",
+	      &p);
+	assert_string_equal(
+		cJSON_GetObjectItem(cJSON_GetArrayItem(p.messages, 0), "content")->valuestring,
+		"\na\n");
+	assert_string_equal(
+		cJSON_GetObjectItem(cJSON_GetArrayItem(p.messages, 1), "content")->valuestring, "");
+	api_params_free(&p);
+}
+
 static void test_images(void **state)
 {
 	static const char body[] =
@@ -682,6 +702,7 @@ int main(void)
 		cmocka_unit_test(test_wrong),
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_chat),
+		cmocka_unit_test(test_joined_texts),
 		cmocka_unit_test(test_images),
 		cmocka_unit_test(test_other_members_of_parts),
 		cmocka_unit_test(test_seed_is_exact),
