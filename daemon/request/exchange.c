@@ -290,8 +290,7 @@ void exchange_abort(struct service *s, const struct served_model *m, const char 
 	api_error_set(&e, 503, m ? "model_unloading" : "shutting_down", NULL, "%s", why);
 	for (x = s->exchanges; x; x = next) {
 		next = x->next;
-		/* Requests that are being parsed check for cancellation themselves. */
-		if (x->phase == PHASE_PARSING || x->phase == PHASE_ENCODING || (m && x->model != m))
+		if (m && x->model != m)
 			continue;
 		exchange_fail(x, &e);
 		exchange_free_if_over(x);

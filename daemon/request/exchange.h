@@ -167,10 +167,7 @@ void exchange_start(struct service *s, struct http_conn *c, enum api_kind route)
 void exchange_resume(struct exchange *x);
 /* Makes a worker write the available output for the client. */
 void exchange_output(struct exchange *x);
-/*
- * Ends all running exchanges, only those of @m unless that is NULL, with an error for their
- * clients.
- */
+/* Ends all exchanges, only those of @m unless that is NULL, with an error for their clients. */
 void exchange_abort(struct service *s, const struct served_model *m, const char *why);
 /* Whether a client waits for it. */
 static inline bool exchange_is_open(const struct exchange *x)

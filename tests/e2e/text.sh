@@ -136,9 +136,36 @@ kill -9 $lanes 2>/dev/null || true
 until_true 60 gone $lanes || fail "stopped lanes live on"
 expect 200 '"object":"chat.completion"' $chat "$hello"
 
+# ---- ended while it is read --------------------------------------------------------------------------
+# By an administrator who does not wait, and by the end of the daemon.
+stop
+start_daemon --text-timeout 600 --drain-seconds 1
+for end in unload stop; do
+	find_lanes
+	# shellcheck disable=SC2086
+	kill -STOP $lanes
+	send "$tmp/ended"
+	client=$!
+	until_true 60 is_reading || fail "no request is being read"
+	if [ "$end" = unload ]; then
+		expect 200 '"state":"unloaded"' /v1/models/unload '{"model":"demo","force":true}'
+		words='its model is being unloaded'
+	else
+		stop
+		words='the daemon is shutting down'
+	fi
+	wait "$client" || true
+	[ "$(cat "$tmp/ended")" = 503 ] || fail "$end: $(cat "$tmp/ended" "$tmp/ended.body")"
+	grep -q "$words" "$tmp/ended.body" || fail "$end: $(cat "$tmp/ended.body")"
+	# Those that are still stopped belong to the model's next load.
+	# shellcheck disable=SC2086
+	kill -9 $lanes 2>/dev/null || true
+	# shellcheck disable=SC2086
+	until_true 60 gone $lanes || fail "stopped lanes live on"
+done
+
 # ---- one user's hang, the other goes on ------------------------------------------------------------
 # Those that are taken first are those that began first.
-stop
 start_daemon --text-timeout 600 --socket-mode 0666
 find_lanes
 stopped=$(echo "$lanes" | head -n 2)
