@@ -48,8 +48,8 @@ static int base64_value(char c)
 }
 
 /*
- * Decodes all of @text, with or without padding; false: it is not base64. @out has 3 bytes for each
- * 4.
+ * Decodes all of @text, with or without padding. @out has 3 bytes for each 4. False: it is not
+ * base64 from byte *ret_bytes on.
  */
 static bool decode_base64(const char *text, size_t len, uint8_t *out, uint64_t *ret_bytes)
 {
@@ -58,12 +58,11 @@ static bool decode_base64(const char *text, size_t len, uint8_t *out, uint64_t *
 
 	for (unsigned i = 0; i < 2 && len && text[len - 1] == '='; i++)
 		len--;
-	if (len % 4 == 1)
-		return false;
 	for (size_t i = 0; i < len; i++) {
 		int value = base64_value(text[i]);
 
-		if (value < 0)
+		*ret_bytes = i;
+		if (value < 0 || (len % 4 == 1 && i == len - 1))
 			return false;
 		bits = bits << 6 | (uint32_t)value;
 		if (i % 4)
@@ -87,7 +86,10 @@ static bool read_data(struct sink *s, const char *url, struct api_error *e)
 		return false;
 	if (!decode_base64(comma, len, s->bytes, &s->n))
 		return api_error_set(e, 400, NULL, PARAM,
-				     "picture %u: the data of the URL is not base64", s->index);
+				     "picture %u: the data of the URL is not base64: byte %llu of "
+				     "%zu is 0x%02x",
+				     s->index, (unsigned long long)s->n, len,
+				     (unsigned char)comma[s->n]);
 	if (!s->n)
 		return api_error_set(e, 400, NULL, PARAM, "picture %u is empty", s->index);
 	return true;
