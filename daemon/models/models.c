@@ -311,10 +311,8 @@ static void become_off(struct served_model *m, enum model_state before)
 	if (m->state != MODEL_ASLEEP)
 		model_release_cache(m);
 	m->starting = false;
-	if (was_on) {
-		m->keep_alive = m->config->keep_alive;
+	if (was_on)
 		log_info("model %s is %s", model_name(m), model_state_name(m->state));
-	}
 	/* It was requested while it was being unloaded. */
 	if (was_on && !m->retired && !m->table->shutdown && (m->parked || m->demanded)) {
 		m->demanded = true;
@@ -446,6 +444,8 @@ static void unload_replica(struct replica *r, bool sleep)
 void model_unload(struct served_model *m, bool sleep, enum model_reason reason)
 {
 	m->demanded = m->starting = false;
+	/* Not when it is off: a load requested until then may have brought its own. */
+	m->keep_alive = m->config->keep_alive;
 	if (m->state == MODEL_READY)
 		m->metrics.unloads[reason]++;
 	/* Waiters for the load are told that it was cancelled. */

@@ -211,6 +211,33 @@ static void sleeps(void **state)
 	models_free(t);
 }
 
+/* An administrator's keep_alive ends when the model is unloaded, unless it comes with the next load. */
+static void keeps_alive_as_asked(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *m;
+	struct test_request r;
+
+	(void)state;
+	make_case("ready");
+	m = add(t, "ready");
+	assert_int_equal(load(m), MODEL_READY);
+	m->keep_alive = 30;
+	assert_int_equal(begin_request(m, &r, 20), 0);
+	model_unload(m, false, MODEL_BY_ADMIN);
+	assert_int_equal(m->state, MODEL_DRAINING);
+	assert_int_equal(m->keep_alive, -1);
+	m->keep_alive = 60;
+	model_demand(m);
+	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
+	wait_state(m, MODEL_READY);
+	assert_int_equal(m->keep_alive, 60);
+	model_unload(m, false, MODEL_BY_ADMIN);
+	assert_int_equal(m->state, MODEL_UNLOADED);
+	assert_int_equal(m->keep_alive, -1);
+	models_free(t);
+}
+
 /* Idle for long enough it goes; one that is pinned stays. */
 static void idles(void **state)
 {
@@ -554,6 +581,7 @@ int main(void)
 		CASE(drains),
 		CASE(comes_back_after_a_loss),
 		CASE(sleeps),
+		CASE(keeps_alive_as_asked),
 		CASE(idles),
 		CASE(retires),
 		CASE(makes_room),
