@@ -167,8 +167,9 @@ struct served_model {
 	uint64_t ready_ns;  /* when it was last loaded */
 	struct model_waiter *parked, **last_parked;
 	unsigned n_parked;
-	unsigned users;	   /* requests that reference it */
-	unsigned expected; /* those of them that have not submitted anything yet */
+	unsigned users; /* requests that reference it */
+	/* Those of them that have not submitted anything yet, or wait for the load to be reported. */
+	unsigned expected;
 
 	struct metrics_model metrics;
 	struct engine_stats past; /* counters of engines that were freed */

@@ -198,6 +198,8 @@ static void report_load(struct admin_wait *l)
 
 static void free_wait(struct admin_wait *l)
 {
+	if (!l->planning)
+		l->model->expected--;
 	model_unuse(l->model);
 	free(l);
 }
@@ -270,6 +272,8 @@ static bool await_load(struct server *s, struct http_conn *c, struct served_mode
 	if (!l)
 		return false;
 	l->stream = stream;
+	/* With a short keep_alive it would be unloaded before its client learns that it was loaded. */
+	m->expected++;
 	http_conn_set_user(c, &l->user);
 	if (stream)
 		http_stream_begin(c, 200, "application/x-ndjson", "Cache-Control: no-cache\r\n");

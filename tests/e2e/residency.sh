@@ -174,6 +174,11 @@ expect 400 'keep_alive must be seconds' $comp '{"model":"a","prompt":"Once","kee
 expect 200 text_completion $comp '{"model":"a","prompt":"Once","max_tokens":1,"keep_alive":"0s"}'
 until_true 60 is a unloaded || fail "keep_alive 0: a is $(state_of a)"
 [ "$(counter 'unloads_total{model_name="a",reason="idle"}')" = 1 ] || fail "idled out, and not counted"
+# It is not unloaded before its load has been reported.
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+	expect 200 '"state":"ready"' /v1/models/load '{"model":"a","keep_alive":0}'
+	post /v1/models/unload '{"model":"a"}' >"$tmp/answer"
+done
 
 # A client that hardly reads what is there for it does not keep its model from being idle.
 if $fake; then
