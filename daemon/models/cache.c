@@ -191,24 +191,30 @@ static int put_in_place(const struct work *w, const char *case_dir)
 	return -errno;
 }
 
+/* Of a file in the cache: as much as there is room for now. */
+static uint64_t file_limit(const char *cache, const struct cache_source *source)
+{
+	struct statvfs fs;
+
+	if (source->cache_size)
+		return source->cache_size;
+	return statvfs(cache, &fs) ? 0 : (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
 /* Resource limits: what a compile needs, and what a hostile checkpoint may use. */
 static struct confine_limits limits_for(const char *cache, const struct cache_source *source,
 					unsigned seconds)
 {
 	const uint64_t least = 4ull << 30;
-	struct statvfs fs;
 	uint64_t half = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2,
 		 memory = least + source->bytes / 4;
 
-	if (statvfs(cache, &fs))
-		memset(&fs, 0, sizeof(fs));
 	return (struct confine_limits){
 		/* A sanitizer's runtime needs unlimited address space. */
 		.memory = !confine_works()		   ? 0
 			  : memory <= half || half < least ? memory
 							   : half,
-		.file_size = source->cache_size ? source->cache_size
-						: (uint64_t)fs.f_bavail * fs.f_frsize,
+		.file_size = file_limit(cache, source),
 		.cpu_seconds = seconds * (unsigned)sysconf(_SC_NPROCESSORS_ONLN),
 		.processes = 4096,
 		.descriptors = 8192,
@@ -238,8 +244,9 @@ static int check_quota(void *arg, char *err, size_t errlen)
 	return -EFBIG;
 }
 
-static int run_compiler(const struct cache_source *source, const struct child_options *options,
-			const struct work *w, char *err, size_t errlen)
+static int run_compiler(const char *cache, const struct cache_source *source,
+			const struct child_options *options, const struct work *w, char *err,
+			size_t errlen)
 {
 	struct quota quota = {w->dir, source->cache_size};
 	struct child_options child = *options;
@@ -257,6 +264,8 @@ static int run_compiler(const struct cache_source *source, const struct child_op
 		argv[n++] = (char *)"--jobs";
 		argv[n] = jobs;
 	}
+	/* Room may have been made since the key was asked for. */
+	child.limits.file_size = file_limit(cache, source);
 	child.check = check_quota;
 	child.check_arg = &quota;
 	error = child_run(&child, argv, out, sizeof(out), NULL, err, errlen);
@@ -295,7 +304,7 @@ static int compile(const char *cache, const char *key, const struct cache_source
 		error = cache_reserve(cache, w.lock_fd, source->bytes / part, source->cache_size,
 				      err, errlen);
 	if (!error)
-		error = run_compiler(source, options, &w, err, errlen);
+		error = run_compiler(cache, source, options, &w, err, errlen);
 	if (!error) {
 		error = put_in_place(&w, case_dir);
 		*ret = error ? NULL : cache_hold(case_dir);

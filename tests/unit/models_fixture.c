@@ -49,6 +49,9 @@ static const char script[] =
 	"\"$3/moved-0\";\n"
 	"	echo '{}' >\"$3/model_info.json\"; exit 0;;\n"
 	"crowds) mkdir \"$3\"; cd \"$3\"; seq 3000 | xargs touch model_info.json; exit 0;;\n"
+	"large) mkdir \"$3\"; head -c 6000000 /dev/zero >\"$3/x\" && echo '{}' "
+	">\"$3/model_info.json\"; "
+	"exit;;\n"
 	"slow) sleep 0.3;;\n"
 	"esac\n"
 	"rm -rf \"$3\"; mkdir \"$3\" && echo '{}' > \"$3/model_info.json\"\n";

@@ -11,6 +11,8 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "models_fixture.h"
@@ -250,6 +252,39 @@ static void removes_what_is_no_case(void **state)
 	closedir(dir);
 }
 
+/* A file system of that size for the cache, which ends with this process; false: no right to it. */
+static bool mount_cache(const char *options)
+{
+	assert_int_equal(mkdir(at("cache"), 0755), 0);
+	return !unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	       !mount("none", at("cache"), "tmpfs", 0, options);
+}
+
+/* A compile may use the room that was made for it on a full file system. */
+static void makes_room_on_a_full_disk(void **state)
+{
+	struct served_model *first, *second;
+	struct models *t;
+
+	(void)state;
+	if (!mount_cache("size=10m"))
+		skip();
+	t = open_table(0);
+	make_hf("first", "large");
+	make_hf("second", "large");
+	/* Beside the first one there is no room for the estimate, nor for the 6 MB that it takes. */
+	put("second/model.safetensors", "", 0644);
+	assert_int_equal(truncate(at("second/model.safetensors"), 8 << 20), 0);
+	first = add(t, "first");
+	assert_int_equal(load(first), MODEL_READY);
+	model_unload(first, false, MODEL_BY_ADMIN);
+	wait_loader(t);
+	second = add(t, "second");
+	assert_int_equal(load(second), MODEL_READY);
+	models_free(t);
+	assert_int_equal(umount(at("cache")), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -259,6 +294,7 @@ int main(void)
 		CASE(waits_for_the_oldest),
 		CASE(counts_what_compiles_will_write),
 		CASE(removes_what_is_no_case),
+		CASE(makes_room_on_a_full_disk),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
