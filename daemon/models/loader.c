@@ -2,12 +2,14 @@
 #include "loader.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 #include "hostcopy.h"
 #include "keeper.h"
 #include "log.h"
+#include "param_dir.h"
 #include "program.h"
 
 /* systemd closes released descriptors in a thread, after it has answered. */
@@ -63,6 +66,47 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
+/* Whether the case dir's files have the sizes stated; a plan reads only programs. */
+static int check_files(const char *case_dir, char *err, size_t errlen)
+{
+	struct case_facts facts;
+	int r = case_facts_read(case_dir, &facts, err, errlen);
+
+	if (r)
+		return 0; /* the plan has judged that file */
+	for (unsigned i = 0; i < facts.n_files; i++) {
+		char path[PATH_MAX];
+		struct stat st;
+
+		snprintf(path, sizeof(path), "%s/%s", case_dir, facts.file[i].name);
+		if (lstat(path, &st)) {
+			r = -errno;
+			snprintf(err, errlen, "%.400s: %s", path, strerror(-r));
+			return r;
+		}
+		if (S_ISREG(st.st_mode) &&
+		    (!facts.file[i].bytes || (uint64_t)st.st_size == facts.file[i].bytes))
+			continue;
+		snprintf(err, errlen, "%.400s is not a file of %llu bytes, as model_info.json says",
+			 path, (unsigned long long)facts.file[i].bytes);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int plan_case(struct loader *l, const char *case_dir, struct txda_model_plan *ret)
+{
+	struct load_job *job = &l->job;
+	int error;
+
+	*ret = TXDA_INIT(struct txda_model_plan);
+	error = txda_model_plan(l->options.context, case_dir, ret);
+	if (!error)
+		return check_files(case_dir, job->err, sizeof(job->err));
+	snprintf(job->err, sizeof(job->err), "%s", txda_context_error(l->options.context));
+	return error;
+}
+
 /*
  * Compiles a checkpoint, unless it is cached, and plans it. A damaged cache entry is compiled
  * again.
@@ -81,7 +125,7 @@ static int compile(struct loader *l, struct cache_source *source, char *case_dir
 
 	source->compiler = l->compiler;
 	source->cache_size = l->options.private_cache ? 0 : l->options.cache_size;
-	for (unsigned attempt = 0; attempt < 2; attempt++) {
+	for (unsigned attempt = job->again; attempt < 2; attempt++) {
 		set_phase(l, 0);
 		cache_release(*ret_use);
 		*ret_use = NULL;
@@ -89,12 +133,10 @@ static int compile(struct loader *l, struct cache_source *source, char *case_dir
 				  job->err, sizeof(job->err));
 		if (error)
 			return error;
-		*ret_plan = TXDA_INIT(struct txda_model_plan);
-		error = txda_model_plan(l->options.context, case_dir, ret_plan);
+		error = plan_case(l, case_dir, ret_plan);
 		if (!error)
-			return 0;
+			break;
 	}
-	snprintf(job->err, sizeof(job->err), "%s", txda_context_error(l->options.context));
 	return error;
 }
 

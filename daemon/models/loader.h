@@ -28,6 +28,7 @@ struct load_job {
 	atomic_bool cancel;	  /* not wanted any more: kills the compiler */
 	struct model_spec spec;	  /* LOAD_PLAN, LOAD_ENGINE */
 	struct model_found found; /* filled by LOAD_PLAN */
+	bool again;		  /* LOAD_PLAN: what the cache has is damaged: compile it again */
 	/* Set by LOAD_PLAN, also on errors: the holds of its case dirs in the cache. */
 	struct cache_use *use, *draft_use;
 	uint64_t cache_releases;      /* LOAD_PLAN: the table's when it began */

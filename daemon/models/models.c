@@ -370,6 +370,7 @@ static void queue_load(struct replica *r, enum model_state fallback)
 	r->turn = ++r->model->table->turns;
 	r->tries = 0;
 	r->retry_ns = 0;
+	r->again = false;
 }
 
 void model_begin_load(struct served_model *m)

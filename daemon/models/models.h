@@ -11,6 +11,7 @@
  *	compiling  waits for its plan, or is being compiled  planned: loading
  *	                                                     error: previous state, else failed
  *	loading    waits for memory, or is being loaded      done: ready; no room: unloaded
+ *	                                                     damaged in the cache: compiling, once
  *	                                                     error: previous state, else failed
  *	ready      takes requests                            unload, evicted, idle: draining
  *	                                                     its chips fail: lost
@@ -132,6 +133,7 @@ struct replica {
 	uint64_t load_ns;   /* duration of the last load */
 	unsigned in_flight; /* engine requests in progress */
 	unsigned tries;	    /* consecutive loads without the expected room */
+	bool again;	    /* this load has it compiled again, as its weights were damaged */
 };
 
 struct served_model {

@@ -371,6 +371,7 @@ static void start_plan(struct loader *l, struct replica *r)
 	job->kind = LOAD_PLAN;
 	job->replica = r;
 	job->spec = r->model->spec;
+	job->again = r->again;
 	job->cache_releases = r->model->table->cache_releases;
 	loader_start(l);
 }
@@ -542,6 +543,22 @@ static void take_copy(struct replica *r, struct hostcopy *copy)
 		depart(r, &none, copy, false);
 }
 
+/* Weights from the cache that do not have their checksum are compiled again, once. */
+static bool compile_again(struct replica *r, const struct load_job *job)
+{
+	char name[264];
+
+	if (job->error != -EBADMSG || r->again ||
+	    !(job->found.compiles || job->found.draft_compiles))
+		return false;
+	log_warning("model %s: %s; it is compiled again", replica_name(r, name), job->err);
+	model_release_cache(r->model);
+	r->again = true;
+	r->state = MODEL_COMPILING;
+	model_settle(r->model);
+	return true;
+}
+
 static void on_loaded(struct models *t, struct load_job *job)
 {
 	struct replica *r = job->replica;
@@ -551,6 +568,8 @@ static void on_loaded(struct models *t, struct load_job *job)
 	if (!wanted) {
 		depart(r, &job->on_chip, NULL, false);
 		t->options.text->free(job->text);
+	} else if (job->error && compile_again(r, job)) {
+		; /* models_pump() plans it */
 	} else if (job->error) {
 		/*
 		 * If chips failed during a load they may return, or others appear: it is tried

@@ -20,6 +20,8 @@
 /* A case dir of the cache that does not read well is compiled again. */
 static void repairs_the_cache(void **state)
 {
+	static const char weights[] =
+		"{\"chips\":[{\"param\":\"chip0/param.bin\",\"param_bytes\":7}]}";
 	struct models *t = open_table(0);
 	struct served_model *m;
 	char broken[1200];
@@ -37,6 +39,40 @@ static void repairs_the_cache(void **state)
 	assert_int_equal(m->state, MODEL_UNLOADED);
 	assert_int_equal(load(m), MODEL_READY);
 	assert_int_equal(runs("raw"), 2);
+	/* A plan does not read the weights: they are missing. */
+	model_unload(m, false, MODEL_BY_ADMIN);
+	snprintf(broken, sizeof(broken), "%s/model_info.json", m->found.case_dir);
+	fd = open(broken, O_WRONLY | O_TRUNC);
+	assert_true(write(fd, weights, strlen(weights)) == (ssize_t)strlen(weights));
+	close(fd);
+	assert_int_equal(load(m), MODEL_READY);
+	assert_int_equal(runs("raw"), 3);
+	models_free(t);
+}
+
+/* Weights that the chip does not get as they were written are compiled again, but not for ever. */
+static void compiles_damaged_weights_again(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *m;
+
+	(void)state;
+	make_hf("raw", "");
+	m = add(t, "raw");
+	fake_model_load_error = -EBADMSG;
+	assert_int_equal(load(m), MODEL_FAILED);
+	assert_int_equal(runs("raw"), 2);
+	assert_int_equal(load(m), MODEL_FAILED);
+	assert_int_equal(runs("raw"), 3);
+	fake_model_load_error = 0;
+	assert_int_equal(load(m), MODEL_READY);
+	assert_int_equal(runs("raw"), 3);
+	/* What is not in the cache stays as it is. */
+	make_case("ready");
+	m = add(t, "ready");
+	fake_model_load_error = -EBADMSG;
+	assert_int_equal(load(m), MODEL_FAILED);
+	fake_model_load_error = 0;
 	models_free(t);
 }
 
@@ -288,13 +324,10 @@ static void makes_room_on_a_full_disk(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(repairs_the_cache),
-		CASE(waits_for_others_plans),
-		CASE(waits_for_who_leaves),
-		CASE(waits_for_the_oldest),
-		CASE(counts_what_compiles_will_write),
-		CASE(removes_what_is_no_case),
-		CASE(makes_room_on_a_full_disk),
+		CASE(repairs_the_cache),       CASE(compiles_damaged_weights_again),
+		CASE(waits_for_others_plans),  CASE(waits_for_who_leaves),
+		CASE(waits_for_the_oldest),    CASE(counts_what_compiles_will_write),
+		CASE(removes_what_is_no_case), CASE(makes_room_on_a_full_disk),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
