@@ -77,8 +77,8 @@ bool config_add_model(struct config *c, const char *value, char *err, size_t err
 		snprintf(err, errlen, "--model %.200s has no path", value);
 		return false;
 	}
-	m = &c->models[c->n_models++];
-	*m = (struct config_model){.path = strdup(path)};
+	m = &c->models[c->n_models];
+	*m = (struct config_model){.path = strdup(path), .place = c->n_models++};
 	if (!options_copy(&config_table, OPTION_EACH_MODEL, &c->defaults, m) || !m->path) {
 		snprintf(err, errlen, "out of memory");
 		return false;
@@ -339,6 +339,7 @@ struct config_model *config_model_copy(const struct config_model *m)
 	ok = options_copy(&config_table, OPTION_EACH_MODEL, m, copy);
 	ok &= options_copy(&config_table, OPTION_ONE_MODEL, m, copy);
 	memcpy(copy->where, m->where, sizeof(copy->where));
+	copy->place = m->place;
 	copy->path = strdup(m->path);
 	ok &= copy->path != NULL;
 	for (; ok && copy->n_names < m->n_names; copy->n_names++) {

@@ -61,6 +61,7 @@ struct config_model {
 	unsigned n_names;
 	char *path;
 	char where[280]; /* "FILE, line N: " where it was given; "": command line */
+	unsigned place;	 /* among all models, from 0 */
 	char *draft;	 /* directory of its draft model; NULL: none */
 	char *tool_parser, *reasoning_parser; /* format of its replies; NULL: by its vocabulary */
 	struct access_list access;	      /* who may use it; empty: everybody */

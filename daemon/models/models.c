@@ -569,6 +569,25 @@ void model_retire(struct served_model *m)
 	model_unload(m, false, MODEL_BY_ADMIN);
 }
 
+static bool is_before(const struct served_model *a, const struct served_model *b)
+{
+	if (a->retired || b->retired)
+		return a->retired && !b->retired;
+	return a->config->place < b->config->place;
+}
+
+void models_sort(struct models *t)
+{
+	/* Stable: those that were retired earlier stay before the others. */
+	for (unsigned i = 1; i < t->n; i++)
+		for (unsigned k = i; k && is_before(t->all[k], t->all[k - 1]); k--) {
+			struct served_model *m = t->all[k];
+
+			t->all[k] = t->all[k - 1];
+			t->all[k - 1] = m;
+		}
+}
+
 static void on_loader(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;

@@ -268,6 +268,8 @@ int model_add(struct models *t, struct config_model *config, const struct model_
 	      const char *why);
 /* Retires a model: it refuses new requests, and is removed after the last running one. */
 void model_retire(struct served_model *m);
+/* After a reload: retired models, then the others in the order of the settings. */
+void models_sort(struct models *t);
 
 /* Requests the model: starts a load if there is none. */
 void model_demand(struct served_model *m);

@@ -400,6 +400,8 @@ static void follow(struct server *s, struct config_model **fresh, const struct m
 	for (unsigned i = 0; i < n; i++)
 		if (fresh[i] && model_add(s->service.table, fresh[i], &found[i], NULL))
 			log_error("a model could not be added: out of memory");
+	/* The first one is for requests that name none. */
+	models_sort(s->service.table);
 	/* Clients waiting for a retired model are told whether another model has its name now. */
 	for (unsigned i = 0; i < n_gone; i++)
 		model_retire(gone[i]);

@@ -385,6 +385,24 @@ until_true 60 is a ready || fail "after a reload in the middle of a stream a is 
 [ "$(ask a)" = "$first" ] || fail "after a reload it says something else"
 stop
 
+# Requests that name no model get the first one of the settings, also if that is loaded anew or they have another order.
+printf 'load = demand\nmodel = a=%s\nmodel = b=%s\n' "$tmp/a" "$tmp/b" >"$tmp/conf"
+start --config "$tmp/conf"
+# listed NAME...: the models, in that order
+listed() {
+	[ "$(http http://localhost/v1/models | grep -o '{"id":"[^"]*"' | cut -d'"' -f4 | xargs)" = "$*" ]
+}
+listed a b || fail "the order of the models: $(http http://localhost/v1/models)"
+printf 'load = demand\nmodel = a=%s\nmax-num-seqs = 3\nmodel = b=%s\n' "$tmp/a" "$tmp/b" >"$tmp/conf"
+kill -HUP "$daemon"
+until_true 60 is_anew || fail "the new setting: $(http http://localhost/v1/models/a)"
+listed a b || fail "the order after a reload: $(http http://localhost/v1/models)"
+expect 200 '"model":"a"' $comp '{"prompt":"Once","max_tokens":1}'
+printf 'load = demand\nmodel = c=%s\nmodel = b=%s\nmodel = a=%s\n' "$tmp/c" "$tmp/b" "$tmp/a" >"$tmp/conf"
+kill -HUP "$daemon"
+until_true 60 listed c b a || fail "the order after another one: $(http http://localhost/v1/models)"
+stop
+
 # ---- replicas ----------------------------------------------------------------------------------
 FAKE_CHIPS=2
 TXDA_CMODEL=chips=2,mem=64M
