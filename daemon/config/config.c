@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "config_internal.h"
+#include "utf8.h"
 
 /* Prints an error; external text must not put control characters on a terminal. */
 static void report(char *what)
@@ -29,6 +30,18 @@ static bool name_taken(const struct config *c, const char *name)
 	return false;
 }
 
+/* Names are written to JSON, metrics, logs and terminals; requests can name nothing else. */
+static bool is_plain(const char *name)
+{
+	size_t len = strlen(name);
+
+	if (utf8_valid_prefix((const uint8_t *)name, len) != len)
+		return false;
+	while (*name && !utf8_control(name))
+		name++;
+	return !*name;
+}
+
 bool config_add_name(struct config *c, const char *name, char *err, size_t errlen)
 {
 	struct config_model *m = &c->models[c->n_models - 1];
@@ -36,6 +49,9 @@ bool config_add_name(struct config *c, const char *name, char *err, size_t errle
 	if (!*name || strlen(name) > 200) {
 		snprintf(err, errlen, "a model's name must have 1 to 200 characters: '%.200s'",
 			 name);
+	} else if (!is_plain(name)) {
+		snprintf(err, errlen,
+			 "a model's name must be UTF-8 without control characters: '%.200s'", name);
 	} else if (name_taken(c, name)) {
 		snprintf(err, errlen, "two models are called '%s'", name);
 	} else if (m->n_names == CONFIG_MAX_NAMES) {
