@@ -364,6 +364,31 @@ static void seek_room(struct replica *r)
 		load_failed(r, error, err);
 }
 
+/*
+ * Replicas compute with the same weights, also if the checkpoint has changed since the first of
+ * them was loaded: its plan is that of the others.
+ */
+static bool is_planned(const struct replica *r)
+{
+	const struct served_model *m = r->model;
+
+	if (!m->found.planned || r->again)
+		return false;
+	for (unsigned i = 0; i < m->n_replicas; i++)
+		if (m->replicas[i].on_chip.engine)
+			return true;
+	return false;
+}
+
+/* Its plan took @ns. */
+static void begin_loading(struct replica *r, uint64_t ns)
+{
+	r->state = MODEL_LOADING;
+	r->seek_ns = clock_ns();
+	r->load_ns = ns;
+	model_settle(r->model);
+}
+
 static void start_plan(struct loader *l, struct replica *r)
 {
 	struct load_job *job = loader_job(l);
@@ -473,6 +498,8 @@ void models_pump(struct models *t)
 		turn = r->turn;
 		if (is_owner_busy(r->model))
 			continue;
+		if (r->state == MODEL_COMPILING && is_planned(r))
+			begin_loading(r, 0);
 		if (r->state != MODEL_COMPILING && !loader_current(t->loaders[0]))
 			seek_room(r);
 		else if (r->state == MODEL_COMPILING && planner)
@@ -679,10 +706,7 @@ static void on_planned(struct load_job *job)
 		plan_failed(r, job, why);
 		return;
 	}
-	r->state = MODEL_LOADING;
-	r->seek_ns = clock_ns();
-	r->load_ns = job->ns;
-	model_settle(m);
+	begin_loading(r, job->ns);
 }
 
 static void take_job(struct models *t, struct loader *l)

@@ -533,6 +533,57 @@ static void keeps_replicas_apart(void **state)
 	models_free(t);
 }
 
+static void wait_replica(struct replica *r, enum model_state state)
+{
+	for (unsigned i = 0; i < 40000 && r->state != state; i++)
+		turn_loop();
+	assert_int_equal(r->state, state);
+}
+
+/* A replica that comes back after its checkpoint has changed computes with the others' weights. */
+static void replicas_are_alike(void **state)
+{
+	struct models *t = open_table(0);
+	struct test_request r[2];
+	struct served_model *m;
+	struct config_model *c;
+	char first[SOURCE_PATH];
+
+	(void)state;
+	make_hf("raw", "");
+	c = new_config("raw", at("raw"));
+	c->data_parallel = 2;
+	m = add_config(t, c);
+	assert_int_equal(load(m), MODEL_READY);
+	wait_replica(&m->replicas[1], MODEL_READY);
+	memcpy(first, m->found.case_dir, sizeof(first));
+	put("raw/config.json", "{\"changed\": 1}", 0644);
+	fake_model_fail_group = fake_model_last_group;
+	atomic_store(&fake_model_fail_after, 2);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(begin_request(m, &r[i], 50), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		bool fails = r[i].client.replica == &m->replicas[1];
+
+		assert_int_equal(end_request(&r[i]),
+				 fails ? ENGINE_FINISH_ERROR : ENGINE_FINISH_LENGTH);
+	}
+	model_check(m);
+	assert_int_equal(m->replicas[1].state, MODEL_LOST);
+	fake_model_fail_group = NULL;
+	m->replicas[1].retry_ns = 0;
+	models_check(t);
+	wait_replica(&m->replicas[1], MODEL_READY);
+	assert_string_equal(m->found.case_dir, first);
+	assert_int_equal(runs("raw"), 1);
+	/* When all have left they come back with the new ones. */
+	model_unload(m, false, MODEL_BY_ADMIN);
+	assert_int_equal(load(m), MODEL_READY);
+	assert_string_not_equal(m->found.case_dir, first);
+	assert_int_equal(runs("raw"), 2);
+	models_free(t);
+}
+
 /* What a model may use is all that is looked at, in the order in which it is said. */
 static void stays_on_its_chips(void **state)
 {
@@ -588,6 +639,7 @@ int main(void)
 		CASE(shares_weights),
 		CASE(waits_for_room),
 		CASE(keeps_replicas_apart),
+		CASE(replicas_are_alike),
 		CASE(stays_on_its_chips),
 	};
 
