@@ -135,6 +135,11 @@ static void on_drained(struct conn_user *u)
 	(void)u;
 }
 
+static void set_shutting_down(struct api_error *e)
+{
+	api_error_set(e, 503, "shutting_down", NULL, "the daemon is shutting down");
+}
+
 static void put_load_event(struct json_out *o, const struct served_model *m)
 {
 	double progress;
@@ -172,7 +177,10 @@ static void report_load(struct admin_wait *l)
 	struct api_error e;
 
 	if (!goes_on && m->state != MODEL_READY && !l->stream) {
-		model_unavailable(m, &e);
+		if (s->service.draining)
+			set_shutting_down(&e);
+		else
+			model_unavailable(m, &e);
 		service_reply_error(&s->service, l->conn, &e, NULL);
 		l->conn = NULL;
 		return;
@@ -297,7 +305,7 @@ void admin_load(struct server *s, struct http_conn *c, const struct http_request
 		api_parse_keep_alive(root, &given, &keep_alive, &e);
 	cJSON_Delete(root);
 	if (!e.status && s->service.draining)
-		api_error_set(&e, 503, "shutting_down", NULL, "the daemon is shutting down");
+		set_shutting_down(&e);
 	if (!e.status) {
 		if (given)
 			m->keep_alive = keep_alive;
@@ -466,7 +474,7 @@ static void report_plan(struct admin_wait *w)
 	if (m->plan_wanted && !w->server->service.draining)
 		return;
 	if (m->plan_wanted)
-		api_error_set(&e, 503, "shutting_down", NULL, "the daemon is shutting down");
+		set_shutting_down(&e);
 	else
 		api_error_set(&e, 503, "model_failed", "model",
 			      "the model \"%s\" could not be planned: %s", m->config->names[0],

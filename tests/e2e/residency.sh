@@ -300,11 +300,19 @@ if $fake; then
 	expect 503 'was not loaded within 1 s' $comp '{"model":"a","prompt":"Once"}'
 	stop
 	# Ended, and no longer served, while requests wait for the load.
+	awaits_a() {
+		[ "$(metric 'txda_num_requests_awaiting_model{model_name="a"}')" = 1 ]
+	}
 	start --load demand --model "a=$tmp/a"
+	post /v1/models/load '{"model":"a"}' >"$tmp/load" &
+	loading=$!
+	until_true 60 is a loading || fail "a is $(state_of a)"
 	ask a >"$tmp/waits" &
 	waits=$!
-	until_true 60 is a loading || fail "a is $(state_of a)"
+	until_true 60 awaits_a || fail "nobody waits for a"
 	stop
+	wait "$loading" || fail "a load at the end"
+	grep -q shutting_down "$tmp/load" || fail "a load at the end: $(cat "$tmp/load")"
 	wait "$waits" || true
 	post_failed=$(cat "$tmp/waits")
 	case $post_failed in *shutting_down* | *insufficient_memory* | *model_*) ;; *) fail "at the end: $post_failed" ;; esac
