@@ -262,11 +262,16 @@ static void set_late(const struct exchange *x, struct api_error *e)
 		      (double)(x->deadline_ns - x->arrived_ns) / 1e9);
 }
 
+static bool is_late(const struct exchange *x)
+{
+	return x->deadline_ns && clock_ns() >= x->deadline_ns;
+}
+
 bool exchange_end_late(struct exchange *x)
 {
 	struct api_error e;
 
-	if (!x->deadline_ns || clock_ns() < x->deadline_ns)
+	if (!is_late(x))
 		return false;
 	set_late(x, &e);
 	exchange_fail(x, &e);
@@ -371,16 +376,14 @@ static void run_encode(struct textpool_job *job)
 
 	x->caller.low_ns = job->low_ns;
 	x->encoded = x->kind->encode(x, &x->error);
-	/* The limit that has passed may be the request's, which those who were waiting do not know. */
-	if (!x->encoded && x->error.status == 504 && x->deadline_ns && clock_ns() >= x->deadline_ns)
-		set_late(x, &x->error);
 }
 
 /* A worker has finished the input. False: the exchange is finished, too. */
 static bool finish_work(struct exchange *x)
 {
 	x->at_worker = false;
-	if (x->conn && !x->job.ran)
+	/* Whatever was stopped at the request's limit tells of its own. */
+	if (x->conn && (!x->job.ran || (x->error.status == 504 && is_late(x))))
 		set_late(x, &x->error);
 	if (x->error.status)
 		exchange_fail(x, &x->error);

@@ -239,6 +239,8 @@ refused() {
 	esac
 }
 refused $chat '{"model":"loops","messages":[{"role":"user","content":"x"}],"max_tokens":1}'
+# Of a request's own limit and the daemon's, the one that was exceeded is named.
+expect 504 'the request was not answered within 0.1 s' $chat '{"model":"loops","messages":[{"role":"user","content":"x"}],"timeout":0.1}'
 refused $chat '{"model":"grows","messages":[{"role":"user","content":"x"}],"max_tokens":1}'
 long=$(awk 'BEGIN { for (i = 0; i < 5000; i++) printf "a"; printf "bc" }')
 refused /tokenize "{\"model\":\"repeats\",\"prompt\":\"$long\"}"
