@@ -223,6 +223,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static uint8_t *base;
 	static size_t base_size;
+	const struct txda_program *h;
 	bool ran;
 
 	if (!machine)
@@ -230,9 +231,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < sizeof(struct txda_program) || size > PROGRAM_ROOM)
 		return 0;
 	ran = run_program(data, size);
+	h = (const void *)(mem + PROGRAM);
 	if (base) {
 		run_changed(base, base_size, data, size);
-	} else if (ran) {
+	} else if (ran && h->n_tensors && h->n_ops) {
 		/* Its tables are where they say. */
 		base = malloc(size);
 		check(base != NULL, "no memory");
