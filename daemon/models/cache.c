@@ -191,7 +191,7 @@ static int put_in_place(const struct work *w, const char *case_dir)
 	return -errno;
 }
 
-/* Of a file in the cache: as much as there is room for now. */
+/* The largest file that a compile may write: the quota, or what the file system has left. */
 static uint64_t file_limit(const char *cache, const struct cache_source *source)
 {
 	struct statvfs fs;

@@ -479,7 +479,7 @@ static void parse_spec(struct cursor *c, struct field *field)
 		jinja_fail(c->r, "format: invalid format specifier");
 }
 
-/* Strings and numbers only; strings know less than numbers. */
+/* Only strings and numbers take specifiers, and strings fewer than numbers. */
 static void check_spec(struct jinja_render *r, const struct field *field, struct jinja_value v)
 {
 	if (!field->plain && v.kind != JINJA_STRING && !jinja_is_number(v))
