@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Panel kernels for weights in groups with float activations: F8, MX4 and, without AVX-512 (others
- * have int16 there, kern_two_level.h), W8, W4 and their kin with zero points (tile layouts in
+ * Panel kernels for weights in groups with float activations: F8, MX4 and, without AVX2 or AVX-512
+ * (others have int16 there, kern_two_level.h), W8, W4 and their kin with zero points (tile layouts in
  * txda_layouts.h, packed activations in simd.h). Included by path.c.
  *
  * A block of 32 of K is summed by itself and then scaled into the sums of the panel: the blocks are
  * short chains of additions that the CPU can overlap, and the order is the same for any number of
  * rows. A zero point uses the sum of the block's activations, which is stored behind them (without
- * AVX-512): the sum of the block starts at the negative product of both.
+ * AVX2): the sum of the block starts at the negative product of both.
  */
 
 /* The parameters of an instance, all of which are constants. */
@@ -31,7 +31,7 @@ V_INLINE vf group_scale(const struct group_kind t, const uint8_t *header, unsign
 {
 	if (t.dtype == TXDA_MX4)
 		return v_load_bf16((const uint16_t *)header + c);
-#if VL != 16
+#if !defined(CM_GROUPS_I16)
 	if (t.dtype != TXDA_F8)
 		return v_load_f16((const uint16_t *)header + c);
 #endif
@@ -283,7 +283,7 @@ static void panel_unpacked(const struct cm_panel *p)
 /* K, within 8, of the n-th nibble of a lane. */
 #define NIBBLE_K(n) ((n) / 2 + ((n)&1) * 4)
 
-#if VL == 16
+#if defined(CM_GROUPS_I16)
 #define WORDS_PER_BLOCK 32
 #else
 #define WORDS_PER_BLOCK 33 /* and the sum */
@@ -343,7 +343,7 @@ V_INLINE vf group_value(const struct group_kind t, const uint8_t *w, unsigned c,
 		return f8_float(i % 2 ? v >> 8 : v & 255u);
 	}
 	v = *(const vu_any *)(w + c * 4);
-#if VL != 16
+#if !defined(CM_GROUPS_I16)
 	if (t.dtype == TXDA_W4 || t.dtype == TXDA_W4Z)
 		return v_i2f((vi)(v >> 4 * i & 15u) - 8);
 	if (t.dtype != TXDA_MX4)
@@ -363,7 +363,7 @@ V_INLINE void group_step(const struct group_kind t, const unsigned rows, float *
 
 	EACH(m, rows)
 		EACH(v, 2)
-#if VL == 16
+#if defined(CM_GROUPS_I16)
 			d[m][v] = (vf){0};
 #else
 			d[m][v] = block_start(t, header, c + v * VL, x[32 * mr + m]);
@@ -440,7 +440,7 @@ V_INLINE void group_panel(const struct group_kind t, const struct cm_panel *p)
 #define GROUP_BODY(type) GROUP_CASES(((struct group_kind){type, false}), p);
 #endif
 
-#if VL != 16
+#if !defined(CM_GROUPS_I16)
 GROUP_FUNCTION(group_w8, TXDA_W8)
 GROUP_FUNCTION(group_w4, TXDA_W4)
 GROUP_FUNCTION(group_w8z, TXDA_W8Z)
@@ -458,7 +458,7 @@ static void panel_group(const struct cm_panel *p)
 	}
 #endif
 	switch (p->dtype) {
-#if VL != 16
+#if !defined(CM_GROUPS_I16)
 	case TXDA_W8: group_w8(p); break;
 	case TXDA_W4: group_w4(p); break;
 	case TXDA_W8Z: group_w8z(p); break;
@@ -499,7 +499,7 @@ static void pack_group(uint32_t *block, unsigned mr, unsigned m, const float *x,
 	(void)wide;
 	(void)nibbles;
 	for (; k; k -= 32, x += 32, block += WORDS_PER_BLOCK * mr) {
-#if VL != 16
+#if !defined(CM_GROUPS_I16)
 		float sum = 0;
 
 		for (unsigned i = 0; i < 32; i++)

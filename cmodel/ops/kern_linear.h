@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Panel kernels of LINEAR: a block of packed rows times (part of) one panel of 32 columns. Included
- * by path.c; see simd.h and the tile layouts of txda_layouts.h.
+ * by path.c for all paths but AVX2 (kern_avx2.h); see simd.h and the tile layouts of txda_layouts.h.
  *
  * Each is an inline function of a constant number of rows, so that the accumulators live in
  * registers, and a switch that picks the instance. All instances do the same operations in the same
@@ -9,38 +9,6 @@
  */
 
 #define NV (32 / VL) /* vectors of a panel's width */
-
-/* The cases of a switch over the number of rows: BODY with a constant. */
-#define ROW_CASES_4(BODY, ...)                                                                     \
-	case 1: BODY(1, __VA_ARGS__); break;                                                       \
-	case 2: BODY(2, __VA_ARGS__); break;                                                       \
-	case 3: BODY(3, __VA_ARGS__); break;                                                       \
-	case 4:                                                                                    \
-		BODY(4, __VA_ARGS__);                                                              \
-		break
-
-#define ROW_CASES_6(BODY, ...)                                                                     \
-	ROW_CASES_4(BODY, __VA_ARGS__);                                                            \
-	case 5: BODY(5, __VA_ARGS__); break;                                                       \
-	case 6:                                                                                    \
-		BODY(6, __VA_ARGS__);                                                              \
-		break
-
-#define ROW_CASES_8(BODY, ...)                                                                     \
-	ROW_CASES_6(BODY, __VA_ARGS__);                                                            \
-	case 7: BODY(7, __VA_ARGS__); break;                                                       \
-	case 8:                                                                                    \
-		BODY(8, __VA_ARGS__);                                                              \
-		break
-
-#define ROW_CASES_12(BODY, ...)                                                                    \
-	ROW_CASES_8(BODY, __VA_ARGS__);                                                            \
-	case 9: BODY(9, __VA_ARGS__); break;                                                       \
-	case 10: BODY(10, __VA_ARGS__); break;                                                     \
-	case 11: BODY(11, __VA_ARGS__); break;                                                     \
-	case 12:                                                                                   \
-		BODY(12, __VA_ARGS__);                                                             \
-		break
 
 #if VL == 16
 /* ---- AVX-512 ------------------------------------------------------------------------------------
@@ -317,7 +285,7 @@ static void panel_w4(const struct cm_panel *p)
 }
 
 #else
-/* ---- portable C, AVX2 and NEON: half a panel at a time or less, as fits registers ------------ */
+/* ---- portable C and NEON: half a panel at a time or less, as fits registers ------------------- */
 
 #if defined(CM_NEON)
 #define NV_STEP		4 /* vectors of columns */
@@ -421,16 +389,7 @@ static void panel_bf16(const struct cm_panel *p)
  */
 V_INLINE vi i8_quad(vi d, vu w, uint32_t x)
 {
-#if defined(__AVX2__)
-	/* u8 x s8 pairs overflow int16 in maddubs: widen the even and the odd bytes instead. */
-	__m256i lo = _mm256_and_si256((__m256i)w, _mm256_set1_epi16(255));
-	__m256i hi = _mm256_srli_epi16((__m256i)w, 8);
-	__m256i xs = _mm256_set1_epi32((int)x);
-	__m256i xlo = _mm256_srai_epi16(_mm256_slli_epi16(xs, 8), 8);
-	__m256i xhi = _mm256_srai_epi16(xs, 8);
-
-	return d + (vi)_mm256_madd_epi16(lo, xlo) + (vi)_mm256_madd_epi16(hi, xhi);
-#elif defined(__ARM_FEATURE_MATMUL_INT8)
+#if defined(__ARM_FEATURE_MATMUL_INT8)
 	return (vi)vusdotq_s32((int32x4_t)d, (uint8x16_t)w, (int8x16_t)vdupq_n_u32(x));
 #elif defined(CM_NEON)
 	return v_dot_s8(d, w, x);
@@ -528,7 +487,7 @@ static void panel_w4(const struct cm_panel *p)
 }
 #endif
 
-/* ---- every path: float16 and float32 weights with float32 activations ----------------------- */
+/* ---- float16 and float32 weights with float32 activations ------------------------------------ */
 
 /* Rows [m0, m0 + rows) of the packed ones. */
 V_INLINE void f_rows(const unsigned rows, const bool half, const struct cm_panel *p, unsigned m0)

@@ -161,27 +161,42 @@ V_INLINE const float *i8_group(const float *x, size_t i, size_t k, float tmp[TXD
 	return tmp;
 }
 
+/* Quads of int8 of a row in its block. */
+V_INLINE void put_quads(uint32_t *block, unsigned mr, const int8_t q[32], const bool words)
+{
+	for (unsigned j = 0; j < 8; j++, q += 4) {
+		if (words) {
+			block[2 * j * mr] = (uint16_t)q[0] | (uint32_t)(uint16_t)q[2] << 16;
+			block[(2 * j + 1) * mr] = (uint16_t)q[1] | (uint32_t)(uint16_t)q[3] << 16;
+		} else {
+			memcpy(&block[j * mr], q, 4);
+		}
+	}
+}
+
 static void pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 		    unsigned zero, unsigned group)
 {
+	const bool words = VL == 8 && zero == 128; /* W8: w8_words */
+	const unsigned scale_at = words ? 16 : 8;
+
 	(void)group;
 	for (size_t i = 0; i < k; i += TXDA_I8_GROUP) {
 		float tmp[TXDA_I8_GROUP];
 		const float *in = i8_group(x, i, k, tmp);
 		const float max = top_of(in, TXDA_I8_GROUP);
 
-		for (size_t b = i; b < i + TXDA_I8_GROUP && b < k; b += 32, block += 10 * mr) {
+		for (size_t b = i; b < i + TXDA_I8_GROUP && b < k; b += 32) {
 			float scale;
 			int8_t q[32];
 			int32_t sum;
-			uint32_t u[8];
 
 			scale = quant_block(q, &sum, in + (b - i), max);
-			memcpy(u, q, 32);
-			for (unsigned j = 0; j < 8; j++)
-				block[j * mr + m] = u[j];
-			memcpy(&block[8 * mr + m], &scale, 4);
-			block[9 * mr + m] = (uint32_t)(-(int)zero * sum);
+			put_quads(block + m, mr, q, words);
+			block += scale_at * mr;
+			memcpy(&block[m], &scale, 4);
+			block[mr + m] = (uint32_t)(-(int)zero * sum);
+			block += 2 * mr;
 		}
 	}
 }

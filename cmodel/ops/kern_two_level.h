@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Panel kernels for weights with int16 activations: with scales of two levels, W4M, W5M and W6S, and,
- * with AVX-512, those of one level whose activations are not int8: W8, W4, W8Z and W4Z (tile layouts
- * in txda_layouts.h, packed activations in simd.h). Included by path.c.
+ * with AVX-512 and AVX2, those of one level whose activations are not int8: W8, W4, W8Z and W4Z (tile
+ * layouts in txda_layouts.h, packed activations in simd.h). Included by path.c.
  *
  * The codes of a block are expanded to bytes before the products. A run of K that shares a scale
  * (32 elements, 16 of W6S) is summed in int32, which holds 32 * 63 * 32512. Then, per row and column:
@@ -270,8 +270,20 @@ V_INLINE void i16_rows(const unsigned rows, const unsigned type, const struct cm
 		}                                                                                  \
 	}
 #else
-/* ---- portable C, AVX2 and NEON ---- */
+/* ---- portable C and NEON; AVX2 has what follows the scales in a file of its own ---- */
 
+V_INLINE vf two_level_scale(const uint8_t *d, const uint8_t *s, const bool is_signed)
+{
+	typedef uint8_t vb_any __attribute__((vector_size(VL), aligned(1)));
+
+	return v_load_f16((const uint16_t *)d) *
+	       v_i2f(is_signed ? __builtin_convertvector(*(const v8_any *)s, vi)
+			       : __builtin_convertvector(*(const vb_any *)s, vi));
+}
+
+#if defined(__AVX2__)
+#include "kern_avx2_i16.h"
+#else
 /* Quad @t of VL columns. */
 V_INLINE vu i16_codes(const unsigned type, const uint8_t *q, const unsigned t)
 {
@@ -306,16 +318,8 @@ V_INLINE vi i16_dots(const unsigned type, vi d, const uint8_t *q, const uint32_t
 /* d plus 4 codes a lane times as many int16: the even ones, the odd ones. */
 V_INLINE vi i16_quad(vi d, vu w, uint32_t even, uint32_t odd)
 {
-#if defined(__AVX2__)
-	__m256i lo = _mm256_and_si256((__m256i)w, _mm256_set1_epi16(255));
-	__m256i hi = _mm256_srli_epi16((__m256i)w, 8);
-
-	return d + (vi)_mm256_madd_epi16(lo, _mm256_set1_epi32((int)even)) +
-	       (vi)_mm256_madd_epi16(hi, _mm256_set1_epi32((int)odd));
-#else
 	return d + (vi)(w & 255u) * (int16_t)even + (vi)(w >> 8 & 255u) * (int16_t)odd +
 	       (vi)(w >> 16 & 255u) * ((int32_t)even >> 16) + (vi)(w >> 24) * ((int32_t)odd >> 16);
-#endif
 }
 
 V_INLINE vi i16_dots(const unsigned type, vi d, const uint8_t *q, const uint32_t *a, unsigned mr,
@@ -329,15 +333,6 @@ V_INLINE vi i16_dots(const unsigned type, vi d, const uint8_t *q, const uint32_t
 	return d;
 }
 #endif
-
-V_INLINE vf two_level_scale(const uint8_t *d, const uint8_t *s, const bool is_signed)
-{
-	typedef uint8_t vb_any __attribute__((vector_size(VL), aligned(1)));
-
-	return v_load_f16((const uint16_t *)d) *
-	       v_i2f(is_signed ? __builtin_convertvector(*(const v8_any *)s, vi)
-			       : __builtin_convertvector(*(const vb_any *)s, vi));
-}
 
 /* One block of one row, VL columns from c on. */
 V_INLINE vf two_level_block(const unsigned type, vf sums, const uint8_t *header, const uint8_t *w,
@@ -394,12 +389,13 @@ V_INLINE void two_level_panel(const unsigned type, const struct cm_panel *p)
 		two_level_panel(type, p);                                                          \
 	}
 #endif
+#endif
 
 I16_PANEL(panel_w4m, TXDA_W4M)
 I16_PANEL(panel_w5m, TXDA_W5M)
 I16_PANEL(panel_w6s, TXDA_W6S)
 
-#if VL == 16
+#if defined(CM_GROUPS_I16)
 I16_PANEL(panel_w8_i16, TXDA_W8)
 I16_PANEL(panel_w4_i16, TXDA_W4)
 I16_PANEL(panel_w8z_i16, TXDA_W8Z)
@@ -409,7 +405,7 @@ I16_PANEL(panel_w4z_i16, TXDA_W4Z)
 static void panel_i16(const struct cm_panel *p)
 {
 	switch (p->dtype) {
-#if VL == 16
+#if defined(CM_GROUPS_I16)
 	case TXDA_W8: panel_w8_i16(p); break;
 	case TXDA_W4: panel_w4_i16(p); break;
 	case TXDA_W8Z: panel_w8z_i16(p); break;

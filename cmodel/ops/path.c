@@ -12,9 +12,18 @@
 #define CM_GROUP_DOT
 #endif
 
+#if defined(__AVX2__) /* and AVX-512 */
+#define CM_GROUPS_I16
+#endif
+
+#include "kern_cases.h"
 #include "kern_rows.h"
 #include "kern_finish.h"
+#if VL == 8
+#include "kern_avx2.h"
+#else
 #include "kern_linear.h"
+#endif
 #include "kern_two_level.h"
 #include "kern_group.h"
 #include "kern_tiles.h"
@@ -38,8 +47,14 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 #else
 	.unpack_group = unpack_group,
 #endif
-#if VL == 16
+#if defined(CM_GROUPS_I16)
 	.groups_i16 = true,
+#endif
+#if VL == 8
+	.mr_i16 = AVX2_ROWS,
+	.w8_words = true,
+#else
+	.mr_i16 = CM_MR_I16,
 #endif
 #if defined(CM_TILES)
 	.tiles = true,

@@ -30,12 +30,12 @@ static void set_units(struct cm_product *p)
 	p->mr = cm_simd->mr;
 	if (p->i8) {
 		p->per = TXDA_QUANT_BLOCK;
-		p->unit_bytes = 40;
+		p->unit_bytes = p->w->dtype == TXDA_W8 && cm_simd->w8_words ? 72 : 40;
 		p->mr = cm_simd->mr_i8;
 	} else if (p->i16) {
 		p->per = TXDA_QUANT_BLOCK;
 		p->unit_bytes = 76;
-		p->mr = CM_MR_I16;
+		p->mr = cm_simd->mr_i16;
 	} else if (p->grouped) {
 		p->per = TXDA_QUANT_BLOCK;
 		p->unit_bytes = (16 * words + !cm_simd->groups_i16) * 4;

@@ -15,7 +15,8 @@
  *   f32:   float[K][mr]
  *   int8:  per 32 of K { u32 q[8][mr] of 4 K each; float scale[mr]; int32 zero[mr] }, scale that of
  *          its 128 of K, zero what the zero point of the weights adds: the sum of the 32 q times -8
- *          (W4) or -128 (W8)
+ *          (W4) or -128 (W8). With w8_words that of W8 has u32 q[8][2][mr], the even and the odd two
+ *          of 4 K as int16
  *   int16: per 32 of K { u32 q[8][2][mr] of 4 K each; float scale[mr]; int32 sum[2][mr] of the first
  *          and of the last 16 }, for weights of two levels and with groups_i16. The two are the high
  *          bytes and what is left to add to 256 times these, or, with AVX2 and in portable C, the
@@ -121,11 +122,12 @@ struct cm_put {
 
 struct cm_simd {
 	const char *name;
-	bool bf16_floats;   /* products of bf16 weights use float32 */
-	bool group_floats;  /* and those of weights in groups with float activations */
-	bool groups_i16;    /* W8, W4, W8Z and W4Z use int16 activations unless int8 ones */
-	bool tiles;	    /* packed activations have the layouts for tiles */
-	unsigned mr, mr_i8; /* most rows of a block: bf16, int8 */
+	bool bf16_floats;	    /* products of bf16 weights use float32 */
+	bool group_floats;	    /* and those of weights in groups with float activations */
+	bool groups_i16;	    /* W8, W4, W8Z and W4Z use int16 activations unless int8 ones */
+	bool w8_words;		    /* int8 activations of W8 are packed as words */
+	bool tiles;		    /* packed activations have the layouts for tiles */
+	unsigned mr, mr_i8, mr_i16; /* most rows of a block: bf16, int8, int16 */
 	/* See cm_ops_rest(); or NULL. */
 	void (*rest)(void);
 	/* out = x / rms(x) * w, [n] */

@@ -44,8 +44,10 @@ typedef uint16_t vh_any __attribute__((vector_size(VL * 2), aligned(2)));
 /* A loop of constant length, unrolled, so that arrays of sums become registers. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define ROLLED _Pragma("clang loop unroll(disable)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#define ROLLED _Pragma("GCC unroll 1")
 #endif
 #define EACH(i, n) UNROLL for (unsigned i = 0; i < (n); i++)
 
