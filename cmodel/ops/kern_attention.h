@@ -144,15 +144,15 @@ static void tile_find(const struct cm_attend *a, uint32_t at, struct tile *t)
  * stand one after the other: with CM_BF16_DOT a pair is a word, and float32 queries have two rows of
  * them, high halves and low ones; else rows are floats.
  *
- * ATT_ROWS rows times ATT_VECTORS vectors of keys or values are what the registers hold.
+ * ATT_ROWS rows times ATT_VECTORS() vectors of keys or values are what the registers hold.
  */
 #if defined(CM_BF16_DOT) && VL == 16
 typedef __m512 dotacc;
-#define DOT_ZERO    _mm512_setzero_ps()
-#define DOT_WORDS   1 /* words of a pair */
-#define WIDE_ROWS   2 /* rows of a float32 query */
-#define ATT_ROWS    6
-#define ATT_VECTORS 4
+#define DOT_ZERO	  _mm512_setzero_ps()
+#define DOT_WORDS	  1 /* words of a pair */
+#define WIDE_ROWS	  2 /* rows of a float32 query */
+#define ATT_ROWS	  6
+#define ATT_VECTORS(rows) 4u
 
 /* c[r][v] += the words at w[v] times the pair at x + r * row */
 V_INLINE void dot_pairs(const unsigned rows, const unsigned vectors, dotacc c[][8],
@@ -194,8 +194,12 @@ struct dotacc {
 	vf v[16 / VL];
 };
 typedef struct dotacc dotacc;
-#define DOT_ZERO    ((dotacc){0})
-#define ATT_VECTORS (VL == 16 ? 2 : 1)
+#define DOT_ZERO ((dotacc){0})
+#if VL == 8
+#define ATT_VECTORS(rows) ((rows) == 1 ? 4u : (rows) == 2 ? 2u : 1u)
+#else
+#define ATT_VECTORS(rows) (VL == 16 ? 2u : 1u)
+#endif
 
 #if defined(CM_BF16_DOT)
 #define DOT_WORDS 1
@@ -219,9 +223,39 @@ V_INLINE void dot_pairs(const unsigned rows, const unsigned vectors, dotacc c[][
 #if defined(CM_NEON)
 #define ATT_ROWS 4
 #else
-#define ATT_ROWS (VL == 16 ? 8 : VL == 8 ? 4 : 2)
+#define ATT_ROWS (VL == 16 ? 8 : VL == 8 ? 6 : 2)
 #endif
 
+#if VL == 8
+V_INLINE void dot_pairs(const unsigned rows, const unsigned vectors, dotacc c[][8],
+			const uint32_t *const *w, const uint32_t *x, size_t row)
+{
+	const unsigned holds = vectors > 1 ? rows : 0; /* rows in registers for all vectors */
+
+	EACH(odd, 2) {
+		vf held[2], one, u[2];
+
+		EACH(r, holds)
+			BROADCAST(held[r], x[r * row + odd]);
+		EACH(v, vectors) {
+			const uint32_t *from = w[v];
+
+			AGAIN(from);
+			EACH(i, 2)
+				u[i] = float_weights(FLOAT_BF16, (const uint8_t *)from, i * VL,
+						     odd);
+			EACH(r, rows) {
+				if (holds)
+					one = held[r];
+				else
+					BROADCAST(one, x[r * row + odd]);
+				EACH(i, 2)
+					FMA(c[r][v].v[i], u[i], one);
+			}
+		}
+	}
+}
+#else
 V_INLINE void dot_pairs(const unsigned rows, const unsigned vectors, dotacc c[][8],
 			const uint32_t *const *w, const uint32_t *x, size_t row)
 {
@@ -237,6 +271,7 @@ V_INLINE void dot_pairs(const unsigned rows, const unsigned vectors, dotacc c[][
 						     v_fma(even, v_set1(f[r * row]), c[r][v].v[i]));
 		}
 }
+#endif
 #endif
 
 V_INLINE dotacc dot_load(const float *p, float times)
@@ -332,11 +367,11 @@ V_INLINE void value_rows(const unsigned rows, const unsigned vectors, const stru
 			dot_store(acc + r * a->acc_stride + v * 16, c[r][v]);
 }
 
-#if defined(CM_BF16_DOT)
+#if defined(CM_BF16_DOT) || VL == 8
 #define ATT_CASES(CALL) ROW_CASES_6(CALL, 0)
 #elif VL == 16
 #define ATT_CASES(CALL) ROW_CASES_8(CALL, 0)
-#elif VL == 8 || defined(CM_NEON)
+#elif defined(CM_NEON)
 #define ATT_CASES(CALL) ROW_CASES_4(CALL, 0)
 #else
 #define ATT_CASES(CALL)                                                                            \
@@ -348,8 +383,8 @@ V_INLINE void value_rows(const unsigned rows, const unsigned vectors, const stru
 
 static void score_block(const struct cm_attend *a, const struct tile *t, unsigned r0, unsigned n)
 {
-#define CALL(N, unused) score_rows(N, ATT_VECTORS, a, t, r0, g)
-	for (unsigned g = 0; g < t->groups; g += ATT_VECTORS)
+#define CALL(N, unused) score_rows(N, ATT_VECTORS(N), a, t, r0, g)
+	for (unsigned g = 0; g < t->groups; g += ATT_VECTORS(n))
 		switch (n) {
 			ATT_CASES(CALL);
 		}
@@ -371,8 +406,8 @@ static void value_block(const struct cm_attend *a, const struct tile *t, const f
 		case 3: value_rows(3, 8, a, t, correction, r0, d); break;
 		}
 #endif
-#define CALL(N, unused) value_rows(N, ATT_VECTORS, a, t, correction, r0, d)
-	for (; d + 16 * ATT_VECTORS <= a->acc_stride; d += 16 * ATT_VECTORS)
+#define CALL(N, unused) value_rows(N, ATT_VECTORS(N), a, t, correction, r0, d)
+	for (; d + 16 * ATT_VECTORS(n) <= a->acc_stride; d += 16 * ATT_VECTORS(n))
 		switch (n) {
 			ATT_CASES(CALL);
 		}
