@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "survey.h"
@@ -86,36 +87,78 @@ static int add_page(struct txda_survey *survey, const struct txda__page *page)
 	return r;
 }
 
-static int is_page(const struct dirent *entry)
-{
-	int pid, number, end = 0;
+struct page_name {
+	char name[64];
+};
 
-	return sscanf(entry->d_name, "chips-%9d-%9d%n", &pid, &number, &end) == 2 &&
-	       !entry->d_name[end];
+static int compare_names(const void *a, const void *b)
+{
+	const struct page_name *x = a, *y = b;
+
+	return strverscmp(x->name, y->name);
 }
 
-int txda__survey_pages(struct txda_survey *survey, const char *directory)
+/*
+ * The pages of a directory. The number of entries is limited, not only that of pages: a directory
+ * of a user who fills it must not delay everybody's survey. Returns how many.
+ */
+static unsigned list_pages(DIR *dir, struct page_name names[TXDA__SURVEY_MAX_ENTRIES])
 {
-	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC), n, r = 0;
-	struct dirent **entry = NULL;
-	struct txda__page *page;
+	struct dirent *entry;
+	unsigned n = 0;
 
+	for (unsigned i = 0; i < TXDA__SURVEY_MAX_ENTRIES && (entry = readdir(dir)); i++) {
+		int pid, number, end = 0;
+
+		if (sscanf(entry->d_name, "chips-%9d-%9d%n", &pid, &number, &end) == 2 &&
+		    !entry->d_name[end])
+			snprintf(names[n++].name, sizeof(names[0].name), "%.60s", entry->d_name);
+	}
+	qsort(names, n, sizeof(*names), compare_names);
+	return n;
+}
+
+static int add_pages(struct txda_survey *survey, DIR *dir)
+{
+	struct page_name *names = malloc(TXDA__SURVEY_MAX_ENTRIES * sizeof(*names));
+	struct txda__page *page = malloc(sizeof(*page));
+	unsigned n = names ? list_pages(dir, names) : 0;
+	int r = names && page ? 0 : -ENOMEM;
+
+	for (unsigned i = 0; i < n && r >= 0; i++)
+		if (txda__telemetry_read(dirfd(dir), names[i].name, page) >= 0)
+			r = add_page(survey, page);
+	free(page);
+	free(names);
+	return r;
+}
+
+int txda__survey_pages(struct txda_survey *survey, const char *directory, uid_t owner)
+{
+	int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+	bool owned = owner != (uid_t)-1;
+	struct stat st;
+	DIR *dir;
+	int fd, r = 0;
+
+	fd = open(directory, owned ? flags | O_NOFOLLOW : flags);
 	if (fd < 0)
 		return errno == ENOMEM || errno == EMFILE || errno == ENFILE ? -errno : 0;
-	page = malloc(sizeof(*page));
-	n = page ? scandirat(fd, ".", &entry, is_page, versionsort) : -1;
-	for (int i = 0; i < n; i++) {
-		if (r >= 0 && txda__telemetry_read(fd, entry[i]->d_name, page) >= 0)
-			r = add_page(survey, page);
-		free(entry[i]);
+	dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return -ENOMEM;
 	}
-	free(entry);
-	free(page);
-	close(fd);
-	return !page || n < 0 ? -ENOMEM : r;
+	if (!owned || (fstat(fd, &st) >= 0 && st.st_uid == owner))
+		r = add_pages(survey, dir);
+	closedir(dir);
+	return r;
 }
 
-/* Directories of other users that may be readable: their runtime directories and those in /tmp. */
+/*
+ * Directories of other users that may be readable: their runtime directories and those in /tmp.
+ * Whoever may write to /tmp can make a directory for any number, so each must be its user's.
+ */
 static int survey_other_users(struct txda_survey *survey)
 {
 	static const char *const parent[] = {"/run/user", "/tmp"};
@@ -140,7 +183,7 @@ static int survey_other_users(struct txda_survey *survey)
 			if (!i)
 				snprintf(path, sizeof(path), "%s/%s/txda", parent[i],
 					 entry->d_name);
-			r = txda__survey_pages(survey, path);
+			r = txda__survey_pages(survey, path, uid);
 		}
 		if (dir)
 			closedir(dir);
@@ -159,7 +202,7 @@ int txda_survey_new(struct txda_survey **ret_survey)
 	r = txda__survey_nodes(survey, "/sys", "/dev", "/proc");
 	for (unsigned i = 0; r >= 0 && txda__telemetry_directory(i, path, sizeof(path)); i++)
 		if (*path)
-			r = txda__survey_pages(survey, path);
+			r = txda__survey_pages(survey, path, (uid_t)-1);
 	if (r >= 0)
 		r = survey_other_users(survey);
 	if (r < 0 && r != -ENOSPC) {

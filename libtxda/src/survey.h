@@ -32,6 +32,7 @@ struct txda_survey {
 
 #define TXDA__SURVEY_MAX_CHIPS	   1024
 #define TXDA__SURVEY_MAX_PROCESSES 4096
+#define TXDA__SURVEY_MAX_ENTRIES   256 /* of a directory of pages */
 
 /* Adds an entry; -ENOMEM, -ENOSPC. */
 int txda__survey_add_chip(struct txda_survey *survey, const struct txda__survey_chip *chip,
@@ -45,7 +46,10 @@ int txda__survey_add_process(struct txda_survey *survey, unsigned chip,
  */
 int txda__survey_nodes(struct txda_survey *survey, const char *sysfs, const char *dev,
 		       const char *procfs);
-/* Simulated chips from the pages in @directory. */
-int txda__survey_pages(struct txda_survey *survey, const char *directory);
+/*
+ * Simulated chips from the pages among the first TXDA__SURVEY_MAX_ENTRIES entries of @directory, if
+ * that is @owner's ((uid_t)-1: anybody's).
+ */
+int txda__survey_pages(struct txda_survey *survey, const char *directory, uid_t owner);
 
 #endif /* TXDA_SURVEY_H */

@@ -309,6 +309,53 @@ static void test_hostile_pages(void **state)
 	free(page);
 }
 
+/* A user who fills the directory of its pages does not delay everybody's survey. */
+static void test_full_directory(void **state)
+{
+	enum { N = TXDA__SURVEY_MAX_ENTRIES + 40 };
+	struct txda__page *page = calloc(1, sizeof(*page));
+	struct txda_survey *survey, mine = {0};
+	struct txda_device_info info;
+	char path[400], name[32];
+	unsigned seen = 0;
+
+	(void)state;
+	page->magic = TXDA__PAGE_MAGIC;
+	page->version = TXDA__PAGE_VERSION;
+	page->n_chips = 1;
+	page->bytes = (uint32_t)txda__page_bytes(1);
+	page->pid = getpid();
+	assert_int_equal(txda__process_start(getpid(), &page->start_time), 0);
+	strcpy(page->chip[0].bus, "one of many");
+	seal(page);
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "chips-1-%u", i);
+		put_page(name, page, page->bytes);
+	}
+	ok(NULL, txda_survey_new(&survey));
+	for (int i = 0; i < txda_survey_chips(survey); i++) {
+		info = TXDA_INIT(struct txda_device_info);
+		ok(NULL, txda_survey_chip(survey, (unsigned)i, &info, NULL));
+		seen += !strcmp(info.bus, "one of many");
+	}
+	txda_survey_unref(survey);
+	assert_in_range(seen, 1, TXDA__SURVEY_MAX_ENTRIES);
+
+	/* Nor does one who makes directories in the name of others. */
+	snprintf(path, sizeof(path), "%s/txda", directory);
+	ok(NULL, txda__survey_pages(&mine, path, geteuid() + 1));
+	assert_int_equal(mine.n_chips, 0);
+	ok(NULL, txda__survey_pages(&mine, path, geteuid()));
+	assert_true(mine.n_chips > 0);
+	free(mine.chip);
+	free(mine.process);
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(path, sizeof(path), "%s/txda/chips-1-%u", directory, i);
+		unlink(path);
+	}
+	free(page);
+}
+
 /* A directory that anybody may write to is not used; all works without. */
 static void test_no_directory(void **state)
 {
@@ -501,9 +548,13 @@ static int hold(void)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_own),	     cmocka_unit_test(test_rates),
-		cmocka_unit_test(test_killed),	     cmocka_unit_test(test_hostile_pages),
-		cmocka_unit_test(test_no_directory), cmocka_unit_test(test_nodes),
+		cmocka_unit_test(test_own),
+		cmocka_unit_test(test_rates),
+		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_hostile_pages),
+		cmocka_unit_test(test_full_directory),
+		cmocka_unit_test(test_no_directory),
+		cmocka_unit_test(test_nodes),
 	};
 	const char *tmp = getenv("TMPDIR");
 	char path[320];
