@@ -155,8 +155,13 @@ bool model_stats(const struct served_model *m, struct engine_stats *ret)
 		ret->kv_state_bytes += one.kv_state_bytes;
 		n++;
 	}
-	if (n)
+	/* Values of a chip are the mean of the replicas. */
+	if (n) {
 		ret->kv_usage /= n;
+		ret->kv_keys_bytes /= n;
+		ret->kv_window_bytes /= n;
+		ret->kv_state_bytes /= n;
+	}
 	return n || ret->steps;
 }
 
@@ -171,9 +176,18 @@ unsigned model_in_flight(const struct served_model *m)
 
 uint64_t model_kv_bytes(const struct served_model *m)
 {
-	const struct engine_limits *l = &m->replicas[0].on_chip.limits;
+	uint64_t bytes = 0;
+	unsigned n = 0;
 
-	return l->kv_blocks * l->kv_block_bytes;
+	for (unsigned i = 0; i < m->n_replicas; i++) {
+		const struct engine_limits *l = &m->replicas[i].on_chip.limits;
+
+		if (!m->replicas[i].on_chip.engine)
+			continue;
+		bytes += l->kv_blocks * l->kv_block_bytes;
+		n++;
+	}
+	return n ? bytes / n : 0;
 }
 
 const char *model_phase(const struct served_model *m, double *ret_progress)

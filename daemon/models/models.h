@@ -306,10 +306,10 @@ void replica_request_ended(struct replica *r);
 
 /* Checks whether its chips are still present. */
 void model_check(struct served_model *m);
-/* The sum of all replicas' counters. False: none is loaded. */
+/* The sum of all replicas' counters, and the mean of what is of a chip. False: none is loaded. */
 bool model_stats(const struct served_model *m, struct engine_stats *ret);
 unsigned model_in_flight(const struct served_model *m);
-/* Bytes of the KV cache on each chip of the first replica; 0: not loaded. */
+/* Bytes of the KV cache on a chip, the mean of the loaded replicas; 0: none is loaded. */
 uint64_t model_kv_bytes(const struct served_model *m);
 /* Phase and progress of a load: "queued", "compiling", ... and 0 to 1. */
 const char *model_phase(const struct served_model *m, double *ret_progress);

@@ -584,6 +584,58 @@ static void replicas_are_alike(void **state)
 	models_free(t);
 }
 
+/* The KV memory of a chip does not grow with the replicas, and does not depend on the first one. */
+static void kv_memory_is_of_a_chip(void **state)
+{
+	struct models *t = open_table(0);
+	struct engine_stats one, all;
+	struct test_request r[2];
+	struct served_model *m;
+	struct config_model *c;
+	uint64_t bytes;
+
+	(void)state;
+	make_case("a");
+	c = new_config("a", at("a"));
+	c->data_parallel = 2;
+	m = add_config(t, c);
+	assert_int_equal(load(m), MODEL_READY);
+	wait_replica(&m->replicas[1], MODEL_READY);
+	bytes = model_kv_bytes(m);
+	assert_int_equal(bytes, 512 * 64);
+	atomic_store(&fake_model_hang, true);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(begin_request(m, &r[i], 50), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		one.kv_keys_bytes = 0;
+		for (unsigned k = 0; k < 40000 && !one.kv_keys_bytes; k++) {
+			turn_loop();
+			engine_stats(m->replicas[i].on_chip.engine, &one);
+		}
+	}
+	assert_true(one.kv_keys_bytes > 0);
+	assert_true(model_stats(m, &all));
+	assert_int_equal(all.running, 2);
+	assert_int_equal(all.kv_keys_bytes, one.kv_keys_bytes);
+	/* The first replica loses its chip. */
+	fake_model_fail_group = m->replicas[0].on_chip.group;
+	atomic_store(&fake_model_fail_after, 1);
+	atomic_store(&fake_model_hang, false);
+	for (unsigned i = 0; i < 2; i++)
+		end_request(&r[i]);
+	model_check(m);
+	wait_replica(&m->replicas[0], MODEL_LOST);
+	for (unsigned k = 0; k < 40000 && m->replicas[0].on_chip.engine; k++) {
+		turn_loop();
+		model_check(m);
+	}
+	assert_null(m->replicas[0].on_chip.engine);
+	assert_int_equal(m->state, MODEL_READY);
+	assert_int_equal(model_kv_bytes(m), bytes);
+	fake_model_fail_group = NULL;
+	models_free(t);
+}
+
 /* What a model may use is all that is looked at, in the order in which it is said. */
 static void stays_on_its_chips(void **state)
 {
@@ -640,6 +692,7 @@ int main(void)
 		CASE(waits_for_room),
 		CASE(keeps_replicas_apart),
 		CASE(replicas_are_alike),
+		CASE(kv_memory_is_of_a_chip),
 		CASE(stays_on_its_chips),
 	};
 
