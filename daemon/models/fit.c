@@ -229,7 +229,7 @@ static void count_resident_models(const struct served_model *m, const struct rep
 	}
 }
 
-/* Examines a group's chips and the models on them. */
+/* Examines a group's chips and the models on them, other than @r. */
 static void measure_group(const struct served_model *m, const struct replica *r, struct site *s,
 			  struct fit_group *g)
 {
@@ -241,17 +241,18 @@ static void measure_group(const struct served_model *m, const struct replica *r,
 		struct txda_device *device = txda_group_device(s->group, i);
 
 		if (txda_device_info(device, &info) < 0 ||
-		    txda_device_status(device, &status) < 0 || status.lost) {
+		    txda_device_status(device, &status) < 0 || status.lost)
 			g->lost = true;
-			g->free_bytes = g->total_bytes = 0;
-			return;
-		}
 		g->chips[i] = info.index;
 		s->free_bytes[i] = info.mem_bytes > status.mem_used_bytes
 					   ? info.mem_bytes - status.mem_used_bytes
 					   : 0;
 		g->free_bytes = min_u64(g->free_bytes, s->free_bytes[i]);
 		g->total_bytes = min_u64(g->total_bytes, info.mem_bytes);
+	}
+	if (g->lost) {
+		g->free_bytes = g->total_bytes = 0;
+		return;
 	}
 	measure_kept_weights(m, s, g);
 	count_resident_models(m, r, s, g);
@@ -490,13 +491,13 @@ static int verdict(const struct served_model *m, const struct model_fit *fit, ch
 	return lost ? -EIO : -ENODEV;
 }
 
-/* A replica that is not placed yet. */
+/* A replica that is not placed yet, or NULL. */
 static const struct replica *without_place(const struct served_model *m)
 {
 	for (unsigned i = 0; i < m->n_replicas; i++)
 		if (!m->replicas[i].on_chip.engine)
 			return &m->replicas[i];
-	return &m->replicas[0];
+	return NULL;
 }
 
 int models_fit(struct served_model *m, const struct replica *r, enum fit_victims who,
@@ -518,7 +519,7 @@ int models_fit(struct served_model *m, const struct replica *r, enum fit_victims
 		judge(&site, m, models, n_models, ret);
 		txda_group_unref(site.group);
 	}
-	ret->resident = r->on_chip.engine;
+	ret->resident = !r || r->on_chip.engine;
 	ret->fits |= ret->resident;
 	if (ret->fits)
 		ret->n_victims = 0;

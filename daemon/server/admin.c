@@ -403,7 +403,7 @@ static void put_groups(struct json_out *o, const struct model_fit *plan)
 		json_begin(o, '{');
 		json_key(o, "chips");
 		json_begin(o, '[');
-		for (unsigned k = 0; k < g->n_chips && !g->lost; k++)
+		for (unsigned k = 0; k < g->n_chips; k++)
 			json_uint(o, g->chips[k]);
 		json_end(o, ']');
 		put_number(o, "free_bytes", g->free_bytes);

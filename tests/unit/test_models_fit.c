@@ -636,6 +636,35 @@ static void kv_memory_is_of_a_chip(void **state)
 	models_free(t);
 }
 
+/* A plan says of each group which chips it has, also lost ones, and whether a replica is there. */
+static void plans_name_chips(void **state)
+{
+	struct models *t = open_table(0);
+	struct served_model *m;
+	struct config_model *c;
+	struct model_fit fit;
+	char err[512] = "";
+
+	(void)state;
+	make_case("a");
+	c = new_config("a", at("a"));
+	c->data_parallel = 2;
+	m = add_config(t, c);
+	assert_int_equal(load(m), MODEL_READY);
+	wait_replica(&m->replicas[1], MODEL_READY);
+	fake_chip_lost[3] = true;
+	assert_int_equal(models_fit(m, NULL, FIT_IDLE, &fit, err, sizeof(err)), 0);
+	fake_chip_lost[3] = false;
+	assert_true(fit.resident && fit.n_groups == 4);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(fit.groups[i].n_chips, 1);
+		assert_int_equal(fit.groups[i].chips[0], i);
+		assert_int_equal(fit.groups[i].lost, i == 3);
+	}
+	assert_int_equal(fit.groups[0].taken + fit.groups[1].taken + fit.groups[2].taken, 2);
+	models_free(t);
+}
+
 /* What a model may use is all that is looked at, in the order in which it is said. */
 static void stays_on_its_chips(void **state)
 {
@@ -693,6 +722,7 @@ int main(void)
 		CASE(keeps_replicas_apart),
 		CASE(replicas_are_alike),
 		CASE(kv_memory_is_of_a_chip),
+		CASE(plans_name_chips),
 		CASE(stays_on_its_chips),
 	};
 
