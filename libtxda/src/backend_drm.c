@@ -363,7 +363,29 @@ static uint32_t utilisation(struct drm_chip *chip, uint64_t busy_ns)
 	return permille;
 }
 
-/* For a removed chip the remaining values are unknown. */
+static uint32_t max_u32(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Counters only increase, also while the chip is down, or lost, and its files cannot be read. */
+static void keep_counters(struct drm_chip *chip, struct txda_device_status *status)
+{
+	pthread_mutex_lock(&chip->lock);
+	if (status->busy_ns > chip->counted.busy_ns)
+		chip->counted.busy_ns = status->busy_ns;
+	chip->counted.ecc_corrected = max_u32(chip->counted.ecc_corrected, status->ecc_corrected);
+	chip->counted.ecc_uncorrected =
+		max_u32(chip->counted.ecc_uncorrected, status->ecc_uncorrected);
+	chip->counted.faults = max_u32(chip->counted.faults, status->faults);
+	status->busy_ns = chip->counted.busy_ns;
+	status->ecc_corrected = chip->counted.ecc_corrected;
+	status->ecc_uncorrected = chip->counted.ecc_uncorrected;
+	status->faults = chip->counted.faults;
+	pthread_mutex_unlock(&chip->lock);
+}
+
+/* For a removed chip the values other than counters are unknown. */
 static int drm_status(struct txda__backend *backend, unsigned index,
 		      struct txda_device_status *status)
 {
@@ -384,6 +406,7 @@ static int drm_status(struct txda__backend *backend, unsigned index,
 	if (!status->lost &&
 	    txda__drm_query(chip, DRM_TXDA_QUERY_RESET, &reset, sizeof(reset)) >= 0)
 		status->faults = (uint32_t)reset.queue_resets;
+	keep_counters(chip, status);
 	txda__drm_chip_put(chip);
 	return 0;
 }

@@ -58,6 +58,10 @@ struct drm_chip {
 		uint64_t busy_ns; /* until then */
 		uint32_t permille;
 	} seen; /* of utilisation */
+	struct {
+		uint64_t busy_ns;
+		uint32_t ecc_corrected, ecc_uncorrected, faults;
+	} counted; /* the last values; a chip that is down or lost gives none */
 };
 
 struct drm {

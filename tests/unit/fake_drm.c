@@ -190,6 +190,8 @@ static void describe_node(unsigned slot, struct txda__node *node)
 	snprintf(node->node, sizeof(node->node), "/fake/accel%u", slot);
 	snprintf(node->bus, sizeof(node->bus), "0000:0%u:00.0", slot + 1);
 	snprintf(node->serial, sizeof(node->serial), "FAKE-SERIAL-%03u!", slot);
+	if (fake_drm.device)
+		snprintf(node->device, sizeof(node->device), "%s", fake_drm.device);
 	node->card_index = slot;
 	node->incarnation = 1000 + fake.chip[slot];
 }

@@ -39,6 +39,7 @@ struct fake_drm_knobs {
 	bool no_advice;		    /* a kernel before version 1.2 */
 	bool no_links;		    /* ports are down, and all cards are different */
 	uint32_t known_bytes;	    /* an old kernel: its query structs end there; 0: all */
+	const char *device;	    /* directory of attributes of all chips; NULL: there is none */
 	int version_major;
 	uint64_t mappable_bytes; /* of a chip's memory; what is beyond has no mmap */
 	int open_error;

@@ -689,6 +689,54 @@ static void test_health(void **state)
 	fake_drm_end();
 }
 
+/* What is counted does not fall while a chip is down or lost: that would look like new errors. */
+static void test_counters(void **state)
+{
+	static const char *const names[] = {"state", "npu_busy_time_us", "ecc_corrected",
+					    "ecc_uncorrected"};
+	static const char *const values[] = {"up\n", "3700\n", "17\n", "2\n"};
+	char directory[] = "/tmp/test_counters-XXXXXX", path[100];
+	struct txda_device_status status;
+	struct rig rig;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	for (unsigned i = 0; i < 4; i++) {
+		FILE *file;
+
+		snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
+		file = fopen(path, "w");
+		assert_non_null(file);
+		fputs(values[i], file);
+		fclose(file);
+	}
+	fake_drm_start(1);
+	fake_drm.device = directory;
+	make_rig(&rig);
+	for (unsigned phase = 0; phase < 3; phase++) {
+		status = TXDA_INIT(struct txda_device_status);
+		ok(rig.context, txda_device_status(device_of(rig.context, 0), &status));
+		assert_int_equal(status.busy_ns, 3700000);
+		assert_int_equal(status.ecc_corrected, 17);
+		assert_int_equal(status.ecc_uncorrected, 2);
+		assert_int_equal(status.faults, 3);
+		assert_int_equal(status.lost, phase == 2);
+		/* Down, then gone. */
+		for (unsigned i = 1; i < 4 && !phase; i++) {
+			snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
+			unlink(path);
+		}
+		snprintf(path, sizeof(path), "%s/%s", directory, names[0]);
+		unlink(path);
+		if (phase == 1)
+			fake_drm_unplug(0);
+	}
+	rmdir(directory);
+	end_rig(&rig);
+	fake_drm.device = NULL;
+	fake_drm_end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -699,7 +747,7 @@ int main(void)
 		cmocka_unit_test(test_model),	 cmocka_unit_test(test_join),
 		cmocka_unit_test(test_failures), cmocka_unit_test(test_unplug),
 		cmocka_unit_test(test_reset),	 cmocka_unit_test(test_catch_up),
-		cmocka_unit_test(test_health),
+		cmocka_unit_test(test_health),	 cmocka_unit_test(test_counters),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
