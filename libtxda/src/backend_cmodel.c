@@ -194,9 +194,10 @@ static int cmodel_status(struct txda__backend *backend, unsigned chip,
 	status->copy_busy_ns = sensors.copy_busy_ns;
 	status->bytes_read = sensors.bytes_read;
 	status->bytes_written = sensors.bytes_written;
-	status->power_mw = sensors.power_mw;
-	status->temp_mc = sensors.temp_mc;
-	status->clock_khz = sensors.clock_khz;
+	/* A lost chip does not answer: its sensors are unknown. */
+	status->power_mw = sensors.lost ? UINT32_MAX : sensors.power_mw;
+	status->temp_mc = sensors.lost ? INT32_MIN : sensors.temp_mc;
+	status->clock_khz = sensors.lost ? UINT32_MAX : sensors.clock_khz;
 	status->ecc_corrected = sensors.ecc_corrected;
 	status->ecc_uncorrected = sensors.ecc_uncorrected;
 	status->faults = sensors.faults;

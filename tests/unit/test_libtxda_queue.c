@@ -315,6 +315,10 @@ static void test_lost(void **state)
 	assert_int_equal(txda_queue_submit(rig.queue, &fill, sizeof(fill), 0, &fence), -ENODEV);
 	ok(rig.context, txda_device_status(rig.device, &status));
 	assert_true(status.lost);
+	/* It does not answer: 0 would be a value. */
+	assert_int_equal(status.power_mw, UINT32_MAX);
+	assert_int_equal(status.temp_mc, INT32_MIN);
+	assert_int_equal(status.clock_khz, UINT32_MAX);
 	poll_fd.fd = txda_context_event_fd(rig.context);
 	while (!removed && poll(&poll_fd, 1, 10000) == 1) {
 		ok(rig.context, txda_context_event(rig.context, &event));
