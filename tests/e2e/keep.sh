@@ -256,5 +256,15 @@ XDG_RUNTIME_DIR=$tmp/nothing "$HOLDER" -- sh -c 'test -S "$NOTIFY_SOCKET"' || fa
 printf 'echo again >>%s\n[ "$(wc -l <%s)" -lt 4 ] && exit 1\nexit 0\n' "$tmp/runs" "$tmp/runs" >"$tmp/flaky"
 "$HOLDER" --restart-delay 0 -- sh "$tmp/flaky" 2>"$tmp/err" || fail "a command that ends well at last: $?"
 [ "$(wc -l <"$tmp/runs")" = 4 ] || fail "it was started $(wc -l <"$tmp/runs") times"
+# Also when nobody reads the holder's messages any more; the command handles signals as without it.
+rm "$tmp/runs"
+{
+	while env echo 2>/dev/null; do sleep 0.01; done
+	"$HOLDER" --restart-delay 0 -- sh "$tmp/flaky" 2>&1 && status=0 || status=$?
+	echo $status >"$tmp/status"
+} | :
+[ "$(cat "$tmp/status")" = 0 ] || fail "a holder without a reader: exit status $(cat "$tmp/status")"
+[ "$(wc -l <"$tmp/runs")" = 4 ] || fail "without a reader it was started $(wc -l <"$tmp/runs") times"
+[ "$("$HOLDER" -- grep SigIgn /proc/self/status)" = "$(grep SigIgn /proc/self/status)" ] || fail "the command ignores other signals"
 
 conclude

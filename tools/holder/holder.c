@@ -44,6 +44,7 @@ struct holder {
 	struct store store;
 	struct rlimit files; /* the command's */
 	sigset_t old_mask;
+	void (*old_pipe)(int); /* the command's handling of SIGPIPE */
 	int notify_fd, signal_fd;
 	char notify_dir[96], notify_name[108]; /* "": not made yet; $NOTIFY_SOCKET */
 	pid_t child;			       /* 0: none */
@@ -128,6 +129,10 @@ static int open_signals(struct holder *h)
 		sigaddset(&mask, numbers[i]);
 	if (sigprocmask(SIG_BLOCK, &mask, &h->old_mask))
 		return -errno;
+	/* The reader of its messages may end; the descriptors are still held then. */
+	h->old_pipe = signal(SIGPIPE, SIG_IGN);
+	if (h->old_pipe == SIG_ERR)
+		return -errno;
 	h->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 	return h->signal_fd < 0 ? -errno : 0;
 }
@@ -151,6 +156,7 @@ static void become_command(const struct holder *h)
 {
 	int error;
 
+	signal(SIGPIPE, h->old_pipe);
 	sigprocmask(SIG_SETMASK, &h->old_mask, NULL);
 	error = setenv("NOTIFY_SOCKET", h->notify_name, 1) ? -errno : 0;
 	if (!error)
