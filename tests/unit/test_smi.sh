@@ -22,13 +22,13 @@ fail() {
 	[ ! -f "$dir/err" ] || sed 's/^/  err: /' "$dir/err" >&2
 	exit 1
 }
-# expect STATUS WHAT ARGS...: runs txda-smi and looks at its exit status.
+# expect STATUS WHAT ARGS...: runs txda-smi and looks at its exit status. It may not wait for events.
 expect() {
 	want=$1
 	what=$2
 	shift 2
 	got=0
-	"$smi" "$@" >"$dir/out" 2>"$dir/err" || got=$?
+	timeout 60 "$smi" "$@" >"$dir/out" 2>"$dir/err" || got=$?
 	[ "$got" -eq "$want" ] || fail "$what: exit status $got, not $want"
 	n=$((n + 1))
 }
@@ -50,8 +50,29 @@ expect 2 "unknown field" query --fields=index,bogus
 has '"bogus"' err
 expect 2 "no field" query --fields=
 has 'no field ""' err
+expect 2 "no field after a comma" query --fields=index,
+has 'no field ""' err
 expect 2 "topo as JSON" topo --json
 has "topo: there is no --json" err
+# What would be ignored is refused.
+expect 2 "fields of the table" --fields=index
+has "without a command: there is no --fields" err
+expect 2 "topo of a chip" topo -i 0
+has "topo: there is no --chip" err
+expect 2 "events by the clock" events --loop 1
+has "events: there is no --loop" err
+expect 2 "a map of the table" dmon --map C2TP1
+has "dmon: there is no --map" err
+expect 2 "reset as JSON" reset 0 --json
+has "reset: there is no --json" err
+expect 2 "rounds without a loop" --count 3
+has "--count needs --loop" err
+expect 2 "two formats" query --fields=index --format=csv --json
+has "--format csv contradicts --json" err
+expect 3 "events of an index without a chip" events -i 9999
+has "no such chip: 9999" err
+expect 3 "events of no name" events -i ""
+has "no such chip" err
 expect 3 "a chip without a name" -i ""
 has "no such chip" err
 expect 2 "bad loop" --loop nothing
@@ -78,6 +99,13 @@ has "C4TP2 needs 4 chips" err
 TXDA_BACKEND=drm expect 3 "no node" topo
 TXDA_BACKEND=cmodel TXDA_CMODEL=chips=two expect 1 "bad spec" topo
 has "chips=two" err
+
+# Nobody reads the events any more.
+{
+	timeout 60 "$smi" events 2>"$dir/err" && got=0 || got=$?
+	echo $got >"$dir/got"
+} | :
+[ "$(cat "$dir/got")" -ne 124 ] || fail "events: waits without a reader"
 
 # Other processes of the machine may have chips of their own; none is named like this.
 expect 3 "chip that is not there" -i cmodel:0:0
@@ -110,6 +138,8 @@ if [ -n "${TXDA_HOLD:-}" ]; then
 	expect 0 "CSV" query --fields=bus,memory_used_bytes,node -i "cmodel:$pid:0"
 	has "cmodel:$pid:0,4096," out
 	expect 1 "reset of a simulated chip" reset "cmodel:$pid:0"
+	has "simulated" err
+	expect 1 "events of a simulated chip" events -i "cmodel:$pid:0"
 	has "simulated" err
 	expect 0 "versions" query --fields=driver_version,firmware_version -i "cmodel:$pid:0"
 	expect 0 "JSON query" query --fields=bus,node --format=json -i "cmodel:$pid:0"

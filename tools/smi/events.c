@@ -7,7 +7,11 @@
 #include <strings.h>
 #include <time.h>
 
+#include "number.h"
 #include "smi.h"
+
+/* A larger number is a serial number. */
+#define MAX_INDEX 9999
 
 static const char *kind_name(enum txda_event_kind kind)
 {
@@ -77,17 +81,37 @@ static int print_event(const struct txda_watch_event *event, bool json, FILE *ou
 	return 0;
 }
 
-/* @chip may be an index: of the chips that are there now. */
-static void find_bus(const char *chip, char *bus, size_t size)
+/*
+ * Finds the address of a chip, which may be given by its index. One that is not there now is
+ * awaited if it may still come: an index and an empty name are not of it. 0, or an exit status.
+ */
+static int find_bus(const char *chip, char *bus, size_t size)
 {
+	const struct txda_device_info *info;
 	struct smi_snapshot snapshot;
+	int status = SMI_OK;
+	uint64_t index;
 
 	snprintf(bus, size, "%s", chip ? chip : "");
-	if (!chip || smi_snapshot_take(chip, &snapshot) < 0)
-		return;
-	if (snapshot.n_chips)
-		snprintf(bus, size, "%s", snapshot.chip[0].info.bus);
+	if (!chip)
+		return SMI_OK;
+	if (smi_snapshot_take(chip, &snapshot) < 0) {
+		fprintf(stderr, "txda-smi: %s\n", txda_context_error(NULL));
+		return SMI_FAILURE;
+	}
+	info = snapshot.n_chips ? &snapshot.chip[0].info : NULL;
+	if (info && *info->node) {
+		snprintf(bus, size, "%s", info->bus);
+	} else if (info) {
+		fprintf(stderr, "txda-smi: %s is simulated by a process; it has no events\n",
+			info->bus);
+		status = SMI_FAILURE;
+	} else if (!*chip || number_parse(chip, MAX_INDEX, &index)) {
+		fprintf(stderr, "txda-smi: no such chip: %s\n", chip);
+		status = SMI_NO_DEVICE;
+	}
 	smi_snapshot_free(&snapshot);
+	return status;
 }
 
 static bool is_wanted(const struct txda_watch_event *event, const char *chip, const char *bus)
@@ -99,25 +123,28 @@ static bool is_wanted(const struct txda_watch_event *event, const char *chip, co
 
 int smi_events(const struct smi_events *wanted, FILE *out)
 {
-	struct pollfd poll_fd = {.events = POLLIN};
+	/* The second: whether somebody still reads what is printed. */
+	struct pollfd poll_fds[2] = {{.events = POLLIN}, {.fd = fileno(out)}};
 	struct txda_watch *watch;
 	unsigned long shown = 0;
 	char bus[64];
 	int r;
 
-	find_bus(wanted->chip, bus, sizeof(bus));
+	r = find_bus(wanted->chip, bus, sizeof(bus));
+	if (r)
+		return r;
 	r = txda_watch_new(&watch);
 	if (r < 0) {
 		fprintf(stderr, "txda-smi: %s\n", txda_context_error(NULL));
 		return SMI_FAILURE;
 	}
-	poll_fd.fd = txda_watch_fd(watch);
+	poll_fds[0].fd = txda_watch_fd(watch);
 	while (!wanted->count || shown < wanted->count) {
 		struct txda_watch_event event = TXDA_INIT(struct txda_watch_event);
 
 		r = txda_watch_event(watch, &event);
 		if (r == -EAGAIN) {
-			if (poll(&poll_fd, 1, -1) < 0 && errno != EINTR)
+			if ((poll(poll_fds, 2, -1) < 0 && errno != EINTR) || poll_fds[1].revents)
 				break;
 			continue;
 		}

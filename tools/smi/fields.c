@@ -185,8 +185,9 @@ int smi_check_fields(const char *list, char *unknown, size_t size)
 	const char *next;
 	size_t len;
 
-	if (!*list) {
-		snprintf(unknown, size, "%s", list);
+	/* No name, or none after the last comma. */
+	if (!*list || list[strlen(list) - 1] == ',') {
+		*unknown = '\0';
 		return -EINVAL;
 	}
 	for (; (next = next_field(list, &field, &len)); list = next)

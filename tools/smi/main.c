@@ -41,6 +41,7 @@ enum command { SHOW, DMON, QUERY, TOPO, EVENTS, RESET };
 struct request {
 	enum command command;
 	const char *chip, *fields, *format;
+	unsigned given;	     /* bits: which of @options */
 	double loop_s;	     /* 0: once */
 	unsigned long count; /* 0: no end */
 	bool json;
@@ -75,6 +76,50 @@ static const struct option options[] = {
 	{NULL, 0, NULL, 0},
 };
 
+static const char *const command_names[] = {
+	[SHOW] = "without a command", [DMON] = "dmon",	[QUERY] = "query", [TOPO] = "topo",
+	[EVENTS] = "events",	      [RESET] = "reset"};
+
+/* The options that a command takes, by their values; --help and --version end it before. */
+static const int takes[][6] = {
+	[SHOW] = {'i', 'l', 'n', OPT_JSON},
+	[DMON] = {'i', 'l', 'n', OPT_JSON},
+	[QUERY] = {'i', 'l', 'n', OPT_JSON, OPT_FIELDS, OPT_FORMAT},
+	[TOPO] = {OPT_MAP, OPT_TP, OPT_EXPLAIN},
+	[EVENTS] = {'i', 'n', OPT_JSON},
+	[RESET] = {'i'},
+};
+
+static unsigned option_bit(int value)
+{
+	for (unsigned i = 0; options[i].name; i++)
+		if (options[i].val == value)
+			return 1u << i;
+	return 0;
+}
+
+/* An option was given that the command would ignore: SMI_USAGE, else -1. */
+static int check_options(const struct request *request)
+{
+	const char *command = command_names[request->command];
+	unsigned taken = 0;
+	char text[64];
+
+	for (unsigned i = 0; i < sizeof(takes[0]) / sizeof(takes[0][0]); i++)
+		taken |= option_bit(takes[request->command][i]);
+	for (unsigned i = 0; options[i].name; i++) {
+		if (!(request->given & ~taken & 1u << i))
+			continue;
+		snprintf(text, sizeof(text), "%s: there is no --%s", command, options[i].name);
+		return usage_error("%s", text);
+	}
+	if (request->json && request->format && strcmp(request->format, "json"))
+		return usage_error("--format %s contradicts --json", request->format);
+	if (request->count > 1 && !request->loop_s && request->command != EVENTS)
+		return usage_error("--count needs --loop%s", "");
+	return -1;
+}
+
 static bool read_count(const char *text, unsigned long max, unsigned long *ret)
 {
 	uint64_t value;
@@ -100,7 +145,8 @@ static int read_option(int c, struct request *request)
 		return -1;
 	case 'n':
 		if (!read_count(optarg, 1000000000, &request->count))
-			return usage_error("--count %s: must be a number from 1", optarg);
+			return usage_error("--count %s: must be a number from 1 to 1000000000",
+					   optarg);
 		return -1;
 	case OPT_JSON: request->json = true; return -1;
 	case OPT_FIELDS: request->fields = optarg; return -1;
@@ -124,15 +170,11 @@ static int read_option(int c, struct request *request)
 
 static int read_command(int argc, char **argv, struct request *request)
 {
-	static const char *const name[] = {[DMON] = "dmon",
-					   [QUERY] = "query",
-					   [TOPO] = "topo",
-					   [EVENTS] = "events",
-					   [RESET] = "reset"};
 	char unknown[64];
 	int c, r;
 
 	while ((c = getopt_long(argc, argv, "i:l:n:hV", options, NULL)) >= 0) {
+		request->given |= option_bit(c);
 		r = read_option(c, request);
 		if (r >= 0)
 			return r;
@@ -145,7 +187,7 @@ static int read_command(int argc, char **argv, struct request *request)
 		if (request->command != SHOW)
 			return usage_error("\"%s\" is too much", argv[optind]);
 		for (unsigned i = DMON; i <= RESET; i++)
-			if (!strcmp(argv[optind], name[i]))
+			if (!strcmp(argv[optind], command_names[i]))
 				request->command = i;
 		if (request->command == SHOW)
 			return usage_error("unknown command \"%s\"; commands are dmon, query, "
@@ -163,13 +205,11 @@ static int read_command(int argc, char **argv, struct request *request)
 			return usage_error("query: no field \"%s\"; --fields=help lists them",
 					   unknown);
 	}
-	if (request->command == TOPO && request->json)
-		return usage_error("topo: there is no --json%s", "");
 	if (request->command == RESET && !request->chip)
 		return usage_error("reset: which chip?%s", "");
 	if (request->command == DMON && !request->loop_s)
 		request->loop_s = 1;
-	return -1;
+	return check_options(request);
 }
 
 static int take_snapshot(const char *chip, struct smi_snapshot *ret_snapshot)
