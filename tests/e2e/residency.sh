@@ -223,7 +223,7 @@ id=$(ctl requests | sed -n '2s/ .*//p')
 ctl cancel "$id" || fail "txdactl cancel"
 wait "$pid" || fail "the stream that was cancelled"
 ctl cancel "$id" 2>"$tmp/err" && fail "txdactl cancel of nothing"
-for wrong in "" "bogus" "load" "load a b" "models a" "cancel"; do
+for wrong in "" "bogus" "load" "load a b" "models a" "cancel" "health --force" "unload a --keep-alive 3" "plan a --no-wait" "load a --force"; do
 	# shellcheck disable=SC2086 # words
 	ctl $wrong 2>"$tmp/err" && status=0 || status=$?
 	[ "$status" = 2 ] || fail "txdactl $wrong: exit status $status"
@@ -459,6 +459,17 @@ if $fake; then
 	until_true 60 both || fail "the replica does not come back: $(http http://localhost/v1/models/a)"
 	stop
 	unset FAKE_LOST_AFTER
+fi
+
+# All chips of a model are shown, however many it has.
+if ! $fake; then
+	TXDA_CMODEL=chips=32,mem=64M,cores=1 start --model "a=$tmp/a" --tp-size 4 --data-parallel-size 8
+	all="0,1,2,3;4,5,6,7;8,9,10,11;12,13,14,15;16,17,18,19;20,21,22,23;24,25,26,27;28,29,30,31"
+	has_all() {
+		ctl models | grep -q "^a  *ready  *$all "
+	}
+	until_true 60 has_all || fail "txdactl models: $(ctl models)"
+	stop
 fi
 
 # ---- who may -----------------------------------------------------------------------------------

@@ -38,9 +38,9 @@ static const char help[] =
 	"\n"
 	"  --socket PATH      default: $TXDA_SOCKET, $XDG_RUNTIME_DIR/txda.sock or "
 	"/run/txda/txda.sock\n"
-	"  --keep-alive TIME  load: idle time until the model is unloaded: 90, 5m, 2h, or -1 for "
-	"never\n"
-	"  --no-wait          load: return at once\n"
+	"  --keep-alive TIME  load, wake: idle time until the model is unloaded: 90, 5m, 2h, or -1 "
+	"for never\n"
+	"  --no-wait          load, wake: return at once\n"
 	"  --force            unload, sleep: abort running requests\n"
 	"  --json             print the daemon's JSON answers unchanged\n"
 	"  --help, --version\n";
@@ -266,6 +266,18 @@ static int run(const struct settings *s, const struct command *command, const ch
 	return r;
 }
 
+/* An option that the command would ignore, or NULL. */
+static const char *misplaced(const struct settings *s, const struct command *command)
+{
+	bool load = !command->show;
+	bool unload = !strcmp(command->name, "unload") || !strcmp(command->name, "sleep");
+
+	return s->keep_alive && !load ? "--keep-alive"
+	       : s->no_wait && !load  ? "--no-wait"
+	       : s->force && !unload  ? "--force"
+				      : NULL;
+}
+
 static int usage(const char *what, const char *value)
 {
 	fprintf(stderr, "txdactl: %s%s%s%s\nTry 'txdactl --help'.\n", what, *value ? " '" : "",
@@ -277,6 +289,7 @@ static int run_tool(int argc, char **argv)
 {
 	struct settings s = {.socket = client_default_socket()};
 	const struct command *command = NULL;
+	char what[48];
 	int id;
 
 	signal(SIGPIPE, SIG_IGN);
@@ -304,6 +317,10 @@ static int run_tool(int argc, char **argv)
 			     : command->argument == MODEL     ? "there must be one MODEL for"
 							      : "there must be one ID for",
 			     command->name);
+	if (misplaced(&s, command)) {
+		snprintf(what, sizeof(what), "%s has no option", command->name);
+		return usage(what, misplaced(&s, command));
+	}
 	return run(&s, command, command->argument != NO_ARGUMENT ? argv[optind + 1] : NULL);
 }
 

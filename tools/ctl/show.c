@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CELL 48
+#define CELL  48
+#define CHIPS 512 /* the longest list of chips: eight replicas on eight each */
 
 const char *show_text(const cJSON *object, const char *name)
 {
@@ -61,8 +62,8 @@ static const char *chips(const cJSON *model, char *buf)
 		bool first = true;
 
 		cJSON_ArrayForEach(chip, cJSON_GetObjectItemCaseSensitive(replica, "chips")) {
-			if (at < CELL)
-				at += (size_t)snprintf(buf + at, CELL - at, "%s%.0f",
+			if (at < CHIPS)
+				at += (size_t)snprintf(buf + at, CHIPS - at, "%s%.0f",
 						       !first ? ","
 						       : at   ? ";"
 							      : "",
@@ -76,7 +77,7 @@ static const char *chips(const cJSON *model, char *buf)
 void show_models(const cJSON *answer)
 {
 	const cJSON *m;
-	char weights[CELL], kv[CELL], idle[CELL], keep[CELL], where[CELL];
+	char weights[CELL], kv[CELL], idle[CELL], keep[CELL], where[CHIPS];
 
 	printf("%-24s %-10s %-8s %-10s %-10s %-9s %-9s %s\n", "MODEL", "STATE", "CHIPS", "WEIGHTS",
 	       "KV", "IDLE", "KEEP", "");
