@@ -39,6 +39,19 @@ bench --workload multi-turn --turns 3 --requests 6 --concurrency 2 --output 20 -
 [ "$(member cached_tokens <"$tmp/report")" -gt 100 ] || fail "conversations: $(cat "$tmp/report")"
 bench --requests 3 --model nobody 2>"$tmp/err" && fail "an unknown model"
 grep -q "status 404" "$tmp/err" || fail "an unknown model: $(cat "$tmp/err")"
+bench --requests 3 --model 'a "b" \c' 2>"$tmp/err" && fail "an unknown odd model"
+grep -qF 'the model \"a \"b\" \\c\" does not exist' "$tmp/err" || fail "an unknown odd model: $(cat "$tmp/err")"
+bench --requests 3 --csv "$tmp/none/csv" >"$tmp/report" 2>"$tmp/err" && fail "a CSV that cannot be"
+grep -qF "$tmp/none/csv: No such file" "$tmp/err" || fail "a CSV that cannot be: $(cat "$tmp/err")"
+[ ! -s "$tmp/report" ] || fail "a CSV that cannot be is noticed after the run"
+bench --requests 1 --output 2 --csv /dev/full >"$tmp/report" 2>"$tmp/err" && fail "a CSV that is lost"
+grep -q "No space left" "$tmp/err" || fail "a CSV that is lost: $(cat "$tmp/err")"
+for host in localhost localhost:99999 localhost:0 :80 "[::1]:http"; do
+	"$TXDA_BENCH" serve --model demo --host "$host" 2>"$tmp/err" && status=0 || status=$?
+	[ "$status" = 2 ] && grep -qF "not $host" "$tmp/err" || fail "--host $host: exit status $status, $(cat "$tmp/err")"
+done
+TXDA_BACKEND=cmodel TXDA_CMODEL=chips=0 "$TXDA_BENCH" device 2>"$tmp/err" && fail "no chips"
+grep -q "chips=0" "$tmp/err" || fail "no chips: $(cat "$tmp/err")"
 bench --workload odd 2>"$tmp/err" && fail "an unknown workload"
 bench --rate -1 2>"$tmp/err" && fail "a negative rate"
 grep -q -- "--rate must be from 0" "$tmp/err" || fail "a negative rate: $(cat "$tmp/err")"

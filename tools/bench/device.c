@@ -332,8 +332,7 @@ static int run(unsigned chip, unsigned rounds, bool json)
 	if (!err)
 		err = txda_device_get(context, chip, &device);
 	if (err) {
-		fprintf(stderr, "txda-bench: chip %u: %s\n", chip,
-			context ? txda_context_error(context) : strerror(-err));
+		fprintf(stderr, "txda-bench: chip %u: %s\n", chip, txda_context_error(context));
 		txda_context_unref(context);
 		return err;
 	}

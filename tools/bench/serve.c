@@ -18,6 +18,8 @@
 
 #include "array.h"
 #include "clock.h"
+#include "json_out.h"
+#include "number.h"
 #include "peer.h"
 #include "serve_stream.h"
 
@@ -58,6 +60,7 @@ struct load {
 	const struct serve_options *o;
 	struct serve_record *records;
 	struct serve_gaps gaps;
+	FILE *csv; /* opened before anything is measured; NULL: none */
 	struct client *clients;
 	unsigned n_clients, started, ended, failed;
 	int epoll;
@@ -137,7 +140,7 @@ static int send_request(struct load *l, struct client *c, const char *prompt)
 		return -ENOMEM;
 	}
 	n = snprintf(body + sizeof(head), room,
-		     "{\"model\":\"%s\",\"prompt\":\"%s\",\"max_tokens\":%u,\"temperature\":%g,"
+		     "{\"model\":%s,\"prompt\":\"%s\",\"max_tokens\":%u,\"temperature\":%g,"
 		     "\"seed\":%u,\"ignore_eos\":true,\"stream\":true,"
 		     "\"stream_options\":{\"include_usage\":true}}",
 		     o->model, prompt, o->output_tokens, o->temperature, c->request);
@@ -305,8 +308,8 @@ static int run(struct load *l)
 	}
 	seconds = clock_s() - begin;
 	serve_report(l->o, l->records, l->o->requests, &l->gaps, &l->full, seconds);
-	if (l->o->csv)
-		error = serve_write_csv(l->o, l->records, l->o->requests);
+	if (l->csv)
+		error = serve_write_csv(l->csv, l->records, l->o->requests);
 	if (error)
 		fprintf(stderr, "txda-bench: %s: %s\n", l->o->csv, strerror(-error));
 	return error || l->failed ? 1 : 0;
@@ -352,13 +355,31 @@ static bool set_workload(const char *name, enum serve_workload *ret)
 	return false;
 }
 
+static bool check_host(const char *host)
+{
+	const char *colon = strrchr(host, ':');
+	uint64_t port;
+
+	if (strlen(host) > MAX_HOST)
+		fprintf(stderr, "txda-bench: --host has %zu characters; the limit is %d\n",
+			strlen(host), MAX_HOST);
+	else if (!colon || colon == host || !number_parse(colon + 1, 65535, &port) || !port)
+		fprintf(stderr,
+			"txda-bench: --host must be ADDRESS:PORT with a port from 1 to 65535, "
+			"not %s\n",
+			host);
+	else
+		return true;
+	return false;
+}
+
 static bool apply(struct serve_options *o, int id, const char *name, const char *value)
 {
 	double v;
 
 	switch (id) {
 	case 's': o->socket = value; return true;
-	case 'a': o->host = value; return true;
+	case 'a': o->host = value; return check_host(value);
 	case 'm': o->model = value; return true;
 	case 'n': return count(name, value, 1, 1000000, &o->requests);
 	case 'c': return count(name, value, 1, 4096, &o->concurrency);
@@ -446,6 +467,7 @@ int serve_main(int argc, char **argv)
 				  .output_tokens = 64,
 				  .seed = 1};
 	struct load l = {.o = &o};
+	struct json_out model = {0};
 	char path[512];
 	int id, index = 0, ret = 1;
 
@@ -459,24 +481,27 @@ int serve_main(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (!o.model || optind < argc || strpbrk(o.model, "\"\\") || !find_server(&o, path, 512)) {
+	if (!o.model || optind < argc || !find_server(&o, path, 512)) {
 		fprintf(stderr,
 			"txda-bench: serve needs --model NAME and takes no further arguments\n");
 		return 2;
 	}
-	if (o.host && strlen(o.host) > MAX_HOST) {
-		fprintf(stderr, "txda-bench: --host has %zu characters; the limit is %d\n",
-			strlen(o.host), MAX_HOST);
-		return 2;
-	}
 	if (!find_key(&o))
 		return 2;
+	l.csv = o.csv ? fopen(o.csv, "we") : NULL;
+	if (o.csv && !l.csv) {
+		fprintf(stderr, "txda-bench: %s: %s\n", o.csv, strerror(errno));
+		return 1;
+	}
+	json_string(&model, o.model);
+	json_raw(&model, "", 1);
+	o.model = model.data;
 	l.n_clients = o.rate > 0 ? (o.requests < 4096 ? o.requests : 4096) : o.concurrency;
 	l.random = o.seed;
 	l.records = calloc(o.requests, sizeof(*l.records));
 	l.clients = calloc(l.n_clients, sizeof(*l.clients));
 	l.epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (l.records && l.clients && l.epoll >= 0)
+	if (l.records && l.clients && l.epoll >= 0 && !json_out_failed(&model))
 		ret = run(&l);
 	else
 		fprintf(stderr, "txda-bench: %s\n", strerror(errno));
@@ -488,5 +513,8 @@ int serve_main(int argc, char **argv)
 	free(l.clients);
 	free(l.records);
 	free(l.gaps.s);
+	json_out_free(&model);
+	if (l.csv)
+		fclose(l.csv);
 	return ret;
 }

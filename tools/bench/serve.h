@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum serve_workload {
 	SERVE_RANDOM,	     /* prompts without a common prefix */
@@ -27,7 +28,7 @@ struct serve_options {
 	const char *socket; /* path, or NULL: @host */
 	const char *key;    /* of a TCP server, or NULL */
 	const char *host;   /* ADDRESS:PORT */
-	const char *model;
+	const char *model;  /* as a JSON string */
 	enum serve_workload workload;
 	unsigned requests, concurrency;
 	double rate; /* requests per second; 0: closed loop */
@@ -35,7 +36,7 @@ struct serve_options {
 	unsigned output_tokens;
 	double temperature;
 	uint64_t seed;
-	const char *csv; /* a line per request; NULL: none */
+	const char *csv; /* path: a line per request; NULL: none */
 	bool json;
 };
 
@@ -72,6 +73,7 @@ double serve_random(uint64_t *state);
 /* serve_report.c */
 void serve_report(const struct serve_options *o, struct serve_record *records, unsigned n,
 		  struct serve_gaps *gaps, const struct serve_full *full, double seconds);
-int serve_write_csv(const struct serve_options *o, const struct serve_record *records, unsigned n);
+/* 0 or -errno. */
+int serve_write_csv(FILE *f, const struct serve_record *records, unsigned n);
 
 #endif

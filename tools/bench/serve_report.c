@@ -116,13 +116,8 @@ void serve_report(const struct serve_options *o, struct serve_record *records, u
 	free(e2e);
 }
 
-int serve_write_csv(const struct serve_options *o, const struct serve_record *records, unsigned n)
+int serve_write_csv(FILE *f, const struct serve_record *records, unsigned n)
 {
-	FILE *f = fopen(o->csv, "we");
-	bool ok;
-
-	if (!f)
-		return -errno;
 	fprintf(f, "request,status,start_s,ttft_ms,e2e_ms,prompt_tokens,cached_tokens,"
 		   "output_tokens,chunks\n");
 	for (unsigned i = 0; i < n; i++) {
@@ -134,6 +129,8 @@ int serve_write_csv(const struct serve_options *o, const struct serve_record *re
 			r->end > 0 ? (r->end - r->start) * 1e3 : -1.0, r->prompt_tokens,
 			r->cached_tokens, r->output_tokens, r->chunks);
 	}
-	ok = !ferror(f);
-	return fclose(f) || !ok ? -EIO : 0;
+	errno = 0;
+	if (!fflush(f) && !ferror(f))
+		return 0;
+	return errno ? -errno : -EIO;
 }
