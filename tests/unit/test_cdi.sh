@@ -37,6 +37,8 @@ expect 2 "a name that runtimes do not read" generate --output "$dir/chip.yaml"
 has "$dir/chip.yaml" err
 expect 2 "a library from nowhere" generate --library libtxda.so
 has '"libtxda.so"' err
+expect 1 "a library that is not there" generate --library "$dir/libtxda.so"
+has "--library $dir/libtxda.so: No such file" err
 expect 2 "list with options" list --no-library
 
 chips=0

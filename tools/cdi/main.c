@@ -222,6 +222,11 @@ static int run_tool(int argc, char **argv)
 			settings.output);
 	if (settings.library && settings.library[0] != '/')
 		return usage_error("--library: must be an absolute path, not", settings.library);
+	/* No container would start with a mount of it. */
+	if (settings.library && access(settings.library, F_OK)) {
+		fprintf(stderr, "txda-cdi: --library %s: %s\n", settings.library, strerror(errno));
+		return FAILURE;
+	}
 	return list_only ? list(&settings) : settings.output ? store(&settings) : print(&settings);
 }
 
