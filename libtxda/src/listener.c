@@ -14,6 +14,8 @@
 #include "txda_netlink.h"
 
 #define BACKLOG 64 /* events handled per poll of the sockets */
+/* Those, and all nodes gone and others in their place: no node's event may be dropped. */
+#define ROOM (BACKLOG + 2 * TXDA__MAX_CHIPS)
 
 struct txda__listener {
 	int fd; /* epoll of the two below */
@@ -24,13 +26,13 @@ struct txda__listener {
 	unsigned n_nodes;
 	struct txda__node node[TXDA__MAX_CHIPS]; /* known to exist */
 	unsigned head, n_events;
-	struct txda__node_event events[BACKLOG]; /* a ring */
+	struct txda__node_event events[ROOM]; /* a ring */
 };
 
 void txda__listener_push(struct txda__listener *l, const struct txda__node_event *event)
 {
-	if (l->n_events < BACKLOG)
-		l->events[(l->head + l->n_events++) % BACKLOG] = *event;
+	if (l->n_events < ROOM)
+		l->events[(l->head + l->n_events++) % ROOM] = *event;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -82,14 +84,10 @@ static void node_added(struct txda__listener *l, const struct txda__node *node)
 	push_node_event(l, node, true);
 }
 
-/* Messages were lost: compares the existing nodes with the known ones. */
-static void resync(struct txda__listener *l)
+void txda__listener_found(struct txda__listener *l, const struct txda__node *now, unsigned n)
 {
-	struct txda__node *now = calloc(TXDA__MAX_CHIPS, sizeof(*now));
-	int n = now ? txda__nodes(now, TXDA__MAX_CHIPS) : -1;
-
-	for (unsigned i = 0; n >= 0 && i < l->n_nodes;) {
-		int j = 0;
+	for (unsigned i = 0; i < l->n_nodes;) {
+		unsigned j = 0;
 
 		while (j < n && (strcmp(now[j].node, l->node[i].node) ||
 				 now[j].incarnation != l->node[i].incarnation))
@@ -99,8 +97,18 @@ static void resync(struct txda__listener *l)
 		else
 			i++;
 	}
-	for (int j = 0; j < n; j++)
+	for (unsigned j = 0; j < n; j++)
 		node_added(l, &now[j]);
+}
+
+/* Messages were lost. */
+static void resync(struct txda__listener *l)
+{
+	struct txda__node *now = calloc(TXDA__MAX_CHIPS, sizeof(*now));
+	int n = now ? txda__nodes(now, TXDA__MAX_CHIPS) : -1;
+
+	if (n >= 0)
+		txda__listener_found(l, now, (unsigned)n);
 	free(now);
 }
 
@@ -296,7 +304,7 @@ bool txda__listener_next(struct txda__listener *l, struct txda__node_event *ret_
 	if (!l->n_events)
 		return false;
 	*ret_event = l->events[l->head];
-	l->head = (l->head + 1) % BACKLOG;
+	l->head = (l->head + 1) % ROOM;
 	l->n_events--;
 	return true;
 }

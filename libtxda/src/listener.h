@@ -36,6 +36,9 @@ int txda__listener_new(struct txda__listener **ret_listener);
 int txda__listener_blank(const struct txda__node *nodes, unsigned n,
 			 struct txda__listener **ret_listener);
 void txda__listener_push(struct txda__listener *listener, const struct txda__node_event *event);
+/* Reports how the nodes that exist now, at most TXDA__MAX_CHIPS, differ from the known ones. */
+void txda__listener_found(struct txda__listener *listener, const struct txda__node *now,
+			  unsigned n);
 void txda__listener_free(struct txda__listener *listener);
 /* Readable when there may be events. */
 int txda__listener_fd(struct txda__listener *listener);

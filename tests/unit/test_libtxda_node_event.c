@@ -7,6 +7,7 @@
 #include "fault.h"
 #include "libtxda_test.h"
 #include "listener.h"
+#include "spec.h"
 #include "txda_netlink.h"
 
 static struct nl_msg *message(unsigned kind)
@@ -220,12 +221,41 @@ static void test_fault_text(void **state)
 	assert_string_equal(text, "unknown fault 1000");
 }
 
+/* All chips went, and others came, while messages were lost: each is reported. */
+static void test_found(void **state)
+{
+	struct txda__node *nodes = calloc(TXDA__MAX_CHIPS, sizeof(*nodes));
+	unsigned removed = 0, added = 0;
+	struct txda__listener *listener;
+	struct txda__node_event event;
+
+	(void)state;
+	for (unsigned i = 0; i < TXDA__MAX_CHIPS; i++) {
+		snprintf(nodes[i].node, sizeof(nodes[i].node), "/dev/accel/accel%u", i);
+		nodes[i].incarnation = 1000 + i;
+	}
+	assert_int_equal(txda__listener_blank(nodes, TXDA__MAX_CHIPS, &listener), 0);
+	txda__listener_found(listener, nodes, TXDA__MAX_CHIPS);
+	assert_false(txda__listener_next(listener, &event));
+	for (unsigned i = 0; i < TXDA__MAX_CHIPS; i++)
+		nodes[i].incarnation += 1000;
+	txda__listener_found(listener, nodes, TXDA__MAX_CHIPS);
+	while (txda__listener_next(listener, &event)) {
+		removed += event.kind == TXDA_EVENT_DEVICE_REMOVED;
+		added += event.kind == TXDA_EVENT_DEVICE_ADDED;
+	}
+	assert_int_equal(removed, TXDA__MAX_CHIPS);
+	assert_int_equal(added, TXDA__MAX_CHIPS);
+	txda__listener_free(listener);
+	free(nodes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_clients),	   cmocka_unit_test(test_health),
 		cmocka_unit_test(test_nonsense),   cmocka_unit_test(test_random),
-		cmocka_unit_test(test_fault_text),
+		cmocka_unit_test(test_fault_text), cmocka_unit_test(test_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
