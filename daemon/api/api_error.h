@@ -8,6 +8,7 @@
 struct api_error {
 	int status;	      /* HTTP; 0: no error */
 	unsigned retry_after; /* seconds; 0: no such header */
+	bool final;	      /* tells clients that repeat requests by themselves not to */
 	const char *type;     /* "invalid_request_error", ... */
 	const char *code;     /* NULL: null */
 	char param[96];	      /* "": null */

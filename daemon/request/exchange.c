@@ -260,6 +260,8 @@ static void set_late(const struct exchange *x, struct api_error *e)
 	api_error_set(e, 504, "timeout", x->params.timeout > 0 ? "timeout" : NULL,
 		      "the request was not answered within %.3g s",
 		      (double)(x->deadline_ns - x->arrived_ns) / 1e9);
+	/* The client has said how long it wants to wait. */
+	e->final = x->params.timeout > 0;
 }
 
 static bool is_late(const struct exchange *x)
@@ -312,6 +314,7 @@ bool exchange_cancel(struct service *s, const char *id, uid_t uid, bool any)
 	if (!x)
 		return false;
 	api_error_set(&e, 409, "cancelled", NULL, "the request was cancelled");
+	e.final = true;
 	exchange_fail(x, &e);
 	exchange_free_if_over(x);
 	return true;

@@ -29,15 +29,16 @@ void service_reply_out(struct service *s, struct http_conn *c, int status, const
 void service_reply_error(struct service *s, struct http_conn *c, const struct api_error *e,
 			 const char *headers)
 {
-	char retry[128];
+	char more[192], retry[48] = "";
 
 	json_out_clear(&s->out);
 	api_error_write(e, &s->out);
-	snprintf(retry, sizeof(retry), "%s", headers ? headers : "");
 	if (e->retry_after)
-		snprintf(retry, sizeof(retry), "%sRetry-After: %u\r\n", headers ? headers : "",
-			 e->retry_after);
-	service_reply_out(s, c, e->status, retry);
+		snprintf(retry, sizeof(retry), "Retry-After: %u\r\n", e->retry_after);
+	/* OpenAI's clients repeat a request after any 409 or 5xx otherwise. */
+	snprintf(more, sizeof(more), "%s%s%s", headers ? headers : "", retry,
+		 e->final ? "X-Should-Retry: false\r\n" : "");
+	service_reply_out(s, c, e->status, more);
 }
 
 static bool has_access(const struct access_list *list, const struct http_conn *c)

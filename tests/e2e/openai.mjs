@@ -175,6 +175,22 @@ await assert.rejects(client.chat.completions.create({ model: "demo", messages, t
 	return true;
 });
 
+// What was cancelled is not sent again by the client itself.
+const patient = client.withOptions({ maxRetries: 2 });
+const api = async (path, body) => (await fetch(base + path, { method: body ? "POST" : "GET",
+	headers: { Authorization: `Bearer ${key}` }, body: body && JSON.stringify(body) })).json();
+let over = false;
+const refused = assert.rejects(patient.completions.create({ model: "demo", prompt: "Once upon a time", max_tokens: 1500, ignore_eos: true,
+	n: 16 }), { status: 409, code: "cancelled" }).finally(() => { over = true; });
+let cancelled = 0;
+while (!over) {
+	for (const request of (await api("/v1/requests")).data)
+		cancelled += (await api("/v1/requests/cancel", { id: request.id })).cancelled ? 1 : 0;
+	await new Promise((resolve) => setTimeout(resolve, 50));
+}
+await refused;
+assert.equal(cancelled, 1);
+
 // An abort ends the request in the daemon, too.
 const controller = new AbortController();
 const long = await client.completions.create(

@@ -67,6 +67,14 @@ kill -9 "$pid"
 wait "$pid" 2>/dev/null || true
 until_true 60 running 0 || fail "an answer without a client goes on"
 [ "$(aborted)" = 14 ] || fail "the client that waited and left was not noticed"
+# One whose request is cancelled. OpenAI's clients would repeat it otherwise.
+curl -sS -i --unix-socket "$socket" --data-binary "@$tmp/body" http://localhost$comp >"$tmp/answer" &
+pid=$!
+until_true 60 running 8 || fail "a request that is to be cancelled does not run"
+id=$(http http://localhost/v1/requests | member id)
+post /v1/requests/cancel "{\"id\":$id}" | grep -q '"cancelled":true' || fail "$id is not cancelled"
+wait "$pid" || fail "a cancelled request has no answer"
+tr -d '\r' <"$tmp/answer" | grep -qx 'X-Should-Retry: false' || fail "a cancelled request is answered $(cat "$tmp/answer")"
 no_more_fds() {
 	[ "$(fds)" -le $((base_fds + 1)) ]
 }

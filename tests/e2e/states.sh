@@ -115,6 +115,7 @@ post $comp '{"prompt":"Once","max_tokens":2}' | grep -q text_completion || fail 
 stop
 FAKE_LOAD_MS=4000 start_daemon --load demand
 expect 504 '"code":"timeout"' $comp '{"prompt":"Once","timeout":0.5}'
+post $comp '{"prompt":"Once","timeout":0.5}' -i | tr -d '\r' | grep -qx 'X-Should-Retry: false' || fail "a client is to repeat what came too late"
 expect 504 'within 0.5 s' /v1/embeddings '{"input":"Once","timeout":0.5}'
 stop
 FAKE_TOKEN_US=5000 start_daemon --request-timeout 2
