@@ -28,17 +28,6 @@ static inline size_t utf8_control(const char *s)
 	return u[0] == 0xc2 && u[1] >= 0x80 && u[1] < 0xa0 ? 2 : 0;
 }
 
-/* Replaces each byte of control characters by @c, so that untrusted text can be part of a line. */
-static inline void utf8_tame(char *s, char c)
-{
-	while (*s) {
-		size_t n = utf8_control(s);
-
-		memset(s, c, n);
-		s += n ? n : 1;
-	}
-}
-
 /* The length that a lead byte announces: 1 to 4, or 0 if no character starts with it. */
 static inline unsigned utf8_lead_len(uint8_t lead)
 {
@@ -89,6 +78,27 @@ static inline unsigned utf8_scan(const uint8_t *s, size_t left, bool *ret_whole)
 	}
 	*ret_whole = have == want;
 	return have;
+}
+
+/*
+ * Replaces each byte of control characters, and each that is part of no character, by @c, so that
+ * untrusted text can be part of a line.
+ */
+static inline void utf8_tame(char *s, char c)
+{
+	size_t left = strlen(s);
+
+	while (left) {
+		size_t n = utf8_control(s);
+		bool whole = false;
+
+		if (!n)
+			n = utf8_scan((const uint8_t *)s, left, &whole);
+		if (!whole)
+			memset(s, c, n);
+		s += n;
+		left -= n;
+	}
 }
 
 /* Decodes the character at @s, which must be whole and valid; *ret_len is its length. */
