@@ -5,11 +5,14 @@
  * Every route needs a key, so that clients without one learn nothing: no model names, no counters.
  * CORS preflight requests are never granted, so pages of other origins cannot send a key.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "api_keys.h"
+#include "listen_tcp.h"
 #include "log.h"
 #include "server_internal.h"
 
@@ -57,18 +60,25 @@ static bool check_key(const struct api_keys *keys, const struct http_request *r,
 	return true;
 }
 
-/* Whether a Host header names this machine, by a name that no foreign DNS server can resolve. */
+/*
+ * Whether a Host header names this machine in a way that no foreign DNS server can answer for:
+ * localhost, or one of the loopback addresses, all of which --host can bind to.
+ */
 static bool is_local_host(const char *host)
 {
-	static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+	bool brackets = *host == '[';
+	const char *start = host + brackets, *end = start + strcspn(start, brackets ? "]" : ":");
+	struct sockaddr_storage a = {.ss_family = brackets ? AF_INET6 : AF_INET};
+	void *address = brackets ? (void *)&((struct sockaddr_in6 *)&a)->sin6_addr
+				 : (void *)&((struct sockaddr_in *)&a)->sin_addr;
+	size_t n = (size_t)(end - start);
+	char name[INET6_ADDRSTRLEN];
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		size_t n = strlen(names[i]);
-
-		if (!strncasecmp(host, names[i], n) && (!host[n] || host[n] == ':'))
-			return true;
-	}
-	return false;
+	if (n >= sizeof(name) || (brackets && *end++ != ']') || (*end && *end != ':'))
+		return false;
+	snprintf(name, sizeof(name), "%.*s", (int)n, start);
+	return (!brackets && !strcasecmp(name, "localhost")) ||
+	       (inet_pton(a.ss_family, name, address) == 1 && listen_tcp_is_loopback(&a));
 }
 
 /*
@@ -82,8 +92,8 @@ static bool check_browser(const struct http_request *r, struct http_refusal *ref
 
 	if (host && !is_local_host(host))
 		return refuse(refusal, 403, NULL,
-			      "without API keys, the Host header must be localhost, 127.0.0.1 or "
-			      "[::1]");
+			      "without API keys, the Host header must be localhost or a loopback "
+			      "address, such as 127.0.0.1 or [::1]");
 	if (http_request_header(r, "Origin") || (site && strcasecmp(site, "none")))
 		return refuse(refusal, 403, NULL,
 			      "without API keys, requests from web pages are refused (Origin or "

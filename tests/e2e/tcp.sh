@@ -278,12 +278,24 @@ until_true 60 no_more_fds || fail "the flood is over: $(fds) descriptors, $base_
 stop
 
 # ---- without keys, on loopback -----------------------------------------------------------------
-start_daemon --host 127.0.0.1 --port 0 --no-api-key
+start_daemon --host 127.0.0.1 --host 127.0.0.2 --port 0 --no-api-key
+host=$(where 127.0.0.2)
+[ -n "$host" ] || { fail "no address in the log"; conclude; }
+answer 200
 host=$(where 127.0.0.1)
 tcp_status 200 '"choices"' any $comp -d "$body"
 answer 200
 answer 200 -H 'Host: LocalHost:8000'
 answer 200 -H 'Host: [::1]'
+answer 200 -H 'Host: [::1]:8000'
+answer 200 -H 'Host: 127.0.1.1:8000'
+answer 403 -H 'Host: 127.0.0.1.example.com'
+answer 403 -H 'Host: 128.0.0.1'
+answer 403 -H 'Host: [2001:db8::1]'
+answer 403 -H 'Host: [::1'
+answer 403 -H 'Host: [::1]x'
+answer 403 -H 'Host: [127.0.0.1]'
+answer 403 -H 'Host: 127.1'
 answer 403 -H 'Host: example.com'
 answer 403 -H 'Host: localhost.example.com'
 answer 403 -H 'Origin: http://localhost'
