@@ -145,11 +145,11 @@ const char *http_request_header(const struct http_request *r, const char *name)
 	return NULL;
 }
 
-bool http_has_token(const char *value, const char *token)
+static bool has_token(const char *value, const char *token)
 {
 	size_t len = strlen(token);
 
-	while (value && *value) {
+	while (*value) {
 		size_t n, item;
 
 		value += strspn(value, " \t,");
@@ -160,6 +160,14 @@ bool http_has_token(const char *value, const char *token)
 			return true;
 		value += n;
 	}
+	return false;
+}
+
+bool http_request_has_token(const struct http_request *r, const char *name, const char *token)
+{
+	for (unsigned i = 0; i < r->n_headers; i++)
+		if (!strcasecmp(r->headers[i].name, name) && has_token(r->headers[i].value, token))
+			return true;
 	return false;
 }
 
@@ -293,7 +301,6 @@ static enum http_parse parse_content_length(struct http_parser *p, const char *v
 static enum http_parse interpret_headers(struct http_parser *p)
 {
 	struct http_request *r = &p->request;
-	const char *connection = http_request_header(r, "Connection");
 	const char *encoding = http_request_header(r, "Transfer-Encoding");
 	const char *length = http_request_header(r, "Content-Length");
 	const char *expect = http_request_header(r, "Expect");
@@ -301,8 +308,8 @@ static enum http_parse interpret_headers(struct http_parser *p)
 
 	if (hosts > 1 || (!hosts && r->minor))
 		return fail(p, 400, "HTTP/1.1 wants exactly one Host header, here are %u", hosts);
-	r->keep_alive = r->minor ? !http_has_token(connection, "close")
-				 : http_has_token(connection, "keep-alive");
+	r->keep_alive = !http_request_has_token(r, "Connection", "close") &&
+			(r->minor || http_request_has_token(r, "Connection", "keep-alive"));
 	if (encoding) {
 		if (length || count_header(r, "Transfer-Encoding") > 1 || !r->minor)
 			return fail(p, 400,

@@ -84,12 +84,15 @@ const struct http_request *http_parser_request(const struct http_parser *p);
 char *http_parser_take_body(struct http_parser *p, size_t *ret_len);
 
 int http_parser_status(
-	const struct http_parser *p); /* 400, 413, 414, 431, 501, 505, 500 (out of memory) */
+	const struct http_parser *p); /* 400, 413, 414, 417, 431, 501, 505, 500 (out of memory) */
 const char *http_parser_error(const struct http_parser *p); /* a message with value and limit */
 
-/* The value of a header (name in any case), or NULL. */
+/* The value of a header (name in any case; the first, if there are several), or NULL. */
 const char *http_request_header(const struct http_request *r, const char *name);
-/* Whether a comma-separated header value holds @token (in any case). */
-bool http_has_token(const char *value, const char *token);
+/*
+ * Whether a comma-separated list holds @token (in any case): the values of all headers of that name
+ * together are the list.
+ */
+bool http_request_has_token(const struct http_request *r, const char *name, const char *token);
 
 #endif
