@@ -193,6 +193,26 @@ static bool percent_decode(char *s)
 	return true;
 }
 
+/*
+ * The path and query of a target in absolute form, as sent to proxies: the authority has no meaning
+ * on a Unix socket. Others are returned as they are.
+ */
+static char *skip_authority(char *target)
+{
+	size_t scheme = !strncasecmp(target, "http://", 7)    ? 7
+			: !strncasecmp(target, "https://", 8) ? 8
+							      : 0;
+	char *rest = target + scheme;
+
+	if (!scheme)
+		return target;
+	rest += strcspn(rest, "/?");
+	/* The path may be missing, and is "/" then: the byte before has been read already. */
+	if (*rest != '/')
+		*--rest = '/';
+	return rest;
+}
+
 static enum http_parse parse_request_line(struct http_parser *p, char *line)
 {
 	struct http_request *r = &p->request;
@@ -215,12 +235,7 @@ static enum http_parse parse_request_line(struct http_parser *p, char *line)
 		return fail(p, 505, "%s is not supported, use HTTP/1.1", version);
 	r->minor = (unsigned)(version[7] - '0');
 	r->method = line;
-	/* Absolute form, as sent to proxies: the authority has no meaning on a Unix socket. */
-	if (!strncasecmp(target, "http://", 7)) {
-		target = strchr(target + 7, '/');
-		if (!target)
-			return fail(p, 400, "the request target has no path");
-	}
+	target = skip_authority(target);
 	if (*target != '/' && strcmp(target, "*"))
 		return fail(p, 400, "the request target must begin with '/'");
 	question = strchr(target, '?');
