@@ -319,7 +319,7 @@ bool api_parse_prompts(struct api_params *p, const char *name, struct api_error 
 	bool many = cJSON_IsArray(prompt) &&
 		    (cJSON_IsString(prompt->child) || cJSON_IsArray(prompt->child));
 	unsigned n = many ? (unsigned)cJSON_GetArraySize(prompt) : 1;
-	char buf[96];
+	char buf[96], one_name[API_PROMPT_NAME];
 
 	if (!prompt)
 		return api_error_set(e, 400, NULL, name, "%s is missing", name);
@@ -340,7 +340,7 @@ bool api_parse_prompts(struct api_params *p, const char *name, struct api_error 
 	}
 	n = 0;
 	cJSON_ArrayForEach(item, prompt) {
-		struct api_prompt *one = &p->prompts[n++];
+		struct api_prompt *one = &p->prompts[n];
 
 		if (cJSON_IsString(prompt->child) != cJSON_IsString(item) ||
 		    (!cJSON_IsString(item) && !cJSON_IsArray(item)))
@@ -350,8 +350,9 @@ bool api_parse_prompts(struct api_params *p, const char *name, struct api_error 
 				api_describe(item, buf, sizeof(buf)));
 		if (cJSON_IsString(item))
 			one->text = item->valuestring;
-		else if (!parse_ids(item, name, one, e))
+		else if (!parse_ids(item, api_prompt_name(p, name, n, one_name), one, e))
 			return false;
+		n++;
 	}
 	return true;
 }

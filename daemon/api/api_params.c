@@ -323,6 +323,15 @@ bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct a
 	return true;
 }
 
+const char *api_prompt_name(const struct api_params *p, const char *name, unsigned i,
+			    char buf[API_PROMPT_NAME])
+{
+	if (p->n_prompts < 2)
+		return name;
+	snprintf(buf, API_PROMPT_NAME, "%s[%u]", name, i);
+	return buf;
+}
+
 void api_params_free(struct api_params *p)
 {
 	for (unsigned i = 0; i < p->n_prompts; i++)

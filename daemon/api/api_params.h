@@ -29,6 +29,7 @@
 #define API_MAX_STOP_TOKENS 8
 #define API_MAX_BIASES	    1024
 #define API_MAX_TOOLS	    128
+#define API_PROMPT_NAME	    32 /* bytes */
 
 /* A prompt, as text or as token ids. */
 struct api_prompt {
@@ -161,6 +162,9 @@ struct api_params {
 bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct api_params *ret,
 		      struct api_error *e);
 void api_params_free(struct api_params *p);
+/* For errors: what to call prompt @i of member @name, "input[3]" if there are several. */
+const char *api_prompt_name(const struct api_params *p, const char *name, unsigned i,
+			    char buf[API_PROMPT_NAME]);
 /* Parses a duration as in `keep_alive`: seconds as a number, or "90", "90s", "5m", "2h", or -1. */
 bool api_parse_keep_alive(const cJSON *root, bool *ret_given, int64_t *ret, struct api_error *e);
 

@@ -418,10 +418,8 @@ static const char *prompt_name(const struct api_params *p)
 
 static bool encode_prompt(const struct model_text *t, const struct api_params *p,
 			  struct api_prompt *prompt, const struct text_caller *caller,
-			  struct prompt_tokens *ret, struct api_error *e)
+			  const char *name, struct prompt_tokens *ret, struct api_error *e)
 {
-	const char *name = prompt_name(p);
-
 	if (prompt->text) {
 		const struct text_bytes text[TEXT_JOB_PARTS] = {
 			{prompt->text, strlen(prompt->text)}};
@@ -445,10 +443,10 @@ static bool encode_prompt(const struct model_text *t, const struct api_params *p
  * tokens explicitly requested.
  */
 static bool check_context(const struct model_text *t, const struct api_params *p,
-			  const struct prompt_tokens *prompt, struct api_error *e)
+			  const struct prompt_tokens *prompt, const char *param,
+			  struct api_error *e)
 {
 	unsigned context = t->max_context, limit = p->kind == API_EMBEDDING ? context : context - 1;
-	const char *param = prompt_name(p);
 
 	if (!prompt->n)
 		return api_error_set(e, 400, NULL, param,
@@ -509,12 +507,16 @@ bool model_text_encode(const struct model_text *t, struct api_params *p,
 	if (!check_ids(t, p, e))
 		return false;
 	for (unsigned i = 0; i < n; i++) {
-		bool ok = p->messages ? encode_chat(t, p, pictures, caller, &ret[i], e)
-				      : encode_prompt(t, p, &p->prompts[i], caller, &ret[i], e);
+		char buf[API_PROMPT_NAME];
+		const char *name = api_prompt_name(p, prompt_name(p), i, buf);
+		bool ok = p->messages
+				  ? encode_chat(t, p, pictures, caller, &ret[i], e)
+				  : encode_prompt(t, p, &p->prompts[i], caller, name, &ret[i], e);
 
 		if (!ok)
 			return false;
-		if ((generates || p->kind == API_EMBEDDING) && !check_context(t, p, &ret[i], e))
+		if ((generates || p->kind == API_EMBEDDING) &&
+		    !check_context(t, p, &ret[i], name, e))
 			return false;
 		if (context > ret[i].n && context - ret[i].n > room)
 			room = context - ret[i].n;

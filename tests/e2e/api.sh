@@ -148,6 +148,12 @@ done <<END
 400|the model does not support images|$chat|{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}
 400|\\"image_url\\" are supported|$chat|{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]}
 400|prompt has the token id 99999999|$comp|{"prompt":[99999999]}
+400|prompt[1] has the token id 99999999|$comp|{"prompt":[[5],[99999999]]}
+400|prompt[2] must hold token ids, not -1|$comp|{"prompt":[[5],[6],[7,-1]]}
+400|prompt[1] must not be empty|$comp|{"prompt":[[5],[]]}
+400|"message":"prompt must not be empty|$comp|{"prompt":[]}
+400|"message":"prompt has the token id 99999999|$comp|{"prompt":[[99999999]]}
+400|input[1] is empty: the model needs at least one token","type":"invalid_request_error","param":"input[1]"|/v1/embeddings|{"input":["a","","b"],"add_special_tokens":false}
 400|token|$comp|{"prompt":""}
 400|may begin with itself|$comp|{"prompt":"a","guided_grammar":"root ::= root \\"a\\" | \\"b\\""}
 400|invalid_grammar|$comp|{"prompt":"a","guided_regex":"("}
