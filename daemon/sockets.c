@@ -81,6 +81,24 @@ static int adopt(struct sockets *s, const struct config *c, int fd)
 	return r ? r : add_tcp(s, fd);
 }
 
+/* Two hosts may have an address in common, such as 127.0.0.1 and localhost. */
+static bool is_open(const struct sockets *s, const struct sockaddr_storage *a)
+{
+	char wanted[LISTEN_TCP_TEXT], text[LISTEN_TCP_TEXT];
+
+	listen_tcp_format(a, wanted, sizeof(wanted));
+	for (unsigned i = 0; i < s->n; i++) {
+		struct sockaddr_storage own = {0};
+		socklen_t len = sizeof(own);
+
+		getsockname(s->all[i].fd, (struct sockaddr *)&own, &len);
+		listen_tcp_format(&own, text, sizeof(text));
+		if (!strcmp(text, wanted))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Listens on all addresses of a host. One that this machine does not have is an error only if no
  * other works.
@@ -99,6 +117,10 @@ static int open_host(struct sockets *s, const struct config *c, const char *host
 	for (unsigned i = 0; i < n && !r; i++)
 		r = check_keys(c, &addresses[i].address);
 	for (unsigned i = 0; i < n && !r; i++) {
+		if (is_open(s, &addresses[i].address)) {
+			opened++;
+			continue;
+		}
 		r = listen_tcp_open(&addresses[i], &fd, err, sizeof(err));
 		if (!r) {
 			opened++;

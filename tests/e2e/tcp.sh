@@ -305,6 +305,14 @@ answer 200 -H 'Sec-Fetch-Site: none'
 tcp_status 403 'user anonymous is not an administrator' any /v1/devices
 stop
 
+# ---- an address given twice --------------------------------------------------------------------
+# One that no other program uses.
+own=127.$((1 + $$ / 65536 % 250)).$(($$ / 256 % 256)).$((1 + $$ % 254))
+start_daemon --host "$own" --host "$own" --port 8123 --api-key-file "$keys"
+host=$own:8123
+tcp_status 200 version $alice /version
+stop
+
 # ---- sockets of systemd ------------------------------------------------------------------------
 # A TCP socket and a Unix one, in the order in which nobody expects them.
 cat >"$tmp/activate" <<'END'
