@@ -335,6 +335,20 @@ static void request_complete(struct http_conn *c)
 	http_fds_drop(&c->fds, end);
 }
 
+/* The body, as far as it has arrived, is more than the user's share has room for. */
+static void refuse_rest(struct http_conn *c)
+{
+	char message[160];
+
+	snprintf(
+		message, sizeof(message),
+		"too much is queued: %llu bytes are held for the user, this body included; that is "
+		"more than the share of the limit of %llu",
+		(unsigned long long)c->account->held,
+		(unsigned long long)c->server->options.budget->limit);
+	refuse(c, 429, message);
+}
+
 /*
  * Feeds the received data to the parser, as long as the connection is between requests or in one.
  */
@@ -372,7 +386,7 @@ static void parse(struct http_conn *c)
 				return;
 			/* A request head is small, and may be a query about exactly this limit. */
 			if (c->head_done && !budget_fits(c->account, 0)) {
-				refuse(c, 429, "more is queued for the user than its share");
+				refuse_rest(c);
 				return;
 			}
 			break;

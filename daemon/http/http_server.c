@@ -198,6 +198,20 @@ static bool is_tcp(const struct http_server *s, int listener)
 	return false;
 }
 
+static void refuse_connection(struct http_server *s, struct http_conn *c)
+{
+	char message[192] = "too many connections";
+
+	/* Unauthenticated peers get no numbers. */
+	if (!c->peer.tcp)
+		snprintf(
+			message, sizeof(message),
+			"too many connections: the user has %u; the limit is %u for all users, and "
+			"three times what is left for one of them",
+			c->account->connections, s->options.max_connections);
+	http_conn_refuse(c, 503, message);
+}
+
 /* Counts a new connection as admitted, or refuses it. May free @c. */
 static void admit(struct http_server *s, struct http_conn *c)
 {
@@ -215,7 +229,7 @@ static void admit(struct http_server *s, struct http_conn *c)
 		c->account->surplus++;
 		http_conn_free(c);
 	} else if (!c->admitted) {
-		http_conn_refuse(c, 503, "too many connections of this user, or of all");
+		refuse_connection(s, c);
 	}
 }
 

@@ -263,6 +263,7 @@ static void test_too_many(void **state)
 	assert_true(hear(fds[4], buf, sizeof(buf), 4000, NULL));
 	assert_non_null(strstr(buf, "HTTP/1.1 503 "));
 	assert_non_null(strstr(buf, "Retry-After: 1\r\n"));
+	assert_non_null(strstr(buf, "the user has 4; the limit is 5 for all users"));
 	close(fds[4]);
 	for (unsigned i = 0; i < 4; i++)
 		close(fds[i]);
@@ -332,7 +333,7 @@ static void test_expect_and_budget(void **state)
 static void test_beyond_share(void **state)
 {
 	static char body[64 << 10];
-	int holder = dial(), fd = dial(), other = dial();
+	int holder = dial(), fd = dial(), other = dial(), chunked = dial();
 	char buf[2048];
 
 	(void)state;
@@ -350,9 +351,18 @@ static void test_beyond_share(void **state)
 	http_fixture_send(other, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n");
 	assert_true(hear(other, buf, sizeof(buf), 10000, NULL));
 	assert_non_null(strstr(buf, "HTTP/1.1 429 "));
+	assert_non_null(strstr(buf, "the body has 4 bytes"));
+	/* Its length is not known before. */
+	http_fixture_send(
+		chunked,
+		"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nb");
+	assert_true(hear(chunked, buf, sizeof(buf), 10000, NULL));
+	assert_non_null(strstr(buf, "HTTP/1.1 429 "));
+	assert_non_null(strstr(buf, "more than the share of the limit of 4194304"));
 	atomic_fetch_sub(&t.http.budget.used, t.http.budget.limit);
 	close(fd);
 	close(other);
+	close(chunked);
 	close(holder);
 	assert_true(reaches(&t.gone, 1, 10));
 }
