@@ -18,9 +18,10 @@
 
 #define LOOKAHEAD ((size_t)16 << 10) /* bytes read ahead while a request is being answered */
 #define LINGER_BYTES                                                                               \
-	((size_t)64 << 20) /* discarded after an error, so that the client sees the answer */
-#define LINGER_MS   3000
-#define FLUSH_BYTES ((size_t)256 << 10) /* per connection and loop iteration, about */
+	((size_t)64 << 20)  /* discarded after an error, so that the client sees the answer */
+#define LINGER_MS     3000  /* without input */
+#define LINGER_MAX_MS 30000 /* in all; LINGER_MS without a valid key, and at the server's end */
+#define FLUSH_BYTES   ((size_t)256 << 10) /* per connection and loop iteration, about */
 
 static void conn_account(struct http_conn *c)
 {
@@ -534,6 +535,7 @@ static void receive(struct http_conn *c)
 		c->half_closed = true;
 	} else if (c->state == CONN_CLOSING || c->state == CONN_LINGERING) {
 		c->thrown_away += (size_t)n;
+		c->heard = clock_ms();
 		http_fds_drop(&c->fds, UINT64_MAX);
 		if (c->thrown_away > LINGER_BYTES) {
 			http_conn_free(c);
@@ -572,6 +574,18 @@ void http_conn_resume(struct http_conn *c)
 }
 
 /*
+ * A client that is still sending a refused body is to read the answer afterwards, which a reset
+ * connection would take from it.
+ */
+static bool is_lingered(const struct http_conn *c, uint64_t now)
+{
+	bool brief = c->server->draining || (c->peer.tcp && !c->peer.key);
+
+	return now - (c->heard > c->since ? c->heard : c->since) > LINGER_MS ||
+	       now - c->since > (brief ? LINGER_MS : LINGER_MAX_MS);
+}
+
+/*
  * Checks deadlines, and peers whose end of file goes unnoticed because nothing is read from them.
  * May free @c.
  */
@@ -598,7 +612,7 @@ void http_conn_tick(struct http_conn *c, uint64_t now)
 			http_conn_lost(c);
 		return;
 	}
-	if (c->state == CONN_LINGERING && age > LINGER_MS) {
+	if (c->state == CONN_LINGERING && is_lingered(c, now)) {
 		http_conn_free(c);
 		return;
 	}

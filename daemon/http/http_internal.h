@@ -43,6 +43,7 @@ struct http_conn {
 	void *user;
 	uint64_t since;	    /* ms: of the state, of a head's first byte, of the head's end */
 	uint64_t progress;  /* ms: last progress of output */
+	uint64_t heard;	    /* ms: last input that was thrown away */
 	uint64_t accounted; /* bytes taken from the budget */
 	/* State of the current request. */
 	uint64_t asked; /* ms: when it was complete; 0: no request */

@@ -387,6 +387,16 @@ static void test_answer_survives_body(void **state)
 	assert_true(hear(fd, buf, sizeof(buf), 3000, NULL));
 	assert_non_null(strstr(buf, "the body has 8000000 bytes; the limit is 1048576"));
 	close(fd);
+	/* Also if sending takes longer than a client without anything to send is waited for. */
+	fd = dial();
+	http_fixture_send(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n");
+	for (unsigned i = 0; i < 45; i++) {
+		assert_true(send(fd, block, 1000, MSG_NOSIGNAL) > 0);
+		usleep(100000);
+	}
+	assert_true(hear(fd, buf, sizeof(buf), 10000, NULL));
+	assert_non_null(strstr(buf, "the body has 8000000 bytes; the limit is 1048576"));
+	close(fd);
 }
 
 static void test_pipelined_answers_unread(void **state)
