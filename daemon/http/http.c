@@ -272,6 +272,7 @@ void http_conn_refuse_with(struct http_conn *c, int status, const char *headers,
 	char *body = s->callbacks.error_body(s->callbacks.arg, status, message);
 
 	http_fds_drop(&c->fds, UINT64_MAX);
+	http_conn_set_note(c, "%s", message);
 	c->keep_alive = false;
 	if (!c->head_done)
 		c->head_only = false;

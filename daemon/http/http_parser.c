@@ -10,6 +10,7 @@
 #define HEADERS_HARD_LIMIT 128
 #define CHUNK_LINE_LIMIT   256
 #define BLANK_LINES_LIMIT  8
+#define TLS_HANDSHAKE	   0x16 /* first byte of a TLS connection */
 
 enum state {
 	STATE_HEAD,
@@ -408,6 +409,8 @@ static enum http_parse feed_head(struct http_parser *p, const char *data, size_t
 		char c = data[at++];
 
 		*ret_used = at;
+		if (c == TLS_HANDSHAKE && !p->head_len)
+			return fail(p, 400, "this is TLS; only plain HTTP is supported");
 		if (p->seen_cr && c != '\n')
 			return fail(p, 400, "a carriage return without a line feed in the head");
 		if (!p->seen_cr && c == '\n')

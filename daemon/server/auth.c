@@ -107,6 +107,7 @@ bool server_authorise(void *arg, const struct http_conn *c, const struct http_re
 	struct server *s = arg;
 	bool ok;
 
+	(void)c;
 	if (s->keys) {
 		ok = check_key(s->keys, r, ret, refusal);
 	} else {
@@ -114,20 +115,22 @@ bool server_authorise(void *arg, const struct http_conn *c, const struct http_re
 			.uid = IDENTITY_OWN_UIDS, .gid = (gid_t)-1, .name = "anonymous"};
 		ok = check_browser(r, refusal);
 	}
-	if (!ok) {
-		s->turned_away++;
-		s->metrics.turned_away++;
-		snprintf(s->turned_from, sizeof(s->turned_from), "%s", http_conn_peer(c)->address);
-	}
+	s->metrics.turned_away += !ok;
 	return ok;
+}
+
+void server_count_refused(struct server *s, const struct http_conn *c, const struct http_answer *a)
+{
+	s->refused++;
+	snprintf(s->refused_from, sizeof(s->refused_from), "%s", http_conn_peer(c)->address);
+	snprintf(s->refused_why, sizeof(s->refused_why), "%s", a->note);
 }
 
 void server_log_refused(struct server *s)
 {
-	if (!s->turned_away)
+	if (!s->refused)
 		return;
-	log_warning("refused %u request%s over TCP: %s; the last came from %s", s->turned_away,
-		    s->turned_away == 1 ? "" : "s",
-		    s->keys ? "no valid API key" : "web pages need an API key", s->turned_from);
-	s->turned_away = 0;
+	log_warning("refused %u request%s over TCP; the last came from %s: %s", s->refused,
+		    s->refused == 1 ? "" : "s", s->refused_from, s->refused_why);
+	s->refused = 0;
 }

@@ -48,7 +48,9 @@ static void on_answered(void *arg, const struct http_conn *c, const struct http_
 		s->metrics.responses[a->status / 100 % 6]++;
 		account->responses[a->status / 100 % 6]++;
 	}
-	/* Requests without a key are summarised once per second: server_log_refused(). */
+	/* Unauthenticated requests are summarised once per second: server_log_refused(). */
+	if (peer->tcp && !peer->key)
+		server_count_refused(s, c, a);
 	if (!s->service.config->access_log || (peer->tcp && !peer->key))
 		return;
 	if (account->lines == USER_LINES) {

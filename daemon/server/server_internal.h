@@ -18,11 +18,11 @@ struct server {
 	struct event_base *base;
 	struct http_server *http;
 	struct event *pool_event, *check_event;
-	struct budget *budget;		/* borrowed */
-	struct api_keys *keys;		/* of TCP clients; NULL: no key is required */
-	unsigned turned_away;		/* requests over TCP without a valid key, not logged yet */
-	char turned_from[HTTP_ADDRESS]; /* the most recent of them */
-	struct admin_wait *loads;	/* clients that wait for a load or a plan */
+	struct budget *budget; /* borrowed */
+	struct api_keys *keys; /* of TCP clients; NULL: no key is required */
+	unsigned refused;      /* unauthenticated requests over TCP, not logged yet */
+	char refused_from[HTTP_ADDRESS], refused_why[HTTP_NOTE]; /* the most recent of them */
+	struct admin_wait *loads; /* clients that wait for a load or a plan */
 	struct event *loads_event;
 	unsigned seconds; /* already counted by the check event */
 	struct metrics_server metrics;
@@ -35,6 +35,8 @@ bool server_is_served(const struct served_model *m);
 /* auth.c: http_callbacks.on_head, with the server as @arg. */
 bool server_authorise(void *arg, const struct http_conn *c, const struct http_request *r,
 		      struct identity *ret, struct http_refusal *refusal);
+/* Counts a request over TCP whose peer is not authenticated; it has been answered. */
+void server_count_refused(struct server *s, const struct http_conn *c, const struct http_answer *a);
 /* Called once per second: logs how many requests were refused, in one line. */
 void server_log_refused(struct server *s);
 

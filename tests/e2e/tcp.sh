@@ -236,7 +236,14 @@ kill -HUP "$daemon"
 until_true 60 tcp $bob /version -f -o /dev/null 2>"$tmp/waited" || fail "an old key is not known again: $(cat "$tmp/waited")"
 
 # ---- no key is told ----------------------------------------------------------------------------
-until_true 60 said 'over TCP: no valid API key; the last came from 127.0.0.1' || fail "nobody tells of wrong keys"
+until_true 60 grep -q 'refused .* over TCP; the last came from 127.0.0.1:[0-9]*: the API key is not valid' "$tmp/txdad.log" ||
+	fail "nobody tells of wrong keys"
+# The log has the reason why a request cannot be read.
+if curl -sS --max-time 60 "https://$host/version" 2>"$tmp/err"; then fail "the port speaks TLS"; fi
+until_true 60 grep -q 'over TCP; the last came from 127.0.0.1:[0-9]*: this is TLS; only plain HTTP is supported' "$tmp/txdad.log" ||
+	fail "a client that uses TLS is not logged"
+request 417 'fun is not supported' /version -H 'Expect: fun'
+grep -q '^txdad: uid .* "- -" 417 .* Expect: fun is not supported$' "$tmp/txdad.log" || fail "the log does not say why a request was refused"
 said 'user alice uid 2147483649 from 127.0.0.1:' || fail "the log does not tell who asked"
 if grep -qF 0123456789abcdef "$tmp/txdad.log"; then fail "the log tells a key"; fi
 if tr '\0' ' ' <"/proc/$daemon/cmdline" | grep -qF 0123456789abcdef; then fail "the command line tells a key"; fi

@@ -111,6 +111,7 @@ static const struct refused refused[] = {
 	{"GET / HTTP/1.1\n", 400, "line feed"},
 	{"GET / HTTP/1.1\rX", 400, "carriage return"},
 	{"GET\r\n\r\n", 400, "no method"},
+	{"\x16\x03\x01\x02", 400, "this is TLS"},
 	{" / HTTP/1.1\r\n\r\n", 400, "no method"},
 	{"G@T / HTTP/1.1\r\n\r\n", 400, "method"},
 	{"GET /\r\n\r\n", 400, "version"},
