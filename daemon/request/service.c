@@ -103,7 +103,8 @@ bool service_may_see(const struct service *s, const struct http_conn *c,
 struct served_model *service_find_model(struct service *s, const struct http_conn *c,
 					const char *name, struct api_error *e)
 {
-	char names[256] = "none";
+	char names[320] = "none";
+	unsigned left_out = 0;
 	size_t at = 0;
 
 	for (unsigned i = 0; i < s->table->n; i++) {
@@ -113,16 +114,19 @@ struct served_model *service_find_model(struct service *s, const struct http_con
 		if (m->retired || !(name ? service_may_see(s, c, m) : service_permits_model(c, m)))
 			continue;
 		for (unsigned k = 0; k < config->n_names; k++) {
-			int n;
-
 			if (!name || !strcmp(config->names[k], name))
 				return m;
-			n = snprintf(names + at, sizeof(names) - at, "%s%s", at ? ", " : "",
-				     config->names[k]);
-			at += n > 0 ? (size_t)n : 0;
-			at = at < sizeof(names) ? at : sizeof(names) - 1;
+			/* Whole names only, with room for how many are left out. */
+			if (left_out || at + strlen(config->names[k]) > sizeof(names) - 24) {
+				left_out++;
+				continue;
+			}
+			at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
+					       at ? ", " : "", config->names[k]);
 		}
 	}
+	if (left_out)
+		snprintf(names + at, sizeof(names) - at, "%s%u more", at ? " and " : "", left_out);
 	api_error_set(e, 404, "model_not_found", "model",
 		      "the model \"%.80s\" does not exist; served are: %s", name ? name : "",
 		      names);

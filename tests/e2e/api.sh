@@ -194,4 +194,13 @@ expect 200 text_completion $comp '{"prompt":"a\u0000b","max_tokens":1}'
 
 # It is still there.
 post $chat "{$hi,\"max_tokens\":1}" | grep -q chat.completion || fail "no answer at the end"
+stop
+
+# Of many names whole ones are listed.
+set --
+for i in 1 2 3 4 5 6 7; do
+	set -- "$@" --served-model-name "$(printf '%060d' $i)"
+done
+start_daemon "$@"
+expect 404 "$(printf '%060d and 3 more' 4)\"" $chat "{$hi,\"model\":\"gpt-4\"}"
 conclude
