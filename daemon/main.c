@@ -27,6 +27,7 @@
 #include "keeper.h"
 #include "models.h"
 #include "priority.h"
+#include "refuse.h"
 #include "api_keys.h"
 #include "server.h"
 #include "sockets.h"
@@ -88,19 +89,40 @@ static bool is_kept(const struct daemon *d, unsigned i)
 	return !strncmp(d->inherited[i], KEEPER_NAME, strlen(KEEPER_NAME));
 }
 
+/* The sockets among the inherited descriptors, allocated; NULL: no memory. */
+static int *inherited_sockets(const struct daemon *d, unsigned *ret_n)
+{
+	int *fds = calloc(d->n_inherited + 1, sizeof(*fds));
+
+	*ret_n = 0;
+	for (unsigned i = 0; i < d->n_inherited && fds; i++)
+		if (!is_kept(d, i))
+			fds[(*ret_n)++] = SD_LISTEN_FDS_START + (int)i;
+	return fds;
+}
+
 static int open_sockets(struct daemon *d)
 {
-	unsigned n = 0;
-	int *fds = calloc(d->n_inherited + 1, sizeof(*fds)), r;
+	unsigned n;
+	int *fds = inherited_sockets(d, &n), r;
 
 	if (!fds)
 		return -ENOMEM;
-	for (unsigned i = 0; i < d->n_inherited; i++)
-		if (!is_kept(d, i))
-			fds[n++] = SD_LISTEN_FDS_START + (int)i;
 	r = sockets_open(&d->sockets, &d->config, fds, n);
 	free(fds);
 	return r;
+}
+
+/* The settings are wrong: for the clients whom systemd started the daemon for, and the exit status. */
+static int refuse(const struct daemon *d)
+{
+	unsigned n;
+	int *fds = inherited_sockets(d, &n);
+
+	if (fds)
+		refuse_clients(fds, n);
+	free(fds);
+	return EXIT_CONFIG;
 }
 
 /* The API keys of the settings; NULL: no keys are configured. */
@@ -531,7 +553,6 @@ static int start(struct daemon *d)
 	char err[512];
 	int r;
 
-	take_inherited_fds(d);
 	r = read_keys(d, &d->config, &keys, err, sizeof(err));
 	keys_wrong = r;
 	if (keys_wrong)
@@ -637,16 +658,17 @@ int main(int argc, char **argv)
 	d.reload.fd = -1;
 	d.argc = argc;
 	d.argv = argv;
+	take_inherited_fds(&d);
 	switch (config_load(argc, argv, &d.config)) {
 	case CONFIG_RUN: break;
 	case CONFIG_EXIT: config_free(&d.config); return EXIT_SUCCESS;
-	case CONFIG_ERROR: config_free(&d.config); return EXIT_CONFIG;
+	case CONFIG_ERROR: config_free(&d.config); return refuse(&d);
 	}
 	log_set_level(d.config.log_level);
 	if (log_to_file(d.config.log_file, err, sizeof(err))) {
 		log_error("%s", err);
 		config_free(&d.config);
-		return EXIT_CONFIG;
+		return refuse(&d);
 	}
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a file size limit leads to an error, not to termination */
@@ -654,6 +676,8 @@ int main(int argc, char **argv)
 	raise_descriptor_limit(&d.config);
 	hold_signals(SIG_BLOCK);
 	if (start(&d)) {
+		if (d.exit_code == EXIT_CONFIG)
+			refuse(&d);
 		stop(&d);
 		return d.exit_code ? d.exit_code : EXIT_FAILURE;
 	}

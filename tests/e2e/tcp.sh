@@ -347,4 +347,44 @@ tcp_status 200 version $alice /version
 answer 401
 said '--host and --port are ignored' || fail "--port is ignored without a word"
 stop
+
+# Settings are wrong, and a client has started the daemon: it is told, and nobody is left waiting, for whom systemd would start
+# the daemon again at once, until it gives the socket up.
+cat >"$tmp/refused.py" <<'END'
+import os, select, socket, sys
+path, program = sys.argv[1:3]
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path)
+listener.listen()
+
+def client():
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(path)
+    s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    return s
+
+clients = [client() for _ in range(100)]
+pid = os.fork()
+if pid == 0:
+    os.set_inheritable(os.dup2(listener.fileno(), 3), True)
+    os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="unix")
+    os.execv(program, [program, *sys.argv[3:]])
+for s in clients:
+    s.settimeout(60)
+    answer = b""
+    while part := s.recv(4096):
+        answer += part
+    s.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ") and b"its settings are wrong" in body, answer
+    assert b"Content-Length: %d\r\n" % len(body) in head, answer
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 78
+assert not select.select([listener], [], [], 0)[0], "a client waits"
+END
+for wrong in '--tp-size none' '--no-api-key --api-key-file /nothing' "--log-file $tmp" "--model none=$tmp"; do
+	rm -f "$socket"
+	# shellcheck disable=SC2086 # words
+	"$PYTHON" "$tmp/refused.py" "$socket" "$TXDAD" $wrong --model "demo=$MODEL" --strict 2>"$tmp/refused" ||
+		fail "a client of a daemon with $wrong: $(tail -n 5 "$tmp/refused")"
+done
 conclude
