@@ -36,7 +36,8 @@
 #define EXIT_CONFIG  78	 /* sysexits.h: errors that a restart does not fix */
 #define POLL_MS	     100 /* while models load and while requests end */
 #define CALM_MS	     1000
-#define JOIN_SECONDS 1 /* how long shutdown waits for a reload in progress */
+#define JOIN_SECONDS 1	/* how long shutdown waits for a reload in progress */
+#define STOP_SECONDS 30 /* that the end may take after the running requests */
 #define MMAP_BYTES   (256 << 10)
 #define PAD_BYTES    (1 << 20)
 #define TRIM_BYTES   (2 << 20)
@@ -237,7 +238,11 @@ static void begin_drain(struct daemon *d)
 	poll_every(d, POLL_MS);
 	d->draining = true;
 	d->polls_left = d->config.drain_seconds * 1000 / POLL_MS;
-	sd_notify(0, "STOPPING=1\nSTATUS=waiting for running requests");
+	/* Beyond the unit's TimeoutStopSec=, when the settings give requests more time. */
+	sd_notifyf(0,
+		   "STOPPING=1\nSTATUS=waiting for running requests\n"
+		   "EXTEND_TIMEOUT_USEC=%llu",
+		   (d->config.drain_seconds + STOP_SECONDS) * 1000000ull);
 	log_info("stopping: running requests may end within %u s", d->config.drain_seconds);
 	/* The sockets are closed at once, so that clients get an error instead of waiting. */
 	server_drain(d->server);

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# TCP: what is refused at the start, keys and whom they stand for, reloads, no keys on loopback, sockets of systemd, and
-# connections by the thousand. PYTHON is python3, TXDA_BENCH txda-bench; FLOOD_CONNECTIONS how many there are (10000).
+# TCP: what is refused at the start, keys and whom they stand for, reloads, no keys on loopback, connections by the thousand;
+# systemd: its sockets, and the time that it gives the daemon to end. PYTHON is python3, TXDA_BENCH txda-bench;
+# FLOOD_CONNECTIONS how many connections there are (10000).
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -387,4 +388,28 @@ for wrong in '--tp-size none' '--no-api-key --api-key-file /nothing' "--log-file
 	"$PYTHON" "$tmp/refused.py" "$socket" "$TXDAD" $wrong --model "demo=$MODEL" --strict 2>"$tmp/refused" ||
 		fail "a client of a daemon with $wrong: $(tail -n 5 "$tmp/refused")"
 done
+
+# What the daemon tells systemd at its end: to wait for as long as the settings let requests run.
+cat >"$tmp/notified.py" <<'END'
+import os, socket, subprocess, sys
+notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+notify.bind(sys.argv[1])
+notify.settimeout(60)
+
+def said(word):
+    while True:
+        fields = dict(line.split("=", 1) for line in notify.recv(65536).decode().splitlines())
+        if word in fields:
+            return fields
+
+daemon = subprocess.Popen(sys.argv[2:], env={**os.environ, "NOTIFY_SOCKET": sys.argv[1]})
+said("READY")
+daemon.terminate()
+microseconds = int(said("STOPPING")["EXTEND_TIMEOUT_USEC"])
+assert daemon.wait() == 0
+assert microseconds >= 3600 * 1000000, microseconds
+END
+rm -f "$socket"
+"$PYTHON" "$tmp/notified.py" "$tmp/notify" "$TXDAD" --model "demo=$MODEL" --socket "$socket" --drain-seconds 3600 2>"$tmp/refused" ||
+	fail "the time for the end: $(tail -n 5 "$tmp/refused")"
 conclude
