@@ -294,7 +294,7 @@ check_static() {
 	else
 		record SKIP "static: systemd units" "systemd-analyze is not installed"
 	fi
-	static_check "shell scripts" shellcheck -x -e SC1091 scripts/*.sh packaging/container/*.sh tests/container/*.sh tests/vm/*.sh \
+	static_check "shell scripts" shellcheck -x -e SC1091 scripts/*.sh packaging/*.sh packaging/container/*.sh tests/container/*.sh tests/vm/*.sh \
 		tests/vm/guest/boot tests/vm/guest/lib.sh tests/vm/guest/packages.sh \
 		tests/vm/guest/run-cases tests/vm/guest/systemd-setup tests/vm/guest/vmhost
 	# They run under the guest's own shells, and read lines of which they want some words.
