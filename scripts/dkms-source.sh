@@ -7,5 +7,8 @@ set -eu
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 to=$1/usr/src/txda-$version
+# DKMS runs and compiles them as root: they must not belong to whoever has the tree, nor be writable for others.
+umask 022
+rm -rf "$to"
 mkdir -p "$to"
-cp -a Kbuild dkms.conf driver uapi LICENSES "$to/"
+cp -R --preserve=timestamps --no-preserve=mode Kbuild dkms.conf driver uapi LICENSES "$to/"
