@@ -6,13 +6,21 @@ set -eu
 cd "$(dirname "$0")/.."
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-# The units name the installed daemon; here any program in its place will do.
+# The units name the installed daemon; here any program in its place will do. The prefix may have a space.
+mkdir "$tmp/my prefix"
+ln -s /bin/true "$tmp/my prefix/txdad"
 for unit in packaging/systemd/*; do
-	sed "s,^\(ExecStart=\)[^ ]*,\1/bin/true," "$unit" >"$tmp/$(basename "$unit")"
+	sed "s,@bindir@,$tmp/my prefix,; s,@sysconfdir@,$tmp/my prefix," "$unit" >"$tmp/$(basename "$unit")"
 done
-out=$(SYSTEMD_UNIT_PATH="$tmp:" systemd-analyze --man=no verify "$tmp"/* 2>&1 |
-	grep -E 'txdad' || true)
+out=$(SYSTEMD_UNIT_PATH="$tmp:" systemd-analyze --man=no verify "$tmp"/txdad* 2>&1 |
+	grep -E 'txdad|my prefix' || true)
 [ -z "$out" ] || { printf '%s\n' "$out"; exit 1; }
+
+# udev splits the command at spaces, too.
+grep -q "^RUN+=\"'@bindir@/[a-z-]*' " udev-rules/60-txda.rules || {
+	echo "the path in RUN+= of 60-txda.rules is not quoted"
+	exit 1
+}
 
 # Who may use the socket does not thereby have the chips' nodes.
 socket=$(sed -n 's/^SocketGroup=//p' packaging/systemd/txdad.socket)
