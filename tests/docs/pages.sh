@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # pages.sh DIRECTORY - each manual page in it is of the macros man(7), has a date, a version and a heading, is found by whatis,
-# and is set without a warning of groff. Exit status 77: there is no groff here.
+# names the exit status if it is of a program, and is set without a warning of groff. Exit status 77: there is no groff here.
 set -eu
 command -v groff >/dev/null || {
 	echo "groff is not installed"
@@ -23,6 +23,9 @@ for page in "$1"/*.[1-8]; do
 	title=$(printf '%s' "$name" | tr '[:lower:]' '[:upper:]')
 	grep -Eq "^\.TH $title $section 20[0-9]{2}-[01][0-9]-[0-3][0-9] \"txda [0-9.]+\" \"[^\"]+\"\$" "$page" ||
 		complain "no line such as: .TH $title $section 2026-11-20 \"txda 0.1.0\" \"TXDA\""
+	case $section in
+	1 | 8) grep -q '^\.SH EXIT STATUS$' "$page" || complain "a program's page without its exit status" ;;
+	esac
 	if command -v lexgrog >/dev/null; then
 		lexgrog "$page" >/dev/null || complain "whatis finds no name and description in it"
 	fi
