@@ -31,6 +31,7 @@
 #include "api_keys.h"
 #include "server.h"
 #include "sockets.h"
+#include "tool_run.h"
 #include "txda.h"
 
 #define EXIT_CONFIG  78	 /* sysexits.h: errors that a restart does not fix */
@@ -648,7 +649,7 @@ static void bound_heap(void)
 	mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
 }
 
-int main(int argc, char **argv)
+static int txdad(int argc, char **argv)
 {
 	static struct daemon d;
 	char err[768];
@@ -693,4 +694,9 @@ int main(int argc, char **argv)
 		log_info("stopped");
 	stop(&d);
 	return d.exit_code;
+}
+
+int main(int argc, char **argv)
+{
+	return tool_run("txdad", txdad, argc, argv, EXIT_FAILURE);
 }

@@ -28,6 +28,7 @@
 #include "io.h"
 #include "param_dir.h"
 #include "text_confine.h"
+#include "tool_run.h"
 #include "work.h"
 
 #define CONTROL	      0 /* the socket that txdad passes */
@@ -332,7 +333,7 @@ static int usage(FILE *to)
 	return to == stdout ? 0 : EXIT_USAGE;
 }
 
-int main(int argc, char **argv)
+static int text_main(int argc, char **argv)
 {
 	unsigned long long memory, seconds;
 	struct image_tower tower;
@@ -354,4 +355,9 @@ int main(int argc, char **argv)
 	memory = strtoull(argv[2], NULL, 10);
 	seconds = strtoull(argv[3], NULL, 10);
 	_exit(run(argv[1], memory, (unsigned)seconds, argc == 5 ? &tower : NULL));
+}
+
+int main(int argc, char **argv)
+{
+	return tool_run("txdad-text", text_main, argc, argv, EXIT_FAILURE);
 }
