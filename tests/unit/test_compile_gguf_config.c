@@ -292,6 +292,114 @@ static void test_lists(void **state)
 	gguf_model_free(m);
 }
 
+/* A llama of one layer with a number more, as its configuration. */
+static void llama_with(const char *name, float value, struct model_config *c)
+{
+	struct file f = {0};
+
+	llama(&f);
+	key_u32(&f, "llama.block_count", 1);
+	key_f32(&f, name, value);
+	read_config(&f, c);
+}
+
+/* A factor alone is a linear one, whichever of its two names it has. */
+static void test_factor(void **state)
+{
+	static struct model_config c;
+	struct file f = {0};
+
+	(void)state;
+	llama_with("llama.rope.scaling.factor", 4, &c);
+	assert_true(c.rope.type == ROPE_LINEAR && c.rope.factor == 4);
+	llama_with("llama.rope.scale_linear", 8, &c);
+	assert_true(c.rope.type == ROPE_LINEAR && c.rope.factor == 8);
+	llama_with("llama.rope.scaling.factor", 0, &c);
+	assert_int_equal(c.rope.type, ROPE_DEFAULT);
+	llama_with("llama.rope.scaling.factor", 1, &c);
+	assert_int_equal(c.rope.type, ROPE_DEFAULT);
+	llama(&f);
+	key_u32(&f, "llama.block_count", 1);
+	key_text(&f, "llama.rope.scaling.type", "none");
+	key_f32(&f, "llama.rope.scaling.factor", 4);
+	read_config(&f, &c);
+	assert_int_equal(c.rope.type, ROPE_DEFAULT);
+}
+
+static void qwen2moe(struct file *f)
+{
+	key_text(f, "general.architecture", "qwen2moe");
+	key_u32(f, "qwen2moe.block_count", 1);
+	key_u32(f, "qwen2moe.context_length", 64);
+	key_u32(f, "qwen2moe.embedding_length", 12);
+	key_u32(f, "qwen2moe.attention.head_count", 2);
+	key_f32(f, "qwen2moe.attention.layer_norm_rms_epsilon", 1e-6f);
+	key_u32(f, "qwen2moe.expert_count", 4);
+	key_u32(f, "qwen2moe.expert_used_count", 2);
+	key_u32(f, "qwen2moe.expert_feed_forward_length", 8);
+	key_u32(f, "qwen2moe.expert_shared_feed_forward_length", 8);
+	matrix(f, "token_embd.weight", 12, 4);
+	matrix(f, "blk.0.attn_q.bias", 12, 0);
+}
+
+/* Routing is the architecture's unless a key says otherwise. */
+static void test_routing(void **state)
+{
+	static struct model_config c;
+	struct file f = {0};
+
+	(void)state;
+	qwen2moe(&f);
+	key_u32(&f, "qwen2moe.expert_gating_func", 1);
+	read_config(&f, &c);
+	assert_false(c.moe.normalise);
+	f = (struct file){0};
+	qwen2moe(&f);
+	key_u32(&f, "qwen2moe.expert_weights_norm", 1);
+	read_config(&f, &c);
+	assert_true(c.moe.normalise);
+	f = (struct file){0};
+	qwen2moe(&f);
+	key_u32(&f, "qwen2moe.expert_gating_func", 2);
+	expect_config(&f, "qwen2moe.expert_gating_func: 2 is not supported");
+}
+
+/* Keys that change the results are not ignored, whatever architecture has them. */
+static void test_other_keys(void **state)
+{
+	static const struct {
+		const char *name, *words;
+		float value;
+	} keys[] = {
+		{"llama.attention.scale", "0.5 is not supported", 0.5f},
+		{"llama.attention.clamp_kqv", "8 is not supported", 8},
+		{"llama.attention.max_alibi_bias", "8 is not supported", 8},
+		{"llama.embedding_scale", "12 is not supported, only 1 is", 12},
+		{"llama.residual_scale", "0.5 is not supported", 0.5f},
+		{"llama.logit_scale", "0.5 is not supported", 0.5f},
+		{"llama.use_parallel_residual", "1 is not supported", 1},
+		{"llama.rope.scaling.attn_factor", "2 is not supported", 2},
+		{"llama.attn_logit_softcapping", "50 is not supported", 50},
+		{"llama.final_logit_softcapping", "30 is not supported", 30},
+		{"llama.rope.freq_base", "nan is not a finite number", NAN},
+		{"llama.rope.freq_base", "inf is not a finite number", INFINITY},
+		{"llama.attention.key_length", "inf is not a finite number", INFINITY},
+	};
+	static struct model_config c;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		struct file f = {0};
+
+		llama(&f);
+		key_u32(&f, "llama.block_count", 1);
+		key_f32(&f, keys[i].name, keys[i].value);
+		expect_config(&f, keys[i].name);
+		expect_words(keys[i].words);
+	}
+	llama_with("llama.embedding_scale", 1, &c);
+}
+
 static void test_hostile_config(void **state)
 {
 	struct gguf_model *m;
@@ -481,6 +589,8 @@ int main(void)
 		cmocka_unit_test(test_hostile_config), cmocka_unit_test(test_deepseek),
 		cmocka_unit_test(test_stacked),	       cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_pieces),	       cmocka_unit_test(test_hostile_tokenizer),
+		cmocka_unit_test(test_factor),	       cmocka_unit_test(test_other_keys),
+		cmocka_unit_test(test_routing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,6 +122,9 @@ static int find_number(const struct reader *r, const char *name, bool *ret_there
 	if (v->type == GGUF_STRING || !v->n)
 		return tool_fail(r->error, -EINVAL, "%s: not a number", key);
 	*ret = gguf_number(v, 0);
+	/* JSON has no such numbers: the key would be as good as missing. */
+	if (!isfinite(*ret))
+		return tool_fail(r->error, -ERANGE, "%s: %g is not a finite number", key, *ret);
 	/* Some files have one value per layer. */
 	for (uint64_t i = 1; i < v->n; i++) {
 		if (gguf_number(v, i) != *ret)
@@ -175,14 +178,38 @@ static int expect(const struct reader *r, const char *name, double value)
 	return e;
 }
 
-/* Files of vision models have another order of queries and keys. */
+/*
+ * Keys of other architectures that change the results, with the values that mean nothing. Files of
+ * vision models have another order of queries and keys.
+ */
 static int expect_plain(const struct reader *r)
 {
+	static const struct {
+		const char *name;
+		double value;
+	} plain[] = {
+		{"attention.causal", 1},
+		{"attention.scale", 0},
+		{"attention.clamp_kqv", 0},
+		{"attention.max_alibi_bias", 0},
+		{"attention.temperature_scale", 0},
+		{"embedding_scale", 1},
+		{"residual_scale", 1},
+		{"logit_scale", 1},
+		{"use_parallel_residual", 0},
+		{"rope.scaling.attn_factor", 1},
+	};
 	char key[128];
+	int e = 0;
 
 	if (gguf_get(r->g, full(r, "rope.dimension_sections", key, sizeof(key))))
 		return tool_fail(r->error, -ENOTSUP, "%s: not supported", key);
-	return expect(r, "attention.temperature_scale", 0);
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]) && !e; i++)
+		e = expect(r, plain[i].name, plain[i].value);
+	/* Gemma's have these two. */
+	for (size_t i = 0; i < N_KEYS(gemma_keys) && !e && !r->a->whole_norms; i++)
+		e = expect(r, gemma_keys[i].name, 0);
+	return e;
 }
 
 /* Layers are counted with those after the last one, which predict further tokens. */
@@ -249,36 +276,46 @@ static int add_yarn(const struct reader *r, cJSON *scaling)
 	return e ? e : expect(r, "rope.scaling.yarn_attn_factor", 1);
 }
 
+/* The object "rope_scaling". Without a type, a factor (other than 0, for none) is a linear one. */
+static int make_scaling(const struct reader *r, const char *type, double factor)
+{
+	cJSON *scaling = cJSON_AddObjectToObject(r->to, "rope_scaling");
+	double original = 0;
+	bool from;
+	int e = find_number(r, "rope.scaling.original_context_length", &from, &original);
+
+	if (!type)
+		type = factor != 0 && factor != 1 ? "linear" : "none";
+	/* Said explicitly, so that a family's own default does not apply. */
+	if (!strcmp(type, "none")) {
+		cJSON_AddStringToObject(scaling, "rope_type", "default");
+		return e;
+	}
+	cJSON_AddStringToObject(scaling, "rope_type", type);
+	cJSON_AddNumberToObject(scaling, "factor", factor);
+	if (from)
+		cJSON_AddNumberToObject(scaling, "original_max_position_embeddings", original);
+	return !e && !strcmp(type, "yarn") ? add_yarn(r, scaling) : e;
+}
+
 static int add_scaling(const struct reader *r)
 {
-	double factor = 1, original = 0;
 	char key[128], *type;
-	bool there, from;
-	cJSON *scaling;
+	double factor = 1;
+	bool there = false;
 	int e = gguf_string(r->g, full(r, "rope.scaling.type", key, sizeof(key)), &type, r->error);
 
 	if (!e)
 		e = find_number(r, "rope.scaling.factor", &there, &factor);
-	if (!e)
-		e = find_number(r, "rope.scaling.original_context_length", &from, &original);
+	/* Its older name. */
+	if (!e && !there)
+		e = find_number(r, "rope.scale_linear", &there, &factor);
 	if (!e && type && strcmp(type, "none") && strcmp(type, "linear") && strcmp(type, "yarn"))
 		e = tool_fail(r->error, -ENOTSUP,
 			      "%s: \"%.64s\" is not supported (none, linear and yarn are)", key,
 			      type);
-	/* Said explicitly, so that a family's own default does not apply. */
-	if (!e && (!type || !strcmp(type, "none")))
-		cJSON_AddStringToObject(cJSON_AddObjectToObject(r->to, "rope_scaling"), "rope_type",
-					"default");
-	if (!e && type && strcmp(type, "none")) {
-		scaling = cJSON_AddObjectToObject(r->to, "rope_scaling");
-		cJSON_AddStringToObject(scaling, "rope_type", type);
-		cJSON_AddNumberToObject(scaling, "factor", factor);
-		if (from)
-			cJSON_AddNumberToObject(scaling, "original_max_position_embeddings",
-						original);
-		if (!strcmp(type, "yarn"))
-			e = add_yarn(r, scaling);
-	}
+	if (!e)
+		e = make_scaling(r, type, factor);
 	free(type);
 	return e;
 }
@@ -476,14 +513,26 @@ static int add_deepseek_experts(const struct reader *r)
 	return 0;
 }
 
+/* A softmax over all experts, or, which comes to the same, over those that it chose (3). */
+static int add_plain_experts(const struct reader *r)
+{
+	double norm = !strcmp(r->a->name, "qwen3moe");
+	bool there;
+	int e = find_number(r, "expert_weights_norm", &there, &norm);
+
+	cJSON_AddBoolToObject(r->to, "norm_topk_prob", norm != 0);
+	if (!e)
+		e = expect(r, "expert_gating_func", r->a->alternating ? 3 : 1);
+	return e ? e : expect(r, "expert_weights_scale", 1);
+}
+
 static int add_experts(const struct reader *r)
 {
 	int e = add_keys(r, expert_keys, N_KEYS(expert_keys));
 
 	if (!e && r->a->routing == GGUF_ROUTING_DEEPSEEK)
 		return add_deepseek_experts(r);
-	cJSON_AddBoolToObject(r->to, "norm_topk_prob", !strcmp(r->a->name, "qwen3moe"));
-	return e ? e : expect(r, "expert_weights_scale", 1);
+	return e ? e : add_plain_experts(r);
 }
 
 /* The size of a head, how much of it rotates. */
@@ -526,8 +575,6 @@ static int add_all(const struct reader *r, const struct gguf_model *m)
 		e = add_heads(r);
 	if (!e)
 		e = expect_plain(r);
-	if (!e)
-		e = expect(r, "attention.causal", 1);
 	if (!e && r->a->whole_norms)
 		e = add_gemma(r);
 	if (!e && r->a->alternating)
