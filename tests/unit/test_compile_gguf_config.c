@@ -6,14 +6,17 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
+#include "compile.h"
 #include "config.h"
 #include "ggml.h"
 #include "gguf_model.h"
 #include "gguf_test.h"
+#include "model.h"
 #include "sentencepiece.h"
 
 /* ---- models ---- */
@@ -466,6 +469,57 @@ static void test_hostile_config(void **state)
 	expect_words("blk.0.ssm_a.weight");
 }
 
+/* Compiles the file as a whole. */
+static int compile(const struct file *f)
+{
+	struct compile_job job = {.options = COMPILE_OPTIONS_DEFAULT, .quiet = true};
+	char dir[] = "/tmp/txda-test-XXXXXX", path[64], out[64], command[64];
+	const struct bytes *b = whole(f);
+	struct compile_result result;
+	struct model m;
+	FILE *to;
+	int r;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/m.gguf", dir);
+	snprintf(out, sizeof(out), "%s/case", dir);
+	to = fopen(path, "w");
+	assert_true(to && fwrite(b->at, 1, b->n, to) == b->n && !fclose(to));
+	assert_int_equal(model_open(path, &m, &error), 0);
+	job.model = &m;
+	job.case_path = out;
+	r = model_resolve_options(&m, &job.options, &error);
+	if (!r)
+		r = compile_run(&job, &result, &error);
+	model_close(&m);
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
+	return r;
+}
+
+/* A tensor that is known, but that this model has no use for, changes the results as well. */
+static void test_unused(void **state)
+{
+	static const char *const more[] = {
+		"blk.0.attn_q_norm.weight", "blk.0.attn_norm.bias", "blk.0.attn_sinks.weight",
+		"blk.0.ffn_gate.bias",	    "output_norm.bias",	    "blk.1.attn_norm.weight",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+		struct file f = {0};
+
+		llama(&f);
+		key_u32(&f, "llama.block_count", 1);
+		if (!i && compile(&f))
+			fail_msg("%s", error.text);
+		matrix(&f, more[i], 8, 0);
+		assert_int_equal(compile(&f), -ENOTSUP);
+		expect_words(more[i]);
+		expect_words("not used by llama with a block_count of 1");
+	}
+}
+
 /* ---- tokenisers ---- */
 
 static int tokenizer(struct file *f, struct gguf_file *ret)
@@ -590,7 +644,7 @@ int main(void)
 		cmocka_unit_test(test_stacked),	       cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_pieces),	       cmocka_unit_test(test_hostile_tokenizer),
 		cmocka_unit_test(test_factor),	       cmocka_unit_test(test_other_keys),
-		cmocka_unit_test(test_routing),
+		cmocka_unit_test(test_routing),	       cmocka_unit_test(test_unused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -229,6 +229,13 @@ static int write_case(struct compile *c)
 	return r ? r : case_commit(c->out, c->error);
 }
 
+static int check_used(const struct model *m, struct tool_error *error)
+{
+	int r = gguf_model_all_used(m->source.gguf, m->config.n_layers, error);
+
+	return r ? tool_fail_within(error, r, "%s", m->path) : 0;
+}
+
 int compile_run(const struct compile_job *job, struct compile_result *ret, struct tool_error *error)
 {
 	struct compile c = {.job = job, .options = &job->options, .error = error};
@@ -245,6 +252,9 @@ int compile_run(const struct compile_job *job, struct compile_result *ret, struc
 	for (i = 0; i < job->options.tp && !r; i++)
 		r = graph_build(&job->model->config, &job->model->source, c.options, i, &c.chip[i],
 				error);
+	/* Programs of a part of the model leave the rest aside. */
+	if (!r && job->model->source.gguf && !c.options->mtp && !c.options->embeds)
+		r = check_used(job->model, error);
 	if (!r && c.chip[0].expanded)
 		note(&c, "some quantised weights fit no tile format and are stored as float32");
 	if (!r)

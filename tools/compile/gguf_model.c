@@ -18,6 +18,7 @@ struct named {
 	char name[NAME_BYTES];
 	const struct gguf_tensor *tensor;
 	const struct gguf *file;
+	bool used; /* the graph has read it */
 };
 
 struct gguf_model {
@@ -315,12 +316,10 @@ static const char *find_number(const char *name)
 }
 
 /* Finds the tensor, and which of its matrices if @name is that of one expert or head. */
-static const struct gguf_tensor *look_up(const struct gguf_model *m, const char *name,
-					 uint64_t *ret_index)
+static struct named *look_up(const struct gguf_model *m, const char *name, uint64_t *ret_index)
 {
 	const char *at = find_number(name), *rest;
 	struct named want;
-	const struct named *found;
 	unsigned index = 0;
 	int used = 0;
 
@@ -335,15 +334,15 @@ static const struct gguf_tensor *look_up(const struct gguf_model *m, const char 
 			 rest);
 	}
 	*ret_index = index;
-	found = m->n ? bsearch(&want, m->list, m->n, sizeof(*m->list), by_name) : NULL;
-	return found ? found->tensor : NULL;
+	return m->n ? bsearch(&want, m->list, m->n, sizeof(*m->list), by_name) : NULL;
 }
 
 const struct gguf_tensor *gguf_model_tensor(const struct gguf_model *m, const char *name)
 {
 	uint64_t index;
+	const struct named *found = look_up(m, name, &index);
 
-	return look_up(m, name, &index);
+	return found ? found->tensor : NULL;
 }
 
 bool gguf_model_has(const struct gguf_model *m, const char *name)
@@ -356,13 +355,16 @@ int gguf_model_find(const struct gguf_model *m, const char *name, uint64_t rows,
 {
 	const uint64_t want[2] = {rows ? rows : cols, cols};
 	uint64_t index, n = rows ? rows : 1, per;
-	const struct gguf_tensor *t = look_up(m, name, &index);
+	struct named *named = look_up(m, name, &index);
+	const struct gguf_tensor *t;
 	char expected[64], found[128];
 	bool fits;
 
 	safetensors_shape(rows ? 2 : 1, want, expected, sizeof(expected));
-	if (!t)
+	if (!named)
 		return tool_fail(error, -ENOENT, "tensor \"%s\" %s is missing", name, expected);
+	named->used = true;
+	t = named->tensor;
 	/* Vectors of experts are the rows of a matrix. */
 	if (find_number(name) && !rows) {
 		per = t->dim[1];
@@ -381,4 +383,37 @@ int gguf_model_find(const struct gguf_model *m, const char *name, uint64_t rows,
 	}
 	*ret = ggml_tensor(t->type, n, cols, t->data + t->bytes / per * index);
 	return 0;
+}
+
+/* The two halves of a layer's attn_kv_b, which files may have beside it. */
+static bool has_halves(const struct gguf_model *m, const char *name)
+{
+	static const char whole[] = ".self_attn.kv_b_proj.weight";
+	const char *at = strstr(name, whole);
+	char half[NAME_BYTES];
+
+	if (!at || strcmp(at, whole) != 0)
+		return false;
+	snprintf(half, sizeof(half), "%.*s.self_attn.heads.0.k_b.weight", (int)(at - name), name);
+	return gguf_model_has(m, half);
+}
+
+int gguf_model_all_used(const struct gguf_model *m, unsigned n_layers, struct tool_error *error)
+{
+	const struct gguf_architecture *a = gguf_architecture(m->files[0], error);
+
+	for (size_t i = 0; a && i < m->n; i++) {
+		const struct named *t = &m->list[i];
+		unsigned layer;
+
+		if (t->used || has_halves(m, t->name))
+			continue;
+		if (a->ahead && sscanf(t->name, "model.layers.%5u.", &layer) == 1 &&
+		    layer >= n_layers)
+			continue;
+		return tool_fail(error, -ENOTSUP,
+				 "tensor \"%.128s\" is not used by %s with a block_count of %u",
+				 t->tensor->name, a->name, n_layers);
+	}
+	return a ? 0 : -ENOTSUP;
 }

@@ -53,6 +53,12 @@ int gguf_model_unchanged(const struct gguf_model *m, struct tool_error *error);
 /* As source_find(), for any format; one expert's matrix is a part of the tensor of all. */
 int gguf_model_find(const struct gguf_model *m, const char *name, uint64_t rows, uint64_t cols,
 		    struct source_tensor *ret, struct tool_error *error);
+/*
+ * After the graphs of all chips of a model of @n_layers are built: -ENOTSUP if there is a tensor that
+ * gguf_model_find() was never asked for, as it would change the results; layers that predict
+ * further tokens aside.
+ */
+int gguf_model_all_used(const struct gguf_model *m, unsigned n_layers, struct tool_error *error);
 /* The tensor as stored in its file, or NULL. */
 const struct gguf_tensor *gguf_model_tensor(const struct gguf_model *m, const char *name);
 bool gguf_model_has(const struct gguf_model *m, const char *name);
