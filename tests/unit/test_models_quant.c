@@ -34,6 +34,7 @@ struct quant_case {
 	unsigned bits, group; /* columns that share a scale; 0: all */
 	bool act_order, zeros, v2;
 	unsigned block_rows; /* FP8: 0 a tensor, 1 a row */
+	bool one_scale;	     /* int8: of a tensor */
 	const char *config;
 };
 
@@ -70,6 +71,19 @@ static const struct quant_case cases[] = {
 	 .config = QUANT("compressed-tensors",
 			 ", \"format\": \"int-quantized\"" GROUPS(
 				 "\"num_bits\": 8, \"strategy\": \"channel\""))},
+	{"compressed-tensors, int8, zero points", INT8, 8, 0, .zeros = true,
+	 .config = QUANT("compressed-tensors",
+			 ", \"format\": \"int-quantized\"" GROUPS(
+				 "\"num_bits\": 8, \"strategy\": \"channel\""))},
+	{"compressed-tensors, int8, act-order", INT8, 8, 24, true, true,
+	 .config = QUANT("compressed-tensors",
+			 ", \"format\": \"int-quantized\"" GROUPS(
+				 "\"num_bits\": 8, \"strategy\": \"group\", \"group_size\": 24"))},
+	{"compressed-tensors, int8, one scale and zero point", INT8, 8, 0, .zeros = true,
+	 .one_scale = true,
+	 .config =
+		 QUANT("compressed-tensors", ", \"format\": \"int-quantized\"" GROUPS(
+						     "\"num_bits\": 8, \"strategy\": \"tensor\""))},
 	{"compressed-tensors, fp8 rows", FP8, 8, 0, .block_rows = 1,
 	 .config = QUANT("compressed-tensors",
 			 ", \"format\": \"float-quantized\"" GROUPS(
@@ -193,6 +207,10 @@ static struct matrix make_matrix(const struct quant_case *c, unsigned n, unsigne
 		m.scale[i] = half((0.6f + 0.4f * unit()) / (float)(middle * sqrt(k)));
 		m.zero[i] = c->zeros ? middle - 3 + next() % 7 : middle;
 	}
+	for (unsigned i = 1; c->one_scale && i < m.groups * n; i++) {
+		m.scale[i] = m.scale[0];
+		m.zero[i] = m.zero[0];
+	}
 	for (unsigned r = 0; c->format == FP8 && r < n; r++)
 		for (unsigned g = 0; g < m.groups; g++) {
 			/* rows of a block share it */
@@ -293,15 +311,26 @@ static void add_packed(struct file *f, const char *name, const struct matrix *m)
 		put_half(p, (size_t)(i % m->n) * m->groups + i / m->n, m->scale[i]);
 }
 
-static void add_int8(struct file *f, const char *name, const struct matrix *m)
+static void add_int8(struct file *f, const struct quant_case *c, const char *name,
+		     const struct matrix *m)
 {
+	unsigned rows = c->one_scale ? 1 : m->n, g = c->one_scale ? 0 : m->groups;
 	uint8_t *p = add(f, name, ".weight", "I8", 1, m->n, m->k);
 
 	for (unsigned i = 0; i < m->n * m->k; i++)
 		p[i] = (uint8_t)(m->code[i] - 128);
-	p = add(f, name, ".weight_scale", "F16", 2, m->n, 1);
-	for (unsigned i = 0; i < m->n; i++)
-		put_half(p, i, m->scale[i]);
+	p = add(f, name, ".weight_scale", "F16", 2, rows, g);
+	for (unsigned i = 0; i < rows * m->groups; i++)
+		put_half(p, i, m->scale[i % m->groups * m->n + i / m->groups]);
+	if (c->zeros) {
+		p = add(f, name, ".weight_zero_point", "I8", 1, rows, g);
+		for (unsigned i = 0; i < rows * m->groups; i++)
+			p[i] = (uint8_t)(m->zero[i % m->groups * m->n + i / m->groups] - 128);
+	}
+	if (c->act_order) {
+		p = add(f, name, ".weight_g_idx", "I32", 4, m->k, 0);
+		memcpy(p, m->group_of, m->k * 4);
+	}
 }
 
 static void add_floats(struct file *f, const char *name, const float *v, unsigned n, unsigned k)
@@ -322,7 +351,7 @@ static void add_matrix(struct file *f, struct file *plain, const struct quant_ca
 	case AWQ: add_awq(f, name, &m); break;
 	case FP8: add_fp8(f, c, name, &m); break;
 	case PACKED: add_packed(f, name, &m); break;
-	default: add_int8(f, name, &m); break;
+	default: add_int8(f, c, name, &m); break;
 	}
 	free_matrix(&m);
 }

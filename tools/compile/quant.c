@@ -88,7 +88,7 @@ int quant_zero(const struct source_tensor *t, uint64_t row, uint32_t group)
 		return (int)(load32(t->zeros + (row / per * t->n_groups + group) * 4) >>
 				     row % per * t->bits &
 			     mask);
-	default: return (int8_t)t->zeros[row * t->n_groups + group] + 128;
+	default: return (int8_t)t->zeros[row / t->block_rows * t->n_groups + group] + 128;
 	}
 }
 
@@ -309,6 +309,17 @@ static int check_g_idx(const struct finder *f, struct source_tensor *t)
 	return 0;
 }
 
+/* The group of each column, if the checkpoint has them. */
+static int find_g_idx(const struct finder *f, const char *suffix, struct source_tensor *t)
+{
+	int r;
+
+	if (!look(f, suffix))
+		return 0;
+	r = need(f, suffix, SAFETENSORS_I32, SAFETENSORS_U32, t->cols, 0, true, &t->g_idx);
+	return r ? r : check_g_idx(f, t);
+}
+
 static int find_gptq(const struct finder *f, struct source_tensor *t)
 {
 	uint32_t bits = f->q->bits, per;
@@ -330,9 +341,7 @@ static int find_gptq(const struct finder *f, struct source_tensor *t)
 	if (!r && look(f, "qzeros"))
 		r = need(f, "qzeros", SAFETENSORS_I32, SAFETENSORS_U32, t->n_groups,
 			 (t->rows + per - 1) / per, true, &t->zeros);
-	if (!r && look(f, "g_idx"))
-		r = need(f, "g_idx", SAFETENSORS_I32, SAFETENSORS_U32, t->cols, 0, true, &t->g_idx);
-	return !r && t->g_idx ? check_g_idx(f, t) : r;
+	return r ? r : find_g_idx(f, "g_idx", t);
 }
 
 static int find_awq(const struct finder *f, struct source_tensor *t)
@@ -370,14 +379,28 @@ static int find_packed(const struct finder *f, struct source_tensor *t)
 	if (!r && look(f, "weight_zero_point"))
 		r = need(f, "weight_zero_point", SAFETENSORS_I32, SAFETENSORS_U32,
 			 (t->rows + per - 1) / per, t->n_groups, true, &t->zeros);
-	if (!r && look(f, "weight_g_idx"))
-		r = need(f, "weight_g_idx", SAFETENSORS_I32, SAFETENSORS_U32, t->cols, 0, true,
-			 &t->g_idx);
-	return !r && t->g_idx ? check_g_idx(f, t) : r;
+	return r ? r : find_g_idx(f, "weight_g_idx", t);
+}
+
+/* One for each scale, in their shape. */
+static int need_zeros8(const struct finder *f, uint64_t d0, uint64_t d1, struct source_tensor *t)
+{
+	const struct safetensors_tensor *z = look(f, "weight_zero_point");
+
+	if (!z)
+		return tool_fail(f->error, -ENOENT,
+				 "tensor \"%.200s.weight_zero_point\" is missing", f->name);
+	if (z->dtype != SAFETENSORS_I8)
+		return tool_fail(f->error, -EINVAL, "tensor \"%.200s\": dtype %s, expected I8",
+				 z->name, safetensors_dtype_name(z->dtype));
+	if (z->bytes != d0 * d1 || z->ndim > 2 || (z->ndim == 2 && z->dim[0] != d0))
+		return bad_shape(f, z, d0, d1);
+	return take_copy(f, z, &t->zeros);
 }
 
 static int find_int8(const struct finder *f, struct source_tensor *t)
 {
+	uint64_t rows = t->rows;
 	int r;
 
 	t->format = SOURCE_INT8;
@@ -388,15 +411,15 @@ static int find_int8(const struct finder *f, struct source_tensor *t)
 		const struct safetensors_tensor *s = look(f, "weight_scale");
 
 		/* one scale for the whole matrix */
-		if (s && (s->ndim == 0 || (s->ndim == 1 && s->dim[0] == 1)))
+		if (s && (s->ndim == 0 || (s->ndim == 1 && s->dim[0] == 1))) {
 			t->block_rows = (uint32_t)t->rows;
-		r = need_scales(f, "weight_scale", t->block_rows == 1 ? t->rows : 1, t->n_groups,
-				t);
+			rows = 1;
+		}
+		r = need_scales(f, "weight_scale", rows, t->n_groups, t);
 	}
-	if (!r && t->block_rows == 1 && look(f, "weight_zero_point"))
-		r = need(f, "weight_zero_point", SAFETENSORS_I8, SAFETENSORS_I8, t->rows,
-			 t->n_groups, true, &t->zeros);
-	return r;
+	if (!r && look(f, "weight_zero_point"))
+		r = need_zeros8(f, rows, t->n_groups, t);
+	return r ? r : find_g_idx(f, "weight_g_idx", t);
 }
 
 static int find_f8(const struct finder *f, struct source_tensor *t)
