@@ -398,6 +398,40 @@ static void test_most_layers(void **state)
 	assert_true(c.moe.layer[c.n_layers]);
 }
 
+#define COMPRESSED(weights, more)                                                                  \
+	"{\"model_type\":\"llama\"," SIZES                                                         \
+	",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":"     \
+	"{\"group_0\":{\"weights\":{\"num_bits\":4" weights "}}}" more "}}"
+#define ROTATION(location)                                                                         \
+	",\"transform_config\":{\"config_groups\":{\"R3\":{\"type\":\"hadamard\",\"apply\":["      \
+	"{\"location\":\"weight_input\"},{\"location\":\"" location "\"}]}}}"
+
+/* Whether matrices must have zero points; rotations that weights include. */
+static void test_symmetry(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok(COMPRESSED("", ",\"transform_config\":{}"), &c);
+	assert_false(c.quant.zeros);
+	expect_ok(COMPRESSED(",\"symmetric\":false", ROTATION("weight_output")), &c);
+	assert_true(c.quant.zeros);
+	expect_error(COMPRESSED("", ROTATION("q_attn")),
+		     "transform_config: R3: location: \"q_attn\" is not supported");
+	expect_ok("{\"model_type\":\"llama\"," SIZES
+		  ",\"quantization_config\":{\"quant_method\":\"awq\"}}",
+		  &c);
+	assert_true(c.quant.zeros);
+	expect_ok("{\"model_type\":\"llama\"," SIZES
+		  ",\"quantization_config\":{\"quant_method\":\"awq\",\"zero_point\":false}}",
+		  &c);
+	assert_false(c.quant.zeros);
+	expect_ok("{\"model_type\":\"llama\"," SIZES
+		  ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"sym\":false}}",
+		  &c);
+	assert_true(c.quant.zeros);
+}
+
 static const struct {
 	const char *text, *what;
 } errors[] = {
@@ -428,6 +462,13 @@ static const struct {
 	 ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,"
 	 "\"group_size\":1e9}}",
 	 "group_size: 1e+09"},
+	{"{\"model_type\":\"llama\"," SIZES
+	 ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,"
+	 "\"group_size\":32.5}}",
+	 "group_size: 32.5 is not a whole number"},
+	{"{\"model_type\":\"llama\"," SIZES
+	 ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"sym\":0}}",
+	 "sym: not true or false"},
 	{"{\"model_type\":\"llama\"," SIZES
 	 ",\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":8}}",
 	 "bits: 8 is not supported, only 4 is"},
@@ -694,6 +735,7 @@ int main(void)
 		cmocka_unit_test(test_gpt_oss),
 		cmocka_unit_test(test_most_layers),
 		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_symmetry),
 		cmocka_unit_test(test_placement),
 		cmocka_unit_test(test_rope_default_linear_dynamic),
 		cmocka_unit_test(test_rope_llama3),

@@ -549,6 +549,7 @@ static void test_hostile(void **state)
 		{0, "\"shape\":[12,80]", "\"shape\":[80,12]", "expected the shape [12, 80]"},
 		{0, "\"shape\":[3,80]", "\"shape\":[80,3]", "expected the shape [3, 80]"},
 		{6, "\"shape\":[96,10]", "\"shape\":[10,96]", "expected the shape [96, 10]"},
+		{6, "q_proj.qzeros", "q_proj.qzerox", "q_proj.qzeros\" is missing"},
 		{8, "weight_scale_inv\":{\"dtype\":\"F32\"",
 		 "weight_scale_inv\":{\"dtype\":\"I32\"", "dtype I32 is not supported"},
 		{8, "q_proj.weight_scale_inv", "q_proj.weight_scale_xyz",

@@ -338,7 +338,7 @@ static int find_gptq(const struct finder *f, struct source_tensor *t)
 		 &t->data);
 	if (!r)
 		r = need_scales(f, "scales", t->n_groups, t->rows, t);
-	if (!r && look(f, "qzeros"))
+	if (!r && (f->q->zeros || look(f, "qzeros")))
 		r = need(f, "qzeros", SAFETENSORS_I32, SAFETENSORS_U32, t->n_groups,
 			 (t->rows + per - 1) / per, true, &t->zeros);
 	return r ? r : find_g_idx(f, "g_idx", t);
@@ -358,7 +358,7 @@ static int find_awq(const struct finder *f, struct source_tensor *t)
 		 &t->data);
 	if (!r)
 		r = need_scales(f, "scales", t->n_groups, t->rows, t);
-	if (!r && look(f, "qzeros"))
+	if (!r && (f->q->zeros || look(f, "qzeros")))
 		r = need(f, "qzeros", SAFETENSORS_I32, SAFETENSORS_U32, t->n_groups, t->rows / 8,
 			 true, &t->zeros);
 	return r;
@@ -376,7 +376,7 @@ static int find_packed(const struct finder *f, struct source_tensor *t)
 		 (t->cols + per - 1) / per, false, &t->data);
 	if (!r)
 		r = need_scales(f, "weight_scale", t->rows, t->n_groups, t);
-	if (!r && look(f, "weight_zero_point"))
+	if (!r && (f->q->zeros || look(f, "weight_zero_point")))
 		r = need(f, "weight_zero_point", SAFETENSORS_I32, SAFETENSORS_U32,
 			 (t->rows + per - 1) / per, t->n_groups, true, &t->zeros);
 	return r ? r : find_g_idx(f, "weight_g_idx", t);
@@ -417,7 +417,7 @@ static int find_int8(const struct finder *f, struct source_tensor *t)
 		}
 		r = need_scales(f, "weight_scale", rows, t->n_groups, t);
 	}
-	if (!r && look(f, "weight_zero_point"))
+	if (!r && (f->q->zeros || look(f, "weight_zero_point")))
 		r = need_zeros8(f, rows, t->n_groups, t);
 	return r ? r : find_g_idx(f, "weight_g_idx", t);
 }

@@ -3,6 +3,7 @@
 #include "quant_config.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,8 +32,21 @@ static int parse_group(const cJSON *json, const char *key, struct quant_config *
 	double d;
 	int r = config_double(json, key, -1, 1u << 20, &all, &d, error);
 
+	if (!r && d != floor(d))
+		r = tool_fail(error, -EINVAL, "%s: %g is not a whole number", key, d);
 	if (!r)
 		q->group = d < 1 ? 0 : (uint32_t)d;
+	return r;
+}
+
+/* @key: true if codes are symmetric, as they usually are. */
+static int parse_symmetry(const cJSON *json, const char *key, struct quant_config *q,
+			  struct tool_error *error)
+{
+	bool symmetric;
+	int r = config_bool(json, key, true, &symmetric, error);
+
+	q->zeros = !r && !symmetric;
 	return r;
 }
 
@@ -54,6 +68,8 @@ static int parse_gptq(const cJSON *json, struct quant_config *q, struct tool_err
 		r = check_bits(q->bits, true, error);
 	if (!r)
 		r = parse_group(json, "group_size", q, error);
+	if (!r)
+		r = parse_symmetry(json, "sym", q, error);
 	if (!r && *format && strcmp(format, "gptq") && strcmp(format, "gptq_v2"))
 		r = tool_fail(
 			error, -ENOTSUP,
@@ -73,6 +89,8 @@ static int parse_awq(const cJSON *json, struct quant_config *q, struct tool_erro
 	if (!r)
 		r = parse_group(json, has(json, "q_group_size") ? "q_group_size" : "group_size", q,
 				error);
+	if (!r)
+		r = config_bool(json, "zero_point", true, &q->zeros, error);
 	if (!r && *version && strcmp(version, "gemm") && strcmp(version, "GEMM"))
 		r = tool_fail(error, -ENOTSUP, "version: \"%.64s\" is not supported, only gemm is",
 			      version);
@@ -101,6 +119,30 @@ static int parse_fp8(const cJSON *json, struct quant_config *q, struct tool_erro
 	return 0;
 }
 
+/*
+ * Rotations of weights are part of the stored ones; those of activations are computed at run time.
+ */
+static int check_transforms(const cJSON *json, struct tool_error *error)
+{
+	const cJSON *groups = cJSON_GetObjectItemCaseSensitive(
+		cJSON_GetObjectItemCaseSensitive(json, "transform_config"), "config_groups");
+	const cJSON *group, *apply;
+
+	cJSON_ArrayForEach(group, groups) {
+		cJSON_ArrayForEach(apply, cJSON_GetObjectItemCaseSensitive(group, "apply")) {
+			const char *location = text_of(apply, "location");
+
+			if (strcmp(location, "weight_input") && strcmp(location, "weight_output"))
+				return tool_fail(error, -ENOTSUP,
+						 "transform_config: %.64s: location: \"%.64s\" is "
+						 "not supported (weight_input and weight_output "
+						 "are)",
+						 group->string ? group->string : "", location);
+		}
+	}
+	return 0;
+}
+
 /* The first group of config_groups: checkpoints have one for their linear layers. */
 static int parse_compressed(const cJSON *json, struct quant_config *q, struct tool_error *error)
 {
@@ -124,6 +166,10 @@ static int parse_compressed(const cJSON *json, struct quant_config *q, struct to
 	r = config_u32(weights, "num_bits", 1, 32, 8, &q->bits, error);
 	if (!r)
 		r = check_bits(q->bits, true, error);
+	if (!r)
+		r = parse_symmetry(weights, "symmetric", q, error);
+	if (!r)
+		r = check_transforms(json, error);
 	if (!r && !strcmp(strategy, "block")) {
 		const cJSON *block = cJSON_GetObjectItemCaseSensitive(weights, "block_structure");
 		const cJSON *n = cJSON_GetArrayItem(block, 0), *k = cJSON_GetArrayItem(block, 1);

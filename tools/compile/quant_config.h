@@ -23,6 +23,7 @@ struct quant_config {
 	enum quant_method method;
 	uint32_t bits;
 	uint32_t group;			 /* columns that share a scale; 0: all */
+	bool zeros;			 /* not symmetric: matrices must have zero points */
 	bool zero_plus_one;		 /* GPTQ version 1 stores zero points minus one */
 	uint32_t block_rows, block_cols; /* FP8 */
 };
