@@ -637,6 +637,44 @@ static void test_rope_yarn(void **state)
 	expect_close(t.scale, (0.1 * log(4) + 1) / (0.05 * log(4) + 1));
 }
 
+#define YARN "\"rope_type\":\"yarn\",\"factor\":4.0"
+
+/* No scaling is ignored: neither one of two that differ nor one by kind of layer. */
+static void test_rope_places(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_error("{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{" YARN "},"
+		     "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1e4}}",
+		     "rope_scaling: rope_type: yarn, but rope_parameters say default");
+	expect_error("{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{" YARN "},"
+		     "\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":2.0}}",
+		     "rope_scaling: factor: differs from rope_parameters");
+	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"type\":\"yarn\","
+		  "\"factor\":4},\"rope_parameters\":{" YARN ",\"rope_theta\":1e4}}",
+		  &c);
+	assert_true(c.rope.type == ROPE_YARN && c.rope.factor == 4);
+	expect_error("{\"model_type\":\"llama\"," SIZES
+		     ",\"rope_parameters\":{\"full_attention\":{" YARN "}}}",
+		     "rope_parameters: full_attention");
+	expect_error("{\"model_type\":\"llama\"," SIZES
+		     ",\"rope_scaling\":{\"full_attention\":{" YARN "}}}",
+		     "rope_scaling: full_attention");
+	expect_error("{\"model_type\":\"gemma3_text\"," SIZES
+		     ",\"rope_parameters\":{\"chunked_attention\":{" YARN "}}}",
+		     "rope_parameters: chunked_attention");
+	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{" YARN "},"
+		  "\"original_max_position_embeddings\":64}",
+		  &c);
+	assert_int_equal(c.rope.original_max_position, 64);
+	expect_ok("{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{" YARN
+		  ",\"original_max_position_embeddings\":32},"
+		  "\"original_max_position_embeddings\":64}",
+		  &c);
+	assert_int_equal(c.rope.original_max_position, 32);
+}
+
 static void test_context(void **state)
 {
 	struct model_config c;
@@ -741,6 +779,7 @@ int main(void)
 		cmocka_unit_test(test_rope_llama3),
 		cmocka_unit_test(test_rope_yarn),
 		cmocka_unit_test(test_context),
+		cmocka_unit_test(test_rope_places),
 		cmocka_unit_test(test_shards),
 	};
 

@@ -138,20 +138,6 @@ static int parse_placement(const cJSON *json, struct model_config *c, struct too
 	return r ? tool_fail_within(error, r, "tensor_parallel") : 0;
 }
 
-/* Separate rotations by kind of layer, which most families do not have. */
-static int check_ropes(const cJSON *json, const struct model_config *c, struct tool_error *error)
-{
-	const cJSON *ropes = config_find(json, "rope_parameters");
-
-	if (!c->two_ropes &&
-	    (config_has(ropes, "full_attention") || config_has(ropes, "sliding_attention")))
-		return tool_fail(error, -ENOTSUP,
-				 "rope_parameters: full_attention and sliding_attention are not "
-				 "supported for the model_type %s",
-				 c->model_type);
-	return 0;
-}
-
 /* The object with the text model's keys: text_config, or in older configurations the root. */
 static const cJSON *find_text(const cJSON *json)
 {
@@ -236,7 +222,7 @@ int config_parse(const char *text, size_t bytes, struct model_config *ret, struc
 	if (!r)
 		r = family->parse(text_json, &c, error);
 	if (!r)
-		r = check_ropes(text_json, &c, error);
+		r = rope_check(text_json, c.two_ropes, c.model_type, error);
 	if (!r)
 		r = check_heads(&c, error);
 	/* Top-level keys of a nested configuration take precedence. */

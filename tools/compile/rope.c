@@ -106,12 +106,70 @@ static const cJSON *find_scaling(const cJSON *config, const struct rope_keys *ke
 	return !own || cJSON_IsNull(own) || keys->without_scaling ? NULL : own;
 }
 
+/* A configuration may have both spellings if they say the same. */
+static int check_both(const cJSON *scaling, const cJSON *parameters, struct tool_error *error)
+{
+	struct rope_config a = {0}, b = {0};
+	const cJSON *item;
+	int r = parse_type(scaling, &a, error);
+
+	if (!r)
+		r = parse_type(parameters, &b, error);
+	if (!r && a.type != b.type)
+		r = tool_fail(error, -EINVAL, "rope_type: %s, but rope_parameters say %s",
+			      type_names[a.type], type_names[b.type]);
+	cJSON_ArrayForEach(item, scaling) {
+		if (r || !strcmp(item->string, "type") || !strcmp(item->string, "rope_type"))
+			continue;
+		if (!cJSON_Compare(item, cJSON_GetObjectItemCaseSensitive(parameters, item->string),
+				   true))
+			r = tool_fail(error, -EINVAL, "%.64s: differs from rope_parameters",
+				      item->string);
+	}
+	return r ? tool_fail_within(error, r, "rope_scaling") : 0;
+}
+
+/*
+ * Rotations by kind of layer are only read where keys->kind is one of them; other objects within
+ * would be ignored.
+ */
+static int check_kinds(const cJSON *scaling, const char *key, bool kinds, const char *model_type,
+		       struct tool_error *error)
+{
+	const cJSON *item;
+
+	cJSON_ArrayForEach(item, scaling) {
+		if (cJSON_IsObject(item) &&
+		    !(kinds && (!strcmp(item->string, "full_attention") ||
+				!strcmp(item->string, "sliding_attention"))))
+			return tool_fail(error, -ENOTSUP,
+					 "%s: %.64s: not supported for the model_type %s", key,
+					 item->string, model_type);
+	}
+	return 0;
+}
+
+int rope_check(const cJSON *config, bool kinds, const char *model_type, struct tool_error *error)
+{
+	const cJSON *parameters = config_find(config, "rope_parameters");
+	const cJSON *scaling = config_find(config, "rope_scaling"), *own;
+	int r = check_kinds(parameters, "rope_parameters", kinds, model_type, error);
+
+	if (!r)
+		r = check_kinds(scaling, "rope_scaling", false, model_type, error);
+	if (r || !cJSON_IsObject(parameters) || !cJSON_IsObject(scaling))
+		return r;
+	own = config_find(parameters, "full_attention");
+	return check_both(scaling, own ? own : parameters, error);
+}
+
 int rope_parse(const cJSON *config, const struct rope_keys *keys, uint32_t max_position,
 	       struct rope_config *ret, struct tool_error *error)
 {
 	const char *key;
 	const cJSON *scaling = find_scaling(config, keys, &key);
 	struct rope_config rope = {.factor = 1};
+	uint32_t original = 0;
 	const double default_theta = keys->base > 0 ? keys->base : 10000, none = 0;
 	double theta;
 	int r;
@@ -130,8 +188,12 @@ int rope_parse(const cJSON *config, const struct rope_keys *keys, uint32_t max_p
 				  &rope.partial, error);
 	if (!r)
 		r = parse_type(scaling, &rope, error);
+	/* Some have it beside rope_scaling. */
+	if (!r && (rope.type == ROPE_YARN || rope.type == ROPE_LLAMA3))
+		r = config_u32(config, "original_max_position_embeddings", 1, 1u << 28, 0,
+			       &original, error);
 	if (!r)
-		r = config_u32(scaling, "original_max_position_embeddings", 1, 1u << 28, 0,
+		r = config_u32(scaling, "original_max_position_embeddings", 1, 1u << 28, original,
 			       &rope.original_max_position, error);
 	if (!r && rope.type == ROPE_YARN)
 		r = parse_yarn(scaling, max_position, &rope, error);

@@ -43,6 +43,12 @@ struct rope_keys {
 int rope_parse(const cJSON *config, const struct rope_keys *keys, uint32_t max_position,
 	       struct rope_config *ret, struct tool_error *error);
 
+/*
+ * Refuses what rope_parse() does not read: rotations of kinds of layers, unless @kinds, and
+ * rope_scaling beside rope_parameters that say something else.
+ */
+int rope_check(const cJSON *config, bool kinds, const char *model_type, struct tool_error *error);
+
 /* Fills inv_freq[P] for heads of 2 P elements and the parameters, all but max_position. */
 void rope_compute(const struct rope_config *rope, uint32_t pairs, uint32_t max_position,
 		  float *inv_freq, struct txda_op_rope_table *ret);
