@@ -87,6 +87,7 @@ static void test_family_defaults(void **state)
 		  &c);
 	assert_true(c.layer_window[0] && !c.layer_window[1]);
 	assert_int_equal(c.moe.top_k, 4);
+	assert_int_equal(c.moe.shared_inner, 5632);
 	expect_ok("{\"model_type\":\"deepseek_v3\"," SIZES ",\"kv_lora_rank\":32,"
 		  "\"qk_rope_head_dim\":8,\"qk_nope_head_dim\":16,\"v_head_dim\":16,"
 		  "\"n_routed_experts\":16,\"moe_intermediate_size\":32}",
@@ -398,6 +399,11 @@ static void test_most_layers(void **state)
 	assert_true(c.moe.layer[c.n_layers]);
 }
 
+#define DEEPSEEK(type, more)                                                                       \
+	"{\"model_type\":\"" type "\"," SIZES ",\"kv_lora_rank\":32,"                              \
+	"\"qk_rope_head_dim\":8,\"qk_nope_head_dim\":16,\"v_head_dim\":16,"                        \
+	"\"n_routed_experts\":16,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32" more "}"
+
 #define COMPRESSED(weights, more)                                                                  \
 	"{\"model_type\":\"llama\"," SIZES                                                         \
 	",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":"     \
@@ -508,6 +514,22 @@ static const struct {
 	{"{\"model_type\":\"glm4_moe\"," SIZES ",\"n_routed_experts\":8,"
 	 "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,\"n_group\":3}",
 	 "n_group: 3 does not divide n_routed_experts 8"},
+	{DEEPSEEK("deepseek_v3", ",\"scoring_func\":\"softmax\""),
+	 "scoring_func: \"softmax\" is not supported, only sigmoid is"},
+	{DEEPSEEK("kimi_k2", ",\"topk_method\":\"greedy\""),
+	 "topk_method: \"greedy\" is not supported, only noaux_tc is"},
+	{DEEPSEEK("deepseek_v2", ",\"scoring_func\":\"sigmoid\""),
+	 "scoring_func: \"sigmoid\" is not supported, only softmax is"},
+	{"{\"model_type\":\"glm4_moe\"," SIZES ",\"n_routed_experts\":8,"
+	 "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,\"scoring_func\":\"softmax\"}",
+	 "scoring_func: \"softmax\""},
+	{"{\"model_type\":\"qwen2\"," SIZES ",\"is_causal\":false}",
+	 "is_causal: false is not supported"},
+	{"{\"model_type\":\"llama\"," SIZES ",\"use_bidirectional_attention\":true}",
+	 "use_bidirectional_attention: true is not supported"},
+	{"{\"model_type\":\"qwen3\"," SIZES
+	 ",\"architectures\":[\"Qwen3ForSequenceClassification\"]}",
+	 "architectures: \"Qwen3ForSequenceClassification\" is not supported"},
 	{"{\"model_type\":\"llama\"," SIZES
 	 ",\"tensor_parallel\":{\"use_tp\":true,\"parallel_size\":9}}",
 	 "parallel_size: 9 is not in [1, 8]"},

@@ -113,6 +113,31 @@ static int parse_choices(const cJSON *json, const struct family_defaults *d, str
 	return r;
 }
 
+/* What the graphs do not compute: attention to later tokens, and heads other than a vocabulary's. */
+static int check_kind(const cJSON *json, const cJSON *text, struct tool_error *error)
+{
+	static const char *const heads[] = {"ForSequenceClassification", "ForTokenClassification",
+					    "ForQuestionAnswering"};
+	const char *name =
+		cJSON_GetStringValue(cJSON_GetArrayItem(config_find(json, "architectures"), 0));
+	bool causal, both_ways = false;
+	int r = config_bool(text, "is_causal", true, &causal, error);
+
+	if (!r && !causal)
+		r = tool_fail(error, -ENOTSUP, "is_causal: false is not supported");
+	if (!r)
+		r = config_bool(text, "use_bidirectional_attention", false, &both_ways, error);
+	if (!r && both_ways)
+		r = tool_fail(error, -ENOTSUP,
+			      "use_bidirectional_attention: true is not supported");
+	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]) && !r && name; i++) {
+		if (strstr(name, heads[i]))
+			r = tool_fail(error, -ENOTSUP, "architectures: \"%.64s\" is not supported",
+				      name);
+	}
+	return r;
+}
+
 static int parse_placement(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
 	const cJSON *dir = config_find(json, "param_dir"),
@@ -215,6 +240,8 @@ int config_parse(const char *text, size_t bytes, struct model_config *ret, struc
 	if (!r)
 		r = rope_parse(text_json, &(struct rope_keys){.theta = "rope_theta"},
 			       c.max_position, &c.rope, error);
+	if (!r)
+		r = check_kind(json, text_json, error);
 	if (!r)
 		r = quant_parse(json, &c.quant, error);
 	if (!r)

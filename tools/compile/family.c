@@ -201,6 +201,26 @@ static int parse_mlp_types(const cJSON *json, struct model_config *c, struct too
 	return 0;
 }
 
+static int expect_name(const cJSON *json, const char *key, const char *want,
+		       struct tool_error *error)
+{
+	const cJSON *item = config_find(json, key);
+	const char *name = cJSON_GetStringValue(item);
+
+	if (!want || !item || (name && !strcmp(name, want)))
+		return 0;
+	return tool_fail(error, -ENOTSUP, "%s: \"%.64s\" is not supported, only %s is", key,
+			 name ? name : "?", want);
+}
+
+int family_expect_routing(const cJSON *json, const char *scoring, const char *method,
+			  struct tool_error *error)
+{
+	int r = expect_name(json, "scoring_func", scoring, error);
+
+	return r ? r : expect_name(json, "topk_method", method, error);
+}
+
 int family_parse_deepseek_experts(const cJSON *json, struct model_config *c,
 				  struct tool_error *error)
 {

@@ -142,6 +142,9 @@ int family_parse_alternating(const cJSON *json, uint32_t every, struct model_con
 int family_parse_experts(const cJSON *json, struct model_config *c, struct tool_error *error);
 /* Qwen: decoder_sparse_step and mlp_only_layers say which layers have experts. */
 int family_parse_sparse(const cJSON *json, struct model_config *c, struct tool_error *error);
+/* Routing as the family's graph has it: scoring_func and topk_method, if present; NULL: any. */
+int family_expect_routing(const cJSON *json, const char *scoring, const char *method,
+			  struct tool_error *error);
 /*
  * DeepSeek and related families: first_k_dense_replace and moe_layer_freq or mlp_layer_types,
  * n_shared_experts, groups, scale.

@@ -87,6 +87,8 @@ static int parse_v2(const cJSON *json, struct model_config *c, struct tool_error
 	int r = parse_shared(json, c, error);
 
 	c->rope_interleaved = true;
+	if (!r)
+		r = family_expect_routing(json, "softmax", NULL, error);
 	if (r)
 		return r;
 	if (!method || !strcmp(method, "greedy"))
@@ -108,6 +110,8 @@ static int parse_v3(const cJSON *json, struct model_config *c, struct tool_error
 	int r = parse_shared(json, c, error);
 
 	c->moe.sigmoid = c->moe.correction_bias = c->moe.top2 = true;
+	if (!r)
+		r = family_expect_routing(json, "sigmoid", "noaux_tc", error);
 	if (!r)
 		r = config_bool(json, "rope_interleave", true, &c->rope_interleaved, error);
 	return r ? r : family_parse_mtp(json, c, error);

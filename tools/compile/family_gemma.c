@@ -7,8 +7,6 @@
  */
 #include "family.h"
 
-#include <errno.h>
-
 static const struct family_names names = {
 	FAMILY_NAMES_LLAMA,
 	.post_attention = "model.layers.%u.post_attention_layernorm",
@@ -28,7 +26,6 @@ static int parse(const cJSON *json, double attention_cap, double logit_cap, uint
 		 struct model_config *c, struct tool_error *error)
 {
 	const double scalar = 256;
-	bool both_ways = false;
 	int r;
 
 	c->norm_plus_one = c->embed_by_root = true;
@@ -42,11 +39,6 @@ static int parse(const cJSON *json, double attention_cap, double logit_cap, uint
 			      error);
 	if (!r)
 		r = parse_cap(json, "final_logit_softcapping", logit_cap, &c->logit_cap, error);
-	if (!r)
-		r = config_bool(json, "use_bidirectional_attention", false, &both_ways, error);
-	if (!r && both_ways)
-		r = tool_fail(error, -ENOTSUP,
-			      "use_bidirectional_attention: true is not supported");
 	return r ? r : family_parse_alternating(json, every, c, error);
 }
 

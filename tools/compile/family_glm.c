@@ -43,6 +43,8 @@ static int parse_moe(const cJSON *json, struct model_config *c, struct tool_erro
 		r = config_bool(json, "use_qk_norm", false, &c->qk_norm, error);
 	if (!r)
 		r = family_parse_deepseek_experts(json, c, error);
+	if (!r)
+		r = family_expect_routing(json, "sigmoid", "noaux_tc", error);
 	c->moe.sigmoid = c->moe.correction_bias = c->moe.top2 = true;
 	return r ? r : family_parse_mtp(json, c, error);
 }

@@ -36,7 +36,7 @@ static int parse(const cJSON *json, struct model_config *c, struct tool_error *e
 	if (!r)
 		r = family_parse_sparse(json, c, error);
 	if (!r && c->moe.n_experts)
-		r = config_u32(json, "shared_expert_intermediate_size", 0, 1u << 20, 0,
+		r = config_u32(json, "shared_expert_intermediate_size", 0, 1u << 20, 5632,
 			       &c->moe.shared_inner, error);
 	c->moe.shared_gate = c->moe.shared_inner > 0;
 	return r;
