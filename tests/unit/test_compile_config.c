@@ -351,6 +351,23 @@ static void test_text_only(void **state)
 		     "num_attention_heads: missing");
 }
 
+/* The text of a vision model may have its own quantization_config. */
+static void test_text_quantisation(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok("{\"model_type\":\"mistral3\",\"text_config\":{\"model_type\":\"mistral\"," SIZES
+		  ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":8}}}",
+		  &c);
+	assert_true(c.quant.method == QUANT_GPTQ && c.quant.bits == 8);
+	expect_ok("{\"model_type\":\"mistral3\",\"text_config\":{\"model_type\":\"mistral\"," SIZES
+		  ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":8}},"
+		  "\"quantization_config\":{\"quant_method\":\"awq\"}}",
+		  &c);
+	assert_true(c.quant.method == QUANT_AWQ && c.quant.bits == 4);
+}
+
 static void test_gpt_oss(void **state)
 {
 	struct model_config c;
@@ -530,6 +547,9 @@ static const struct {
 	{"{\"model_type\":\"qwen3\"," SIZES
 	 ",\"architectures\":[\"Qwen3ForSequenceClassification\"]}",
 	 "architectures: \"Qwen3ForSequenceClassification\" is not supported"},
+	{"{\"model_type\":\"mistral3\",\"text_config\":{\"model_type\":\"mistral\"," SIZES
+	 ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":3}}}",
+	 "text_config: quantization_config: bits: 3"},
 	{"{\"model_type\":\"llama\"," SIZES
 	 ",\"tensor_parallel\":{\"use_tp\":true,\"parallel_size\":9}}",
 	 "parallel_size: 9 is not in [1, 8]"},
@@ -802,6 +822,7 @@ int main(void)
 		cmocka_unit_test(test_rope_yarn),
 		cmocka_unit_test(test_context),
 		cmocka_unit_test(test_rope_places),
+		cmocka_unit_test(test_text_quantisation),
 		cmocka_unit_test(test_shards),
 	};
 

@@ -138,6 +138,18 @@ static int check_kind(const cJSON *json, const cJSON *text, struct tool_error *e
 	return r;
 }
 
+/* Some vision models have it in their text_config. */
+static int parse_quantisation(const cJSON *json, const cJSON *text, struct model_config *c,
+			      struct tool_error *error)
+{
+	int r = quant_parse(json, &c->quant, error);
+
+	if (r || c->quant.method != QUANT_NONE || text == json)
+		return r;
+	r = quant_parse(text, &c->quant, error);
+	return r ? tool_fail_within(error, r, "text_config") : 0;
+}
+
 static int parse_placement(const cJSON *json, struct model_config *c, struct tool_error *error)
 {
 	const cJSON *dir = config_find(json, "param_dir"),
@@ -243,7 +255,7 @@ int config_parse(const char *text, size_t bytes, struct model_config *ret, struc
 	if (!r)
 		r = check_kind(json, text_json, error);
 	if (!r)
-		r = quant_parse(json, &c.quant, error);
+		r = parse_quantisation(json, text_json, &c, error);
 	if (!r)
 		r = parse_placement(json, &c, error);
 	if (!r)
