@@ -316,15 +316,41 @@ static void compile(struct grammar_json *j, const struct work *work)
 	grammar_define(j->b, rule, piece);
 }
 
+/* Whether the view, which is made flat, has names: they are strings, without branches. */
+static bool key_view(struct grammar_json *j, struct view *v)
+{
+	if (!view_flatten(j, v))
+		return false;
+	refuse_unknown(j, v);
+	for (unsigned i = 0; i < v->n; i++) {
+		const cJSON *schema = v->parts[i].schema;
+
+		if (schema_member(schema, "anyOf") || schema_member(schema, "oneOf"))
+			schema_refuse(j, "anyOf or oneOf in propertyNames");
+	}
+	/* Without a type they are strings, whatever the keywords imply. */
+	for (unsigned i = 0; i < v->n; i++) {
+		if (cJSON_IsFalse(v->parts[i].schema))
+			return false;
+	}
+	return !has_type(v) || types_of(j, v) & JSON_STRING;
+}
+
 struct grammar_piece schema_key(struct grammar_json *j, const struct view *v)
 {
 	struct view flat = *v;
 	struct grammar_piece piece;
 
-	if (!view_flatten(j, &flat))
+	if (!key_view(j, &flat))
 		return grammar_never(j->b);
-	refuse_unknown(j, &flat);
 	return listed(j, &flat, JSON_STRING, &piece) ? piece : schema_string(j, &flat);
+}
+
+bool schema_key_fits(struct grammar_json *j, const struct view *v, const char *name)
+{
+	struct view flat = *v;
+
+	return key_view(j, &flat) && schema_accepts_name(j, &flat, name);
 }
 
 void grammar_json_finish(struct grammar_json *j)

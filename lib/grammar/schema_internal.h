@@ -69,8 +69,9 @@ bool view_flatten(struct grammar_json *j, struct view *v);
 /* The rule of a view, to be compiled later if it is new. */
 uint32_t view_rule(struct grammar_json *j, const struct view *v);
 struct grammar_piece view_call(struct grammar_json *j, const struct view *v);
-/* A string by the view, for `propertyNames`. */
+/* A string by the view of `propertyNames`, and whether @name is one of them. */
 struct grammar_piece schema_key(struct grammar_json *j, const struct view *v);
+bool schema_key_fits(struct grammar_json *j, const struct view *v, const char *name);
 
 struct grammar_piece schema_sequence(struct grammar_builder *b, const struct grammar_piece *pieces,
 				     size_t n);
@@ -92,6 +93,8 @@ struct grammar_piece schema_any_number(struct grammar_builder *b, bool integer);
  * checked: the rest is refused when strict. Its text, to be freed.
  */
 bool schema_accepts(struct grammar_json *j, const struct view *v, const cJSON *value);
+/* Likewise of a property's name, by a flat view. */
+bool schema_accepts_name(struct grammar_json *j, const struct view *v, const char *name);
 unsigned schema_type_of(const cJSON *value);
 char *schema_print(const cJSON *value, size_t *ret_len);
 

@@ -302,7 +302,7 @@ static struct grammar_piece other_key(struct object *o)
 	return grammar_seq(b, piece, grammar_text(b, "\""));
 }
 
-/* The schemas for keys that are not named (propertyNames); NULL: none. */
+/* The schemas of all names (propertyNames); false: there are none. */
 static bool names_view(struct object *o, struct view *ret)
 {
 	*ret = (struct view){.root = o->view->root};
@@ -349,6 +349,18 @@ static void refuse_patterns(struct object *o)
 		schema_refuse(o->j, "patternProperties together with propertyNames");
 }
 
+/* Whether a schema of the object names properties. */
+static bool has_properties(const struct object *o)
+{
+	for (unsigned i = 0; i < o->view->n; i++) {
+		const cJSON *properties = schema_member(o->view->parts[i].schema, "properties");
+
+		if (properties && properties->child)
+			return true;
+	}
+	return false;
+}
+
 /* A member that is not named by the schema; false: not allowed. */
 static bool other_member(struct object *o, struct grammar_piece *ret)
 {
@@ -374,7 +386,11 @@ static bool other_member(struct object *o, struct grammar_piece *ret)
 	}
 	if (any && o->others_allowed) {
 		if (names_view(o, &names)) {
-			/* Property names are strings, whether the schema says so or not. */
+			/* Named properties are not subtracted from these names. */
+			if (has_properties(o))
+				schema_refuse(
+					o->j,
+					"propertyNames with properties and additionalProperties");
 			pieces[0] = schema_key(o->j, &names);
 		} else {
 			pieces[0] = o->n ? other_key(o) : grammar_call(b, o->j->string);
@@ -414,17 +430,21 @@ static struct grammar_piece named_members(struct object *o)
 	struct grammar_builder *b = o->j->b;
 	uint32_t none = grammar_node(b), some = grammar_node(b), end = grammar_node(b);
 	struct grammar_piece piece = {none, end}, member, other, rest;
-	bool others = other_member(o, &other);
+	bool others = other_member(o, &other), restricted;
+	struct view names;
 
+	restricted = names_view(o, &names);
 	for (size_t i = 0; i < o->n && !grammar_failed(b); i++) {
 		uint32_t next_none = grammar_node(b), next_some = grammar_node(b);
 		struct view v;
 
-		if (!view_of_property(o, o->properties[i].name, &v)) {
+		const char *name = o->properties[i].name;
+
+		if (!view_of_property(o, name, &v) ||
+		    (restricted && !schema_key_fits(o->j, &names, name)))
 			member = grammar_never(b);
-		} else {
-			member = named_member(o, o->properties[i].name, &v);
-		}
+		else
+			member = named_member(o, name, &v);
 		grammar_link(b, none, member.start);
 		rest = schema_comma(o->j);
 		grammar_link(b, some, rest.start);

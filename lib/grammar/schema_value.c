@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Values listed in a schema: enum, const. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -307,6 +308,25 @@ bool schema_accepts(struct grammar_json *j, const struct view *v, const cJSON *v
 	for (unsigned i = 0; i < v->n; i++)
 		refuse_unchecked(j, v->parts[i].schema, value);
 	return true;
+}
+
+bool schema_accepts_name(struct grammar_json *j, const struct view *v, const char *name)
+{
+	cJSON *value = cJSON_CreateStringReference(name);
+	bool ok = value;
+
+	if (!value)
+		grammar_fail(j->b, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < v->n && ok; i++)
+		ok = fits(v->parts[i].schema, value) && is_listed(v->parts[i].schema, value);
+	for (unsigned i = 0; i < v->n && ok; i++) {
+		if (schema_member(v->parts[i].schema, "pattern") ||
+		    schema_format(v->parts[i].schema))
+			schema_refuse(j,
+				      "pattern or format in propertyNames beside named properties");
+	}
+	cJSON_Delete(value);
+	return ok;
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */

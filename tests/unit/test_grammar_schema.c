@@ -216,6 +216,17 @@ static void objects(void **state)
 	      "{\"a\":1}\n", "{\"ab\":1}\n");
 	check("{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"on\",\"off\",3]}}", true,
 	      "{\"on\":1}\n", "{\"of\":1}\n{3:1}\n");
+	/* Names of the schema are names, too. */
+	check("{\"properties\":{\"a\":{},\"bb\":{},\"c\":{}},\"propertyNames\":{\"maxLength\":1,"
+	      "\"enum\":[\"a\",\"bb\"]}}",
+	      true, "{\"a\":1}\n{}\n", "{\"bb\":1}\n{\"c\":1}\n");
+	check("{\"required\":[\"a\"],\"propertyNames\":{\"type\":\"string\",\"maxLength\":1}}",
+	      true, "{\"a\":1}\n{\"a\":1,\"b\":2}\n", "{}\n{\"a\":1,\"bb\":2}\n");
+	check("{\"type\":\"object\",\"propertyNames\":false}", true, "{}\n", "{\"a\":1}\n");
+	check("{\"type\":\"object\",\"propertyNames\":{\"type\":\"integer\"}}", true, "{}\n",
+	      "{\"a\":1}\n{1:1}\n");
+	check("{\"type\":\"object\",\"propertyNames\":{\"minimum\":1}}", true, "{\"a\":1}\n",
+	      "{1:1}\n");
 	check("{\"properties\":{\"a\":{}},\"required\":[\"a\",\"z\"]}", true, "{\"a\":1,\"z\":2}\n",
 	      "{\"a\":1}\n");
 	check("{\"type\":\"object\",\"properties\":{\"q\\\"\\n\":{\"type\":\"null\"}}}", true,
@@ -433,6 +444,15 @@ static void wrong_schemas(void **state)
 		 "patternProperties together with additionalProperties", true},
 		{"{\"patternProperties\":{\"^x\":{}},\"propertyNames\":{\"maxLength\":2}}",
 		 "patternProperties together with propertyNames", true},
+		{"{\"properties\":{\"a\":{}},\"propertyNames\":{\"pattern\":\"b\"}}",
+		 "pattern or format in propertyNames beside named properties", true},
+		{"{\"properties\":{\"a\":{}},\"additionalProperties\":{},"
+		 "\"propertyNames\":{\"maxLength\":2}}",
+		 "propertyNames with properties and additionalProperties", true},
+		{"{\"type\":\"object\",\"propertyNames\":{\"anyOf\":[{\"const\":\"a\"}]}}",
+		 "anyOf or oneOf in propertyNames", true},
+		{"{\"required\":[\"ab\"],\"propertyNames\":{\"maxLength\":1}}", "matches nothing",
+		 false},
 		{"{\"enum\":[\"a\",\"b\"],\"pattern\":\"b\"}", "\"pattern beside enum or const\"",
 		 true},
 		{"{\"const\":\"a\",\"format\":\"date\"}", "\"format beside enum or const\"", true},
