@@ -120,19 +120,46 @@ static bool is_multiple(const cJSON *schema, const cJSON *value)
 	return !d.digits;
 }
 
-static bool number_fits(const cJSON *schema, double value)
+/* Whether both are integers with literals: those beyond what a double represents have them. */
+static bool both_literal(const cJSON *a, const cJSON *b)
+{
+	return a->valuestring && b->valuestring && !strpbrk(a->valuestring, ".eE") &&
+	       !strpbrk(b->valuestring, ".eE");
+}
+
+/* Below, at or above 0 as a is below, at or above b. Different doubles are in the right order. */
+static int compare_numbers(const cJSON *a, const cJSON *b)
+{
+	const char *x = a->valuestring, *y = b->valuestring;
+	int sign = 1, order;
+
+	if (a->valuedouble != b->valuedouble)
+		return a->valuedouble < b->valuedouble ? -1 : 1;
+	if (!both_literal(a, b))
+		return 0;
+	if (*x == '-' && *y == '-') {
+		sign = -1;
+		x++;
+		y++;
+	}
+	order = strlen(x) != strlen(y) ? (strlen(x) < strlen(y) ? -1 : 1) : strcmp(x, y);
+	return sign * order;
+}
+
+static bool number_fits(const cJSON *schema, const cJSON *value)
 {
 	const cJSON *least = schema_member(schema, "minimum");
 	const cJSON *above = schema_member(schema, "exclusiveMinimum");
 	const cJSON *most = schema_member(schema, "maximum");
 	const cJSON *below = schema_member(schema, "exclusiveMaximum");
+	int low = cJSON_IsNumber(least) ? compare_numbers(value, least) : 1;
+	int high = cJSON_IsNumber(most) ? compare_numbers(value, most) : -1;
 
-	return !(cJSON_IsNumber(least) && value < least->valuedouble) &&
-	       !(cJSON_IsNumber(above) && value <= above->valuedouble) &&
-	       !(cJSON_IsNumber(most) && value > most->valuedouble) &&
-	       !(cJSON_IsNumber(below) && value >= below->valuedouble) &&
-	       !(cJSON_IsTrue(above) && cJSON_IsNumber(least) && value == least->valuedouble) &&
-	       !(cJSON_IsTrue(below) && cJSON_IsNumber(most) && value == most->valuedouble);
+	/* In draft 4, the exclusive forms are booleans beside the others. */
+	return (cJSON_IsTrue(above) ? low > 0 : low >= 0) &&
+	       (cJSON_IsTrue(below) ? high < 0 : high <= 0) &&
+	       !(cJSON_IsNumber(above) && compare_numbers(value, above) <= 0) &&
+	       !(cJSON_IsNumber(below) && compare_numbers(value, below) >= 0);
 }
 
 static bool string_fits(const cJSON *schema, const char *value)
@@ -195,9 +222,8 @@ static bool has_required(const cJSON *schema, const cJSON *value)
 
 static bool same_number(const cJSON *a, const cJSON *b)
 {
-	/* Integers that a double cannot represent have their literals, which are unique. */
-	if (a->valuestring && b->valuestring && !strpbrk(a->valuestring, ".eE") &&
-	    !strpbrk(b->valuestring, ".eE"))
+	/* Literals of integers are unique. */
+	if (both_literal(a, b))
 		return !strcmp(a->valuestring, b->valuestring);
 	return a->valuedouble == b->valuedouble;
 }
@@ -290,8 +316,7 @@ static bool fits(const cJSON *schema, const cJSON *value)
 	if (cJSON_IsFalse(schema) || !type_fits(schema, value))
 		return false;
 	switch (value->type & 0xFF) {
-	case cJSON_Number:
-		return number_fits(schema, value->valuedouble) && is_multiple(schema, value);
+	case cJSON_Number: return number_fits(schema, value) && is_multiple(schema, value);
 	case cJSON_String: return string_fits(schema, value->valuestring);
 	case cJSON_Array: return count_fits(schema, value);
 	case cJSON_Object: return count_fits(schema, value) && has_required(schema, value);

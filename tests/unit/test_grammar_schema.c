@@ -397,6 +397,65 @@ static void references(void **state)
 	      true, "2\n3\n", "1\n4\n");
 }
 
+/* The literal of a number, which is recorded of integers beyond 2^53. */
+static void literal(cJSON *schema, const char *name, int index, const char *text)
+{
+	cJSON *item = cJSON_GetObjectItem(schema, name);
+
+	item = cJSON_IsArray(item) ? cJSON_GetArrayItem(item, index) : item;
+	item->valuestring = cJSON_malloc(strlen(text) + 1);
+	strcpy(item->valuestring, text);
+}
+
+/* Listed integers and bounds whose doubles are equal. */
+static void large_integers(void **state)
+{
+	static const char *const bounds[] = {"minimum", "exclusiveMinimum", "maximum",
+					     "exclusiveMaximum"};
+	static const char *const fits[] = {"-11", "--1", "11-", "1--"};
+	static const char *const values[] = {"9007199254740992", "9007199254740993",
+					     "9007199254740994"};
+
+	(void)state;
+	/* Of three integers the middle one is the bound; then the same below 0. */
+	for (unsigned i = 0; i < 4; i++) {
+		for (unsigned negative = 0; negative < 2; negative++) {
+			const struct grammar_json_options options = {.strict = true};
+			struct grammar_builder *b = grammar_builder_new();
+			cJSON *schema = cJSON_CreateObject(), *list;
+			struct grammar *g = NULL;
+			struct grammar_json *j;
+			char text[3][24], err[256];
+			uint32_t root;
+
+			list = cJSON_AddArrayToObject(schema, "enum");
+			for (int k = 0; k < 3; k++) {
+				snprintf(text[k], sizeof(text[k]), "%s%s", negative ? "-" : "",
+					 values[k]);
+				cJSON_AddItemToArray(list,
+						     cJSON_CreateNumber(strtod(text[k], NULL)));
+				literal(schema, "enum", k, text[k]);
+			}
+			cJSON_AddNumberToObject(schema, bounds[i], strtod(text[1], NULL));
+			literal(schema, bounds[i], 0, text[1]);
+			j = grammar_json_new(b, &options);
+			root = grammar_json_schema(j, schema, schema);
+			grammar_json_finish(j);
+			assert_int_equal(grammar_build(b, root, &g, err, sizeof(err)), 0);
+			for (int k = 0; k < 3; k++) {
+				bool want = fits[i][negative ? 2 - k : k] == '1';
+
+				if ((matches(g, vocab, text[k], strlen(text[k])) == 1) != want)
+					fail_msg("%s %s, %s", bounds[i], text[1], text[k]);
+			}
+			grammar_unref(g);
+			grammar_json_free(j);
+			grammar_builder_free(b);
+			cJSON_Delete(schema);
+		}
+	}
+}
+
 static void wrong_schemas(void **state)
 {
 	static const struct {
@@ -698,6 +757,7 @@ int main(void)
 		cmocka_unit_test(lists_are_filtered),
 		cmocka_unit_test(lists_are_compared),
 		cmocka_unit_test(references),
+		cmocka_unit_test(large_integers),
 		cmocka_unit_test(wrong_schemas),
 		cmocka_unit_test(white_space),
 		cmocka_unit_test(hostile_schemas),
