@@ -96,6 +96,8 @@ bool schema_accepts(struct grammar_json *j, const struct view *v, const cJSON *v
 /* Likewise of a property's name, by a flat view. */
 bool schema_accepts_name(struct grammar_json *j, const struct view *v, const char *name);
 unsigned schema_type_of(const cJSON *value);
+/* Whether two values are equal; members may be in any order. */
+bool schema_same(const cJSON *a, const cJSON *b);
 char *schema_print(const cJSON *value, size_t *ret_len);
 
 #endif

@@ -333,6 +333,83 @@ static struct grammar_piece pattern_member(struct object *o, const cJSON *patter
 	return schema_sequence(b, pieces, 5);
 }
 
+/* The text with which all keys that match a pattern begin. */
+struct prefix {
+	const char *text;
+	size_t n;
+};
+
+static struct prefix prefix_of(const char *pattern)
+{
+	struct prefix p = {pattern, 0};
+
+	/* Not if it may match elsewhere. */
+	if (*pattern != '^' || strchr(pattern, '|'))
+		return p;
+	p.text++;
+	while (p.text[p.n] && !strchr("\\.[](){}^$*+?", p.text[p.n]))
+		p.n++;
+	/* What may be left out is no part of it. */
+	if (p.n && p.text[p.n] && strchr("*?{", p.text[p.n])) {
+		do
+			p.n--;
+		while (p.n && ((unsigned char)p.text[p.n] & 0xC0) == 0x80);
+	}
+	return p;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	const struct prefix *x = a, *y = b;
+	int order = memcmp(x->text, y->text, x->n < y->n ? x->n : y->n);
+
+	return order ? order : (x->n > y->n) - (x->n < y->n);
+}
+
+/* Whether a key may match two of the patterns: one prefix is the beginning of another. */
+static bool may_overlap(struct prefix *list, size_t n)
+{
+	if (n)
+		qsort(list, n, sizeof(*list), by_text);
+	for (size_t i = 1; i < n; i++) {
+		if (list[i - 1].n <= list[i].n &&
+		    !memcmp(list[i - 1].text, list[i].text, list[i - 1].n))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A key that matches several patterns would need a value by all of their schemas; the grammar takes
+ * one by any of them.
+ */
+static void refuse_overlaps(struct object *o)
+{
+	const cJSON *patterns, *one, *first = NULL;
+	struct prefix *list = NULL;
+	size_t n = 0, cap = 0;
+	bool same = true;
+
+	for (unsigned i = 0; i < o->view->n; i++) {
+		patterns = schema_member(o->view->parts[i].schema, "patternProperties");
+		if (!cJSON_IsObject(patterns))
+			continue;
+		cJSON_ArrayForEach(one, patterns) {
+			if (!array_grow(&list, &cap, n + 1, sizeof(*list))) {
+				grammar_fail(o->j->b, -ENOMEM, "out of memory");
+				free(list);
+				return;
+			}
+			list[n++] = prefix_of(one->string);
+			first = first ? first : one;
+			same = same && schema_same(first, one);
+		}
+	}
+	if (!same && may_overlap(list, n))
+		schema_refuse(o->j, "patternProperties whose patterns match the same key");
+	free(list);
+}
+
 /*
  * A member's pattern is a language of keys that nothing is subtracted from: keys that are named, or
  * that other keywords also restrict, are members by the pattern as well.
@@ -347,6 +424,8 @@ static void refuse_patterns(struct object *o)
 		schema_refuse(o->j, "patternProperties together with additionalProperties");
 	if (names_view(o, &names))
 		schema_refuse(o->j, "patternProperties together with propertyNames");
+	if (o->j->options.strict)
+		refuse_overlaps(o);
 }
 
 /* Whether a schema of the object names properties. */
@@ -436,9 +515,8 @@ static struct grammar_piece named_members(struct object *o)
 	restricted = names_view(o, &names);
 	for (size_t i = 0; i < o->n && !grammar_failed(b); i++) {
 		uint32_t next_none = grammar_node(b), next_some = grammar_node(b);
-		struct view v;
-
 		const char *name = o->properties[i].name;
+		struct view v;
 
 		if (!view_of_property(o, name, &v) ||
 		    (restricted && !schema_key_fits(o->j, &names, name)))

@@ -56,6 +56,20 @@ const char *schema_format(const cJSON *schema)
 	return NULL;
 }
 
+/* One expression can be followed: a pattern rather than a format. */
+static void take_expression(struct grammar_json *j, const char *found, bool pattern,
+			    const char **ret, bool *ret_pattern)
+{
+	if (!found)
+		return;
+	if (*ret && (pattern != *ret_pattern || strcmp(*ret, found) != 0))
+		schema_refuse(j, "pattern or format together with another one");
+	if (*ret && (*ret_pattern || !pattern))
+		return;
+	*ret = found;
+	*ret_pattern = pattern;
+}
+
 struct grammar_piece schema_string(struct grammar_json *j, const struct view *v)
 {
 	struct grammar_regex_options options = {.json = true};
@@ -75,16 +89,9 @@ struct grammar_piece schema_string(struct grammar_json *j, const struct view *v)
 			schema_wrong(j, "pattern", "a string");
 			return grammar_never(j->b);
 		}
-		if (pattern && expression)
-			schema_refuse(j, "pattern together with another pattern or format");
-		if (pattern && !options.search) {
-			expression = pattern->valuestring;
-			options.search = true;
-		}
-		if (expression && schema_format(schema) && pattern)
-			schema_refuse(j, "format together with a pattern");
-		else if (!expression)
-			expression = schema_format(schema);
+		take_expression(j, cJSON_GetStringValue(pattern), true, &expression,
+				&options.search);
+		take_expression(j, schema_format(schema), false, &expression, &options.search);
 	}
 	if (expression && (min || max != GRAMMAR_UNLIMITED))
 		schema_refuse(j, "minLength or maxLength together with a pattern or format");

@@ -233,7 +233,7 @@ static bool same_number(const cJSON *a, const cJSON *b)
  * so that its time doubles with each level. With as many members on both sides one direction is
  * enough, as no key occurs twice. Recursion is limited by the maximum depth of JSON.
  */
-static bool same_value(const cJSON *a, const cJSON *b)
+bool schema_same(const cJSON *a, const cJSON *b)
 {
 	bool object = cJSON_IsObject(a);
 	const cJSON *item, *other;
@@ -251,7 +251,7 @@ static bool same_value(const cJSON *a, const cJSON *b)
 	for (item = a->child; item; item = item->next) {
 		if (object)
 			other = find_member(b, other, item->string);
-		if (!other || !same_value(item, other))
+		if (!other || !schema_same(item, other))
 			return false;
 		other = other->next;
 	}
@@ -264,7 +264,7 @@ static bool is_listed(const cJSON *schema, const cJSON *value)
 	const cJSON *values = schema_member(schema, "enum"), *one;
 	bool found = !cJSON_IsArray(values);
 
-	if (constant && !same_value(constant, value))
+	if (constant && !schema_same(constant, value))
 		return false;
 	/*
 	 * Avoids searching the list that the value comes from, which would be quadratic for long
@@ -273,7 +273,7 @@ static bool is_listed(const cJSON *schema, const cJSON *value)
 	for (one = found ? NULL : values->child; one && !found; one = one->next)
 		found = one == value;
 	for (one = found ? NULL : values->child; one && !found; one = one->next)
-		found = same_value(one, value);
+		found = schema_same(one, value);
 	return found;
 }
 

@@ -206,6 +206,15 @@ static void objects(void **state)
 	check("{\"type\":\"object\",\"patternProperties\":{\"^x-[a-z]+$\":{\"type\":\"integer\"}},"
 	      "\"additionalProperties\":false}",
 	      true, "{}\n{\"x-a\":1}\n{\"x-a\":1,\"x-b\":2}\n", "{\"y\":1}\n{\"x-a\":\"\"}\n");
+	/* No key matches both, or their values are alike. */
+	check("{\"patternProperties\":{\"^xa+\":{\"type\":\"integer\"},\"^xb?\":{\"type\":"
+	      "\"integer\"}}}",
+	      true, "{\"xa\":1,\"x\":2}\n", "{\"xa\":null}\n{\"y\":1}\n");
+	check("{\"patternProperties\":{\"^s-\":{\"type\":\"string\"},\"^n-\":{\"type\":\"null\"},"
+	      "\"^s_+\":{\"type\":\"integer\"}}}",
+	      true, "{\"s-a\":\"\",\"n-\":null,\"s__\":1}\n", "{\"s-a\":1}\n{\"n-b\":\"\"}\n");
+	check("{\"type\":\"string\",\"pattern\":\"^a\",\"allOf\":[{\"pattern\":\"^a\"}]}", true,
+	      "\"ab\"\n", "\"b\"\n");
 	/* Nothing said: no others, whose keys could match the pattern. */
 	check("{\"patternProperties\":{\"^x-[a-z]+$\":{\"type\":\"integer\"}}}", true,
 	      "{}\n{\"x-a\":1}\n", "{\"y\":1}\n{\"x-a\":\"\"}\n");
@@ -503,6 +512,19 @@ static void wrong_schemas(void **state)
 		 "patternProperties together with additionalProperties", true},
 		{"{\"patternProperties\":{\"^x\":{}},\"propertyNames\":{\"maxLength\":2}}",
 		 "patternProperties together with propertyNames", true},
+		{"{\"patternProperties\":{\"^a\":{\"type\":\"null\"},\"b$\":{\"type\":\"string\"}}"
+		 "}",
+		 "patternProperties whose patterns match the same key", true},
+		{"{\"patternProperties\":{\"^xy*z\":{\"type\":\"null\"}},\"allOf\":[{"
+		 "\"patternProperties\":{\"^xz\":{\"type\":\"string\"}}}]}",
+		 "patternProperties whose patterns match the same key", true},
+		{"{\"patternProperties\":{\"^\u00e9?x\":{\"type\":\"null\"},\"^x\":{\"type\":"
+		 "\"string\"}}}",
+		 "patternProperties whose patterns match the same key", true},
+		{"{\"type\":\"string\",\"pattern\":\"^ab\",\"allOf\":[{\"format\":\"date\"}]}",
+		 "pattern or format together with another one", true},
+		{"{\"type\":\"string\",\"format\":\"date\",\"allOf\":[{\"format\":\"ipv4\"}]}",
+		 "pattern or format together with another one", true},
 		{"{\"properties\":{\"a\":{}},\"propertyNames\":{\"pattern\":\"b\"}}",
 		 "pattern or format in propertyNames beside named properties", true},
 		{"{\"properties\":{\"a\":{}},\"additionalProperties\":{},"
