@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* GGUF files: good ones, each way in which a header can lie, blocks of weights, and several files. */
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -309,6 +310,49 @@ static void test_not_finite(void **state)
 	}
 }
 
+/* Values of float32 that tiles of half precision do not hold. */
+static void test_beyond_half(void **state)
+{
+	static float block[PACK_K][TXDA_TILE_N];
+	static uint8_t out[64 * 256], codes[32];
+	float values[32] = {65519, -65519, INFINITY}, scale = 65520;
+	struct param_part part = {.source = {.dtype = TXDA_F32, .rows = 1, .cols = 32}, .rows = 1};
+	struct param_tiles tiles = {.name = "w",
+				    .dtype = TXDA_F16,
+				    .layout = TXDA_TILE32,
+				    .n = 1,
+				    .k = 32,
+				    .n_parts = 1,
+				    .part = &part};
+
+	(void)state;
+	part.source.data = (const uint8_t *)values;
+	assert_int_equal(param_make_panel(&tiles, 0, block, out, &error), 0);
+	values[31] = -65520;
+	assert_int_equal(param_make_panel(&tiles, 0, block, out, &error), -ERANGE);
+	expect_words("w: a weight is beyond 65504");
+	tiles.dtype = TXDA_BF16;
+	assert_int_equal(param_make_panel(&tiles, 0, block, out, &error), 0);
+
+	part.source = (struct source_tensor){.format = SOURCE_INT8,
+					     .bits = 8,
+					     .rows = 1,
+					     .cols = 32,
+					     .data = codes,
+					     .scales = (const uint8_t *)&scale,
+					     .scale_dtype = TXDA_F32,
+					     .group = 32,
+					     .n_groups = 1,
+					     .block_rows = 1};
+	tiles.dtype = TXDA_W8;
+	tiles.group = 32;
+	tiles.keep = true;
+	assert_int_equal(param_make_panel(&tiles, 0, block, out, &error), -ERANGE);
+	expect_words("w: the scale of row 0, column 0 is not finite in float16");
+	scale = 65519;
+	assert_int_equal(param_make_panel(&tiles, 0, block, out, &error), 0);
+}
+
 /* ---- several files ---- */
 
 static void test_names(void **state)
@@ -448,8 +492,8 @@ int main(void)
 		cmocka_unit_test(test_good),	     cmocka_unit_test(test_hostile_header),
 		cmocka_unit_test(test_hostile_keys), cmocka_unit_test(test_hostile_tensors),
 		cmocka_unit_test(test_blocks),	     cmocka_unit_test(test_tiles),
-		cmocka_unit_test(test_not_finite),   cmocka_unit_test(test_names),
-		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_not_finite),   cmocka_unit_test(test_beyond_half),
+		cmocka_unit_test(test_names),	     cmocka_unit_test(test_parts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -351,3 +351,14 @@ bool pack_quantisable(const float (*x)[N], unsigned k)
 	}
 	return !bad;
 }
+
+bool pack_halvable(const float (*x)[N], unsigned k)
+{
+	unsigned bad = 0, i, c;
+
+	for (i = 0; i < k; i++) {
+		for (c = 0; c < N; c++)
+			bad |= !pack_half_fits(x[i][c]);
+	}
+	return !bad;
+}

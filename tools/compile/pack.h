@@ -13,6 +13,7 @@
 #ifndef TXDA_COMPILE_PACK_H
 #define TXDA_COMPILE_PACK_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -63,5 +64,11 @@ static inline uint8_t pack_middle(uint8_t dtype)
 
 /* Whether x[k][32] can be quantised: all finite and at most PACK_MAX_VALUE. */
 bool pack_quantisable(const float (*x)[TXDA_TILE_N], unsigned k);
+/* Whether none of x[k][32] becomes infinite in half precision. */
+bool pack_halvable(const float (*x)[TXDA_TILE_N], unsigned k);
+static inline bool pack_half_fits(float x)
+{
+	return !(fabsf(x) >= 65520) || isinf(x);
+}
 
 #endif /* TXDA_COMPILE_PACK_H */

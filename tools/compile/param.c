@@ -246,6 +246,15 @@ static bool half_finite(uint16_t h)
 	return (h & 0x7c00) != 0x7c00;
 }
 
+/*
+ * Formats with scales among the codes were not checked before, and scales of half precision may
+ * have more in the checkpoint.
+ */
+static bool scale_fits(uint8_t dtype, float scale)
+{
+	return isfinite(scale) && (dtype == TXDA_F8 || dtype == TXDA_MX4 || pack_half_fits(scale));
+}
+
 static int keep_panel(const struct param_tiles *t, const struct lanes *l, uint8_t *out,
 		      struct tool_error *error)
 {
@@ -253,7 +262,7 @@ static int keep_panel(const struct param_tiles *t, const struct lanes *l, uint8_
 	uint8_t codes[TXDA_TILE_N][256];
 	struct pack_scale scale[TXDA_TILE_N];
 	struct pack_levels levels[TXDA_TILE_N];
-	bool finite;
+	bool fits;
 	uint64_t k;
 	unsigned c;
 
@@ -263,18 +272,20 @@ static int keep_panel(const struct param_tiles *t, const struct lanes *l, uint8_
 		for (c = 0; c < TXDA_TILE_N; c++) {
 			if (two_level) {
 				keep_levels(t, l, c, k, n, codes[c], &levels[c]);
-				finite = half_finite(levels[c].d) && half_finite(levels[c].dmin);
+				fits = half_finite(levels[c].d) && half_finite(levels[c].dmin);
 			} else {
 				keep_lane(t, l, c, k, n, codes[c], &scale[c]);
-				finite = isfinite(scale[c].scale);
+				fits = scale_fits(t->dtype, scale[c].scale);
 			}
-			/* Formats with scales among the codes were not checked before. */
-			if (!finite)
-				return tool_fail(
-					error, -ERANGE,
-					"%s: the scale of row %llu, column %llu is not finite",
-					t->name, (unsigned long long)l->row[c],
-					(unsigned long long)k);
+			if (!fits)
+				return tool_fail(error, -ERANGE,
+						 "%s: the scale of row %llu, column %llu is not "
+						 "finite%s",
+						 t->name, (unsigned long long)l->row[c],
+						 (unsigned long long)k,
+						 two_level || t->dtype == TXDA_F8
+							 ? ""
+							 : " in float16, up to 65504");
 		}
 		out = two_level ? pack_levels(t->dtype, t->group, codes, levels, out)
 				: pack_codes(t->dtype, t->group, codes, scale, out);
@@ -309,6 +320,10 @@ int param_make_panel(const struct param_tiles *t, uint64_t panel, float (*block)
 				error, -ERANGE,
 				"%s: a weight is not finite or beyond %g and cannot be quantised",
 				t->name, (double)PACK_MAX_VALUE);
+		if (t->dtype == TXDA_F16 && !pack_halvable(block, n))
+			return tool_fail(error, -ERANGE,
+					 "%s: a weight is beyond 65504, the limit of float16",
+					 t->name);
 		out = pack_block(t->dtype, t->group, block, n, out);
 	}
 	return 0;
