@@ -429,6 +429,34 @@ static void test_most_layers(void **state)
 	",\"transform_config\":{\"config_groups\":{\"R3\":{\"type\":\"hadamard\",\"apply\":["      \
 	"{\"location\":\"weight_input\"},{\"location\":\"" location "\"}]}}}"
 
+#define GROUP(name, bits, more)                                                                    \
+	"\"" name "\":{\"weights\":{\"num_bits\":" bits ",\"symmetric\":false}" more "}"
+#define SCHEMES(format, groups)                                                                    \
+	"{\"model_type\":\"llama\"," SIZES                                                         \
+	",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"" format   \
+	"\",\"config_groups\":{" groups "}}}"
+
+/* Several groups: the first one is the rule, all must be known. */
+static void test_mixed(void **state)
+{
+	struct model_config c;
+
+	(void)state;
+	expect_ok(SCHEMES("pack-quantized", GROUP("a", "8", "")), &c);
+	assert_true(c.quant.bits == 8 && !c.quant.mixed && c.quant.zeros);
+	expect_ok(SCHEMES("mixed-precision",
+			  "\"kv\":{}," GROUP("a", "4", ",\"format\":\"pack-quantized\"") "," GROUP(
+				  "b", "8", ",\"format\":\"float-quantized\"")),
+		  &c);
+	assert_true(c.quant.bits == 4 && c.quant.mixed && !c.quant.zeros);
+	expect_error(SCHEMES("mixed-precision",
+			     GROUP("a", "4", "") "," GROUP("b", "4", ",\"format\":\"nvfp4\"")),
+		     "b: format: \"nvfp4\" is not supported");
+	expect_error(SCHEMES("pack-quantized", GROUP("a", "4", "") "," GROUP("b", "2", "")),
+		     "b: bits: 2 is not supported");
+	expect_error(SCHEMES("pack-quantized", "\"a\":{}"), "no group with weights");
+}
+
 /* Whether matrices must have zero points; rotations that weights include. */
 static void test_symmetry(void **state)
 {
@@ -816,6 +844,7 @@ int main(void)
 		cmocka_unit_test(test_most_layers),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_symmetry),
+		cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_placement),
 		cmocka_unit_test(test_rope_default_linear_dynamic),
 		cmocka_unit_test(test_rope_llama3),

@@ -35,6 +35,8 @@ struct quant_case {
 	bool act_order, zeros, v2;
 	unsigned block_rows; /* FP8: 0 a tensor, 1 a row */
 	bool one_scale;	     /* int8: of a tensor */
+	/* of down_proj and k_proj, if not 0 */
+	unsigned other_bits, other_group;
 	const char *config;
 };
 
@@ -54,6 +56,10 @@ static const struct quant_case cases[] = {
 	{"gptq, 8 bits", GPTQ, 8, 64, .config = QUANT("gptq", ", \"bits\": 8, \"group_size\": 64")},
 	{"gptq, 8 bits, act-order, odd groups", GPTQ, 8, 20, true, true,
 	 .config = QUANT("gptq", ", \"bits\": 8, \"group_size\": 20, \"desc_act\": true")},
+	{"gptq, mixed", GPTQ, 4, 32, .zeros = true, .other_bits = 8, .other_group = 8,
+	 .config = QUANT("gptq",
+			 ", \"bits\": 4, \"group_size\": 32, \"dynamic\": {\"+:.*(down|k)_proj\": "
+			 "{\"bits\": 8, \"group_size\": 8}}")},
 	{"awq, 16", AWQ, 4, 16, .zeros = true,
 	 .config = QUANT("awq", ", \"bits\": 4, \"group_size\": 16, \"version\": \"gemm\"")},
 	{"awq, 128, older keys", AWQ, 4, 128, .zeros = true,
@@ -343,11 +349,17 @@ static void add_floats(struct file *f, const char *name, const float *v, unsigne
 static void add_matrix(struct file *f, struct file *plain, const struct quant_case *c,
 		       const char *name, unsigned n, unsigned k)
 {
-	struct matrix m = make_matrix(c, n, k);
+	struct quant_case own = *c;
+	struct matrix m;
 
+	if (c->other_bits && (strstr(name, "down_proj") || strstr(name, "k_proj"))) {
+		own.bits = c->other_bits;
+		own.group = c->other_group;
+	}
+	m = make_matrix(&own, n, k);
 	add_floats(plain, name, m.value, n, k);
 	switch (c->format) {
-	case GPTQ: add_gptq(f, c, name, &m); break;
+	case GPTQ: add_gptq(f, &own, name, &m); break;
 	case AWQ: add_awq(f, name, &m); break;
 	case FP8: add_fp8(f, c, name, &m); break;
 	case PACKED: add_packed(f, name, &m); break;
@@ -548,13 +560,13 @@ static void test_hostile(void **state)
 		 "dtype I16 is not supported"},
 		{0, "\"shape\":[12,80]", "\"shape\":[80,12]", "expected the shape [12, 80]"},
 		{0, "\"shape\":[3,80]", "\"shape\":[80,3]", "expected the shape [3, 80]"},
-		{6, "\"shape\":[96,10]", "\"shape\":[10,96]", "expected the shape [96, 10]"},
-		{6, "q_proj.qzeros", "q_proj.qzerox", "q_proj.qzeros\" is missing"},
-		{8, "weight_scale_inv\":{\"dtype\":\"F32\"",
+		{7, "\"shape\":[96,10]", "\"shape\":[10,96]", "expected the shape [96, 10]"},
+		{7, "q_proj.qzeros", "q_proj.qzerox", "q_proj.qzeros\" is missing"},
+		{9, "weight_scale_inv\":{\"dtype\":\"F32\"",
 		 "weight_scale_inv\":{\"dtype\":\"I32\"", "dtype I32 is not supported"},
-		{8, "q_proj.weight_scale_inv", "q_proj.weight_scale_xyz",
+		{9, "q_proj.weight_scale_inv", "q_proj.weight_scale_xyz",
 		 "weight_scale\" is missing"},
-		{11, "q_proj.weight_packed", "q_proj.weight_pucked",
+		{12, "q_proj.weight_packed", "q_proj.weight_pucked",
 		 "q_proj.weight\" [80, 96] is missing"},
 	};
 

@@ -288,6 +288,32 @@ static void set_groups(struct source_tensor *t, uint32_t group)
 	t->block_rows = 1;
 }
 
+/*
+ * The bits of matrices that may have others than the rule: @dim elements along a dimension of
+ * @cols columns in words.
+ */
+static uint32_t bits_of(const struct finder *f, const struct safetensors_tensor *t, unsigned dim,
+			uint64_t cols)
+{
+	for (uint32_t bits = 4; f->q->mixed && t && t->ndim == 2 && bits <= 8; bits *= 2) {
+		if (t->dim[dim] == (cols + 32 / bits - 1) / (32 / bits))
+			return bits;
+	}
+	return f->q->bits;
+}
+
+/* Likewise their groups, by the number of scales along dimension @dim. */
+static void find_groups(const struct finder *f, const char *scales, unsigned dim,
+			struct source_tensor *t)
+{
+	const struct safetensors_tensor *s = f->q->mixed ? look(f, scales) : NULL;
+	uint64_t n = s && s->ndim == 2 ? s->dim[dim] : 0;
+
+	set_groups(t, f->q->group);
+	if (n && n != t->n_groups && t->cols % n == 0)
+		set_groups(t, (uint32_t)(t->cols / n));
+}
+
 /* Each column's group must exist; groups in order need no list. */
 static int check_g_idx(const struct finder *f, struct source_tensor *t)
 {
@@ -322,7 +348,7 @@ static int find_g_idx(const struct finder *f, const char *suffix, struct source_
 
 static int find_gptq(const struct finder *f, struct source_tensor *t)
 {
-	uint32_t bits = f->q->bits, per;
+	uint32_t bits = bits_of(f, look(f, "qweight"), 0, t->cols), per;
 	int r;
 
 	t->format = SOURCE_GPTQ;
@@ -333,7 +359,7 @@ static int find_gptq(const struct finder *f, struct source_tensor *t)
 		return tool_fail(f->error, -EINVAL,
 				 "\"%.200s\": %llu columns are not a multiple of %u", f->name,
 				 (unsigned long long)t->cols, per);
-	set_groups(t, f->q->group);
+	find_groups(f, "scales", 0, t);
 	r = need(f, "qweight", SAFETENSORS_I32, SAFETENSORS_U32, t->cols / per, t->rows, false,
 		 &t->data);
 	if (!r)
@@ -366,12 +392,12 @@ static int find_awq(const struct finder *f, struct source_tensor *t)
 
 static int find_packed(const struct finder *f, struct source_tensor *t)
 {
-	uint32_t bits = f->q->bits, per = 32 / bits;
+	uint32_t bits = bits_of(f, look(f, "weight_packed"), 1, t->cols), per = 32 / bits;
 	int r;
 
 	t->format = SOURCE_PACKED;
 	t->bits = (uint8_t)bits;
-	set_groups(t, f->q->group);
+	find_groups(f, "weight_scale", 1, t);
 	r = need(f, "weight_packed", SAFETENSORS_I32, SAFETENSORS_U32, t->rows,
 		 (t->cols + per - 1) / per, false, &t->data);
 	if (!r)
@@ -405,7 +431,7 @@ static int find_int8(const struct finder *f, struct source_tensor *t)
 
 	t->format = SOURCE_INT8;
 	t->bits = 8;
-	set_groups(t, f->q->group);
+	find_groups(f, "weight_scale", 1, t);
 	r = need(f, "weight", SAFETENSORS_I8, SAFETENSORS_I8, t->rows, t->cols, false, &t->data);
 	if (!r) {
 		const struct safetensors_tensor *s = look(f, "weight_scale");

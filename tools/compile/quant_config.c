@@ -76,6 +76,8 @@ static int parse_gptq(const cJSON *json, struct quant_config *q, struct tool_err
 			"checkpoint_format: \"%.64s\" is not supported (gptq and gptq_v2 are)",
 			format);
 	q->zero_plus_one = strcmp(format, "gptq_v2") != 0;
+	/* Expressions for names, whose matrices tell by their shapes. */
+	q->mixed = cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(json, "dynamic")) > 0;
 	return r;
 }
 
@@ -143,19 +145,38 @@ static int check_transforms(const cJSON *json, struct tool_error *error)
 	return 0;
 }
 
-/* The first group of config_groups: checkpoints have one for their linear layers. */
-static int parse_compressed(const cJSON *json, struct quant_config *q, struct tool_error *error)
+static int parse_block(const cJSON *weights, struct quant_config *q, struct tool_error *error)
 {
-	const cJSON *groups = cJSON_GetObjectItemCaseSensitive(json, "config_groups"),
-		    *weights = cJSON_GetObjectItemCaseSensitive(
-			    cJSON_IsObject(groups) ? groups->child : NULL, "weights");
-	const char *format = text_of(json, "format"), *strategy = text_of(weights, "strategy");
+	const cJSON *block = cJSON_GetObjectItemCaseSensitive(weights, "block_structure");
+	const cJSON *n = cJSON_GetArrayItem(block, 0), *k = cJSON_GetArrayItem(block, 1);
+
+	if (!cJSON_IsNumber(n) || !cJSON_IsNumber(k) ||
+	    !(n->valuedouble >= 1 && n->valuedouble <= 1 << 20) ||
+	    !(k->valuedouble >= 1 && k->valuedouble <= 1 << 20))
+		return tool_fail(error, -EINVAL,
+				 "block_structure: not two numbers in [1, 1048576]");
+	q->block_rows = (uint32_t)n->valuedouble;
+	q->block_cols = (uint32_t)k->valuedouble;
+	return 0;
+}
+
+/* One of config_groups; @format: of all groups, unless it has its own. */
+static int parse_scheme(const cJSON *group, const char *format, struct quant_config *q,
+			struct tool_error *error)
+{
+	static const char *const formats[] = {"pack-quantized", "int-quantized", "naive-quantized",
+					      "float-quantized"};
+	const cJSON *weights = cJSON_GetObjectItemCaseSensitive(group, "weights");
+	const char *strategy = text_of(weights, "strategy");
+	bool known;
 	int r;
 
-	if (!cJSON_IsObject(weights))
-		return tool_fail(error, -EINVAL, "config_groups: no group with weights");
-	if (*format && strcmp(format, "pack-quantized") && strcmp(format, "int-quantized") &&
-	    strcmp(format, "naive-quantized") && strcmp(format, "float-quantized"))
+	if (*text_of(group, "format"))
+		format = text_of(group, "format");
+	known = !*format;
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]) && !known; i++)
+		known = !strcmp(format, formats[i]);
+	if (!known)
 		return tool_fail(error, -ENOTSUP,
 				 "format: \"%.64s\" is not supported (pack-quantized, "
 				 "int-quantized and float-quantized are)",
@@ -168,22 +189,42 @@ static int parse_compressed(const cJSON *json, struct quant_config *q, struct to
 		r = check_bits(q->bits, true, error);
 	if (!r)
 		r = parse_symmetry(weights, "symmetric", q, error);
-	if (!r)
-		r = check_transforms(json, error);
-	if (!r && !strcmp(strategy, "block")) {
-		const cJSON *block = cJSON_GetObjectItemCaseSensitive(weights, "block_structure");
-		const cJSON *n = cJSON_GetArrayItem(block, 0), *k = cJSON_GetArrayItem(block, 1);
-
-		if (!cJSON_IsNumber(n) || !cJSON_IsNumber(k) ||
-		    !(n->valuedouble >= 1 && n->valuedouble <= 1 << 20) ||
-		    !(k->valuedouble >= 1 && k->valuedouble <= 1 << 20))
-			return tool_fail(error, -EINVAL,
-					 "block_structure: not two numbers in [1, 1048576]");
-		q->block_rows = (uint32_t)n->valuedouble;
-		q->block_cols = (uint32_t)k->valuedouble;
-	} else if (!r && !strcmp(strategy, "group")) {
+	if (!r && !strcmp(strategy, "block"))
+		r = parse_block(weights, q, error);
+	else if (!r && !strcmp(strategy, "group"))
 		r = parse_group(weights, "group_size", q, error);
+	return r;
+}
+
+/*
+ * config_groups: most checkpoints have one for all linear layers. Of several the first one is the
+ * rule; matrices of the others tell by their shapes.
+ */
+static int parse_compressed(const cJSON *json, struct quant_config *q, struct tool_error *error)
+{
+	const cJSON *groups = cJSON_GetObjectItemCaseSensitive(json, "config_groups"), *group;
+	const char *format = text_of(json, "format");
+	unsigned n = 0;
+	int r = check_transforms(json, error);
+
+	/* Then each group has its own. */
+	if (!strcmp(format, "mixed-precision"))
+		format = "";
+	cJSON_ArrayForEach(group, groups) {
+		struct quant_config one = *q;
+
+		if (r || !cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(group, "weights")))
+			continue;
+		r = parse_scheme(group, format, &one, error);
+		if (r)
+			r = tool_fail_within(error, r, "%.64s", group->string ? group->string : "");
+		else if (!n++)
+			*q = one;
 	}
+	if (!r && !n)
+		r = tool_fail(error, -EINVAL, "config_groups: no group with weights");
+	q->mixed = n > 1;
+	q->zeros &= !q->mixed;
 	return r;
 }
 

@@ -24,6 +24,7 @@ struct quant_config {
 	uint32_t bits;
 	uint32_t group;			 /* columns that share a scale; 0: all */
 	bool zeros;			 /* not symmetric: matrices must have zero points */
+	bool mixed;			 /* some matrices have other bits or groups */
 	bool zero_plus_one;		 /* GPTQ version 1 stores zero points minus one */
 	uint32_t block_rows, block_cols; /* FP8 */
 };
