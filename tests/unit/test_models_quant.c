@@ -4,6 +4,7 @@
  * same model with the float32 weights that the codes mean: one chip and several, precise and not.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -592,6 +593,26 @@ static void test_hostile(void **state)
 	}
 }
 
+/* Sequences longer than the model's limit. */
+static void test_context(void **state)
+{
+	char dir[] = "/tmp/txda-quant-XXXXXX", plain[] = "/tmp/txda-quant-XXXXXX";
+	struct runner_options o = {
+		.path = dir, .compile = COMPILE_OPTIONS_DEFAULT, .slots = 1, .context = 65};
+	struct tool_error error = {{0}};
+	struct runner *r;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	assert_non_null(mkdtemp(plain));
+	make_checkpoint(&cases[0], dir, plain);
+	o.compile.max_context = 64;
+	assert_int_equal(runner_open(&o, &r, &error), -ERANGE);
+	assert_non_null(strstr(error.text, "65 positions are needed, its limit is 64"));
+	remove_dir(dir);
+	remove_dir(plain);
+}
+
 /* Groups that do not exist, scales that are no numbers. */
 static void test_hostile_data(void **state)
 {
@@ -633,9 +654,9 @@ static void test_hostile_data(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_formats),
-					   cmocka_unit_test(test_hostile),
-					   cmocka_unit_test(test_hostile_data)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_formats), cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_hostile_data), cmocka_unit_test(test_context)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

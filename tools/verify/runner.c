@@ -249,6 +249,9 @@ static int load_model(struct runner *r, const char *path, const struct runner_op
 	ret = txda_model_info(r->model, &r->info);
 	if (ret < 0)
 		return fail_library(r, ret, path, error);
+	if (o->context > r->info.max_context)
+		return tool_fail(error, -ERANGE, "%s: %u positions are needed, its limit is %u",
+				 path, o->context, r->info.max_context);
 	r->states = row_width(r, "states");
 	r->before = row_width(r, "hidden_before");
 	r->slots = n;
