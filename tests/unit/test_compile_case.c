@@ -363,6 +363,52 @@ static void test_older_quantised(void **state)
 	assert_non_null(strstr(error.text, "bits"));
 }
 
+/* How hidden states become a vector is read or refused, never guessed. */
+static void test_pooling(void **state)
+{
+#define MODULE(name) "{\"type\":\"sentence_transformers.models." name "\"}"
+	static const struct {
+		const char *modules, *pooling, *words; /* or the pooling */
+		int error;
+	} cases[] = {
+		{"[" MODULE("Transformer") "]", NULL, "last", 0},
+		{"[" MODULE("Pooling") "]", "{\"pooling_mode_cls_token\":true}", "cls", 0},
+		{"[" MODULE("Pooling") "]", "{\"pooling_mode\":\"mean\"}", "mean", 0},
+		{"[" MODULE("Pooling") "]", "{\"pooling_mode_max_tokens\":true}",
+		 "pooling_mode_max_tokens", -ENOTSUP},
+		{"[" MODULE("Pooling") "]",
+		 "{\"pooling_mode_mean_tokens\":true,\"pooling_mode_lasttoken\":true}",
+		 "pooling_mode_lasttoken: together with another mode", -ENOTSUP},
+		{"[" MODULE("Pooling") "," MODULE("Dense") "]", NULL,
+		 "\"sentence_transformers.models.Dense\" is not supported", -ENOTSUP},
+		{"[{", NULL, "modules.json: JSON", -EINVAL},
+		{"[]", "[1]", "1_Pooling/config.json: not an object", -EINVAL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct model m;
+		int r;
+
+		shell("rm -rf %s/* && cp -r %s %s/model && chmod -R u+w %s/model", dir,
+		      fixture("qwen3"), dir, dir);
+		shell("mkdir %s/model/1_Pooling && echo '%s' >%s/model/modules.json", dir,
+		      cases[i].modules, dir);
+		if (cases[i].pooling)
+			shell("echo '%s' >%s/model/1_Pooling/config.json", cases[i].pooling, dir);
+		memset(&error, 0, sizeof(error));
+		r = model_open(in_dir("model"), &m, &error);
+		assert_int_equal(r, cases[i].error);
+		if (r && !strstr(error.text, cases[i].words))
+			fail_msg("\"%s\" does not say \"%s\"", error.text, cases[i].words);
+		if (!r) {
+			assert_true(m.embedding);
+			assert_string_equal(m.pooling, cases[i].words);
+			model_close(&m);
+		}
+	}
+}
+
 /* embed.bin has the rows as the program wants them: bf16, or float32 where a family scales them. */
 static void test_embeddings(void **state)
 {
@@ -409,7 +455,7 @@ int main(void)
 		cmocka_unit_test(test_fixtures),   cmocka_unit_test(test_existing),
 		cmocka_unit_test(test_failures),   cmocka_unit_test(test_interrupt),
 		cmocka_unit_test(test_key),	   cmocka_unit_test(test_older_quantised),
-		cmocka_unit_test(test_embeddings),
+		cmocka_unit_test(test_embeddings), cmocka_unit_test(test_pooling),
 	};
 
 	fixtures = getenv("TXDA_FIXTURES");

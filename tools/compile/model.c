@@ -115,45 +115,108 @@ static void name_from_path(const char *path, char *name, size_t len)
 	free(real);
 }
 
-static bool is_true(const cJSON *json, const char *key)
+/* Reads a JSON file in the model's directory; *ret is NULL if there is none. */
+static int read_json(int dirfd, const char *name, cJSON **ret, struct tool_error *error)
 {
-	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, key));
-}
-
-/* Reads a JSON file in the model's directory, or NULL; its errors are reported elsewhere. */
-static cJSON *read_json(int dirfd, const char *name)
-{
-	cJSON *json = NULL;
 	size_t bytes;
 	char *text;
+	int r;
 
-	if (tool_read_file(dirfd, name, CONFIG_MAX_BYTES, &text, &bytes, NULL))
-		return NULL;
-	tool_json_parse(text, bytes, &json, NULL);
+	*ret = NULL;
+	if (faccessat(dirfd, name, F_OK, 0) < 0)
+		return 0;
+	r = tool_read_file(dirfd, name, CONFIG_MAX_BYTES, &text, &bytes, error);
+	if (r)
+		return r;
+	r = tool_json_parse(text, bytes, ret, error);
 	free(text);
-	return json;
+	return r ? tool_fail_within(error, r, "%s", name) : 0;
+}
+
+/* The steps from hidden states to a vector, of which some models have more than are computed. */
+static int check_modules(const cJSON *modules, bool *normalize, struct tool_error *error)
+{
+	static const char *const known[] = {"Transformer", "Pooling", "Normalize"};
+	const cJSON *item;
+
+	cJSON_ArrayForEach(item, modules) {
+		const char *type = cJSON_GetStringValue(config_find(item, "type")), *name;
+		size_t i = 0;
+
+		type = type ? type : "";
+		name = strrchr(type, '.') ? strrchr(type, '.') + 1 : type;
+		while (i < 3 && strcmp(name, known[i]) != 0)
+			i++;
+		if (i == 3)
+			return tool_fail(error, -ENOTSUP,
+					 "modules.json: type: \"%.128s\" is not supported "
+					 "(Transformer, Pooling and Normalize are)",
+					 type);
+		*normalize |= i == 2;
+	}
+	return 0;
+}
+
+/* One of the modes, as a name or as a flag; the last token if there is none. */
+static int find_pooling(const cJSON *pooling, char *ret, size_t len, struct tool_error *error)
+{
+	static const char prefix[] = "pooling_mode_";
+	static const struct {
+		const char *theirs, *ours;
+	} modes[] = {{"mean_tokens", "mean"},
+		     {"mean", "mean"},
+		     {"cls_token", "cls"},
+		     {"cls", "cls"},
+		     {"lasttoken", "last"}};
+	const cJSON *item;
+	const char *found = NULL;
+
+	snprintf(ret, len, "last");
+	if (pooling && !cJSON_IsObject(pooling))
+		return tool_fail(error, -EINVAL, "1_Pooling/config.json: not an object");
+	cJSON_ArrayForEach(item, pooling) {
+		const char *mode = NULL;
+		size_t i = 0;
+
+		if (!strcmp(item->string, "pooling_mode"))
+			mode = cJSON_GetStringValue(item);
+		else if (cJSON_IsTrue(item) && !strncmp(item->string, prefix, strlen(prefix)))
+			mode = item->string + strlen(prefix);
+		if (!mode)
+			continue;
+		while (i < sizeof(modes) / sizeof(modes[0]) && strcmp(mode, modes[i].theirs) != 0)
+			i++;
+		if (i == sizeof(modes) / sizeof(modes[0]))
+			return tool_fail(error, -ENOTSUP,
+					 "1_Pooling/config.json: %.64s: \"%.64s\" is not supported "
+					 "(mean_tokens, cls_token and lasttoken are)",
+					 item->string, mode);
+		if (found && strcmp(found, modes[i].ours) != 0)
+			return tool_fail(error, -ENOTSUP,
+					 "1_Pooling/config.json: %.64s: together with another mode",
+					 item->string);
+		found = modes[i].ours;
+		snprintf(ret, len, "%s", found);
+	}
+	return 0;
 }
 
 /* The layout of sentence-transformers: modules.json, and the pooling of tokens to one vector. */
-static void read_pooling(struct model *m, int dirfd)
+static int read_pooling(struct model *m, int dirfd, struct tool_error *error)
 {
-	cJSON *modules = read_json(dirfd, "modules.json"),
-	      *pooling = read_json(dirfd, "1_Pooling/config.json");
-	const cJSON *item;
+	cJSON *modules, *pooling = NULL;
+	int r = read_json(dirfd, "modules.json", &modules, error);
 
 	m->embedding = cJSON_IsArray(modules);
-	snprintf(m->pooling, sizeof(m->pooling), "%s",
-		 is_true(pooling, "pooling_mode_mean_tokens") ? "mean"
-		 : is_true(pooling, "pooling_mode_cls_token") ? "cls"
-							      : "last");
-	cJSON_ArrayForEach(item, modules) {
-		const char *type =
-			cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "type"));
-
-		m->normalize |= type && strstr(type, "Normalize");
-	}
+	if (!r)
+		r = check_modules(modules, &m->normalize, error);
+	if (!r && m->embedding)
+		r = read_json(dirfd, "1_Pooling/config.json", &pooling, error);
+	if (!r)
+		r = find_pooling(pooling, m->pooling, sizeof(m->pooling), error);
 	cJSON_Delete(modules);
 	cJSON_Delete(pooling);
+	return r ? tool_fail_within(error, r, "%s", m->path) : 0;
 }
 
 /* Older quantised checkpoints describe their quantisation in a separate file. */
@@ -362,9 +425,10 @@ int model_open(const char *path, struct model *ret, struct tool_error *error)
 		r = read_quantisation(&m, dirfd, error);
 	if (!r)
 		r = safetensors_open_dir(dir, &m.source.checkpoint, error);
+	if (!r)
+		r = read_pooling(&m, dirfd, error);
 	if (!r) {
 		name_from_path(path, m.name, sizeof(m.name));
-		read_pooling(&m, dirfd);
 		hash_source(&m, dirfd);
 	}
 out:
