@@ -141,6 +141,7 @@ static void worker_sleep(struct cm_worker *w)
 	timer = atomic_load(&l->ready->timer_ns);
 	if (!atomic_load(&l->stop) && !cm_pool_has_parts(l->pool, w->core) && !worker_may_lead(l)) {
 		cm_ops_rest();
+		cm_active_rest(&l->pool->active, w->core);
 		cm_futex_wait(&w->wake, seen, timer ? timer : UINT64_MAX);
 	}
 	cm_pool_end_sleep(l->pool, w->core);
@@ -160,6 +161,7 @@ static void *worker_main(void *arg)
 	while (!atomic_load_explicit(&l->stop, memory_order_relaxed)) {
 		if (cm_pool_help(l->pool, w->core)) {
 			cm_pool_keep_apart(l->pool, w->core);
+			cm_active_measure(&l->pool->active, w->core);
 			idle_from = 0;
 			continue;
 		}

@@ -31,7 +31,9 @@ int cm_pool_init(struct cm_pool *p, unsigned cores, uint64_t spin_ns, bool pin)
 	p->complex = aligned_alloc(CM_CACHE_LINE, p->n_complexes * sizeof(*p->complex));
 	p->core = calloc(p->cores, sizeof(*p->core));
 	p->core_ptr = calloc(p->cores, sizeof(*p->core_ptr));
-	if (!p->worker || !p->complex || !p->core || !p->core_ptr)
+	/* Threads that outnumber the CPUs are missing by design. */
+	if (cm_active_init(&p->active, p->cores, p->yield) || !p->worker || !p->complex ||
+	    !p->core || !p->core_ptr)
 		return -ENOMEM;
 	for (unsigned i = 0; i < p->cores; i++)
 		p->worker[i] = (struct cm_worker){
@@ -56,6 +58,7 @@ void cm_pool_fini(struct cm_pool *p)
 		scratch_free(&p->core[i]);
 	free(p->choice);
 	pthread_mutex_destroy(&p->apart_lock);
+	cm_active_fini(&p->active);
 	free(p->core);
 	free(p->core_ptr);
 	free(p->complex);
@@ -153,13 +156,18 @@ static void wake_apart(struct cm_pool *p, unsigned i)
 	cm_pool_wake(p, i);
 }
 
-/* Wakes up to @n sleeping workers of complex @c but those of @but. */
+/* Wakes up to @n sleeping workers of complex @c, active ones, but those of @but. */
 static void wake_some(struct cm_pool *p, unsigned c, uint32_t but, unsigned n)
 {
 	uint32_t asleep = atomic_load(&p->complex[c].asleep) & ~but;
 
-	for (; asleep && n; asleep &= asleep - 1, n--)
-		wake_apart(p, c * CM_COMPLEX + (unsigned)__builtin_ctz(asleep));
+	for (; asleep && n; asleep &= asleep - 1, n--) {
+		unsigned core = c * CM_COMPLEX + (unsigned)__builtin_ctz(asleep);
+
+		if (!cm_is_active(&p->active, core))
+			return;
+		wake_apart(p, core);
+	}
 }
 
 /* The sleeping workers of complex 0 that are not worth waking: worker 0 while another thread is core
@@ -186,7 +194,7 @@ static void wake_helpers(struct cm_pool *p)
 	uint32_t but = leave_asleep(p);
 
 	for (unsigned i = 0; i < job->complexes; i++) {
-		unsigned c = (job->first + i) % p->n_complexes,
+		unsigned c = (job->first + i) % job->around,
 			 parts = (uint32_t)atomic_load_explicit(&p->complex[c].claim,
 								memory_order_relaxed);
 
@@ -211,7 +219,7 @@ static bool claim_part(struct cm_pool *p, unsigned c, uint32_t core, unsigned *r
 			    claim, &word, word - 1, memory_order_acquire, memory_order_relaxed)) {
 			/* The last one claimed is the last of the phase. */
 			const struct cm_job *job = &p->job;
-			unsigned place = (c + p->n_complexes - job->first) % p->n_complexes,
+			unsigned place = (c + job->around - job->first) % job->around,
 				 all = (job->parts - place + job->complexes - 1) / job->complexes;
 
 			*ret_part = place + (all - left) * job->complexes;
@@ -302,7 +310,7 @@ bool cm_pool_help(struct cm_pool *p, unsigned core)
 	struct cm_complex *c = &p->complex[own];
 	uint32_t mine;
 
-	if (!claim_part(p, own, core, &part))
+	if (!cm_is_active(&p->active, core) || !claim_part(p, own, core, &part))
 		return false;
 	if (atomic_load_explicit(&c->asleep, memory_order_relaxed)) {
 		uint32_t left = (uint32_t)atomic_load_explicit(&c->claim, memory_order_relaxed);
@@ -335,7 +343,7 @@ static void publish(struct cm_pool *p)
 		atomic_store_explicit(&p->complex[c].done, 0, memory_order_relaxed);
 	/* Ordered before the check for sleepers; a worker marks itself asleep, then checks this. */
 	for (unsigned i = 0; i < job->complexes; i++)
-		atomic_store(&p->complex[(job->first + i) % p->n_complexes].claim,
+		atomic_store(&p->complex[(job->first + i) % job->around].claim,
 			     (uint64_t)p->lead_core << 32 |
 				     (job->parts - i + job->complexes - 1) / job->complexes);
 }
@@ -343,14 +351,17 @@ static void publish(struct cm_pool *p)
 bool cm_pool_run(struct cm_pool *p, cm_part_fn run, const void *arg, unsigned phase, unsigned parts,
 		 const struct cm_cancel *cancel)
 {
+	unsigned active = atomic_load_explicit(&p->active.n, memory_order_relaxed);
+	unsigned around = (active + CM_COMPLEX - 1) / CM_COMPLEX;
 	unsigned complexes = (parts + CM_COMPLEX - 1) / CM_COMPLEX;
 	struct cm_job job = {
 		.run = run,
 		.arg = arg,
 		.phase = phase,
 		.parts = parts,
-		.first = p->lead_core / CM_COMPLEX,
-		.complexes = complexes < p->n_complexes ? complexes : p->n_complexes,
+		.first = p->lead_core < active ? p->lead_core / CM_COMPLEX : 0,
+		.complexes = complexes < around ? complexes : around,
+		.around = around,
 		.cancel = cancel,
 	};
 	uint32_t mine = 0, spins = 0;
@@ -370,7 +381,7 @@ bool cm_pool_run(struct cm_pool *p, cm_part_fn run, const void *arg, unsigned ph
 	if (atomic_load(&p->sleeping))
 		wake_helpers(p);
 	for (unsigned i = 0; i < job.complexes; i++)
-		mine += run_parts(p, (job.first + i) % p->n_complexes, TXDA_NONE);
+		mine += run_parts(p, (job.first + i) % job.around, TXDA_NONE);
 	while (parts_done(p) + mine != parts) {
 		if (p->yield || ++spins > SPINS_BEFORE_YIELD)
 			sched_yield();

@@ -13,11 +13,14 @@
  *
  * Complexes. CM_COMPLEX cores in a row share a word, so that claims of many cores do not wait for
  * one cache line. A phase is divided among as many complexes as it has parts for, beginning with the
- * leader's: of G the one at place i has the parts i, i + G, i + 2 G, because an op's first parts may
+ * leader's, and going round: of G the one at place i has the parts i, i + G, i + 2 G, because an op's first parts may
  * be the largest. A core that has had a part of its own complex, and finds none left there, takes parts
  * of the others; one whose own has none to begin with keeps waiting for its word alone. The leader takes
  * all that nobody does. Each complex counts its parts that are done; the leader adds up. To wake the
  * cores of a complex, the leader wakes two, and each that has claimed a part wakes two more.
+ *
+ * Active cores (active.h). The others take no parts and sleep; only the complexes of the active ones
+ * have parts. A leader that is not among them begins with complex 0.
  *
  * Cores. Worker i is core i. A thread that leads from cm_wait() is core 0 in place of worker 0,
  * which is excluded from its phases by the core number in the word and sleeps meanwhile. The loop
@@ -50,6 +53,7 @@
 #include <stddef.h>
 
 #include "../ops/ops.h"
+#include "active.h"
 #include "chip.h"
 #include "host.h"
 
@@ -67,6 +71,7 @@ struct cm_job {
 	const void *arg;
 	unsigned phase, parts;
 	unsigned first, complexes; /* that have parts: the leader's, and those that follow it */
+	unsigned around;	   /* of so many, which have active cores */
 	const struct cm_cancel *cancel;
 };
 
@@ -103,6 +108,7 @@ struct cm_pool {
 	int interrupt;		  /* signal that ends parts of cancelled work; 0: none */
 	struct cm_worker *worker; /* [cores] */
 
+	struct cm_active active;
 	struct cm_complex *complex; /* [n_complexes] */
 	unsigned n_complexes;
 	_Atomic bool cut; /* a part of the phase was cancelled */
@@ -152,7 +158,7 @@ static inline bool cm_pool_has_parts(struct cm_pool *p, unsigned core)
 {
 	uint64_t word = atomic_load(&p->complex[core / CM_COMPLEX].claim);
 
-	return (uint32_t)word && word >> 32 != core;
+	return (uint32_t)word && word >> 32 != core && cm_is_active(&p->active, core);
 }
 /* The calling worker, @core, leaves the leader's CPU, should it be there. */
 void cm_pool_keep_apart(struct cm_pool *p, unsigned core);

@@ -6,6 +6,7 @@
 #include "cm_fixture.h"
 #include "clock.h"
 #include "core/cpus.h"
+#include "core/machine.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -70,6 +71,12 @@ static struct fix_stream stream_of(unsigned chip, unsigned thread, uint64_t n)
 	return (struct fix_stream){&f.c[chip], FIX_STREAMS + thread * 65536 + n % 16 * 4096, 0};
 }
 
+/* Another number of active cores, perhaps in the middle of a phase. */
+static void change_active(unsigned cores, unsigned n)
+{
+	atomic_store(&f.m->pool.active.n, 1 + n * 7919 % cores);
+}
+
 /* Random phases and parts on pools of several sizes; the waiter leads. */
 static void test_parts(void **state)
 {
@@ -92,6 +99,8 @@ static void test_parts(void **state)
 			put_launch(&s, 0, n);
 			assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, n % 3 == 0),
 					 0);
+			if (n % 4 == 0)
+				change_active(cores[i], n);
 			assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 0), n), 0);
 			/* Now and then long enough for the helpers to sleep. */
 			if (n % 16 == 0)
@@ -160,6 +169,10 @@ static void test_many_threads(void **state)
 					       .rounds = 24 * SCALE,
 					       .poll = i == 3 || i == 4};
 			assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
+		}
+		for (unsigned i = 0; i < 20 * SCALE; i++) {
+			change_active(cores[k], i);
+			nanosleep(&(struct timespec){0, 200000}, NULL);
 		}
 		for (unsigned i = 0; i < 6; i++) {
 			pthread_join(w[i].thread, NULL);
