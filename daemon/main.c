@@ -115,11 +115,14 @@ static int open_sockets(struct daemon *d)
 	return r;
 }
 
-/* The settings are wrong: for the clients whom systemd started the daemon for, and the exit status. */
+/*
+ * The settings are wrong: for the clients whom systemd started the daemon for, and the exit status.
+ * Others that hand over a socket, as txda-run does, see the exit and want it soon.
+ */
 static int refuse(const struct daemon *d)
 {
 	unsigned n;
-	int *fds = inherited_sockets(d, &n);
+	int *fds = getenv("NOTIFY_SOCKET") ? inherited_sockets(d, &n) : NULL;
 
 	if (fds)
 		refuse_clients(fds, n);

@@ -368,7 +368,7 @@ clients = [client() for _ in range(100)]
 pid = os.fork()
 if pid == 0:
     os.set_inheritable(os.dup2(listener.fileno(), 3), True)
-    os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="unix")
+    os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="unix", NOTIFY_SOCKET=path + ".notify")
     os.execv(program, [program, *sys.argv[3:]])
 for s in clients:
     s.settimeout(60)
