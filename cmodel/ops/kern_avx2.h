@@ -13,8 +13,8 @@
 /* Calls BODY(rows, vectors, column, ...) until up to 6 rows have all 32 columns. */
 #define AVX2_HALVES(rows, BODY, ...)                                                               \
 	do {                                                                                       \
-		BODY(rows, 2, 0, __VA_ARGS__);                                                     \
-		BODY(rows, 2, 16, __VA_ARGS__);                                                    \
+		ROLLED for (unsigned half = 0; half < 32; half += 16)                              \
+			BODY(rows, 2, half, __VA_ARGS__);                                          \
 	} while (0)
 
 #define AVX2_ROWS 6

@@ -97,17 +97,17 @@ V_INLINE void two_level_minimums(const unsigned rows, const unsigned nv, const u
 V_INLINE void two_level_halves(const unsigned rows, const unsigned nv, const unsigned column,
 			       const unsigned type, const struct int_block *b)
 {
-	EACH(half, 2) {
+	EACH(part, 2) {
 		vi d[AVX2_ROWS][4];
 		vf s[4];
 
 		EACH(m, rows)
 			EACH(v, nv)
-				d[m][v] = (vi)_mm256_set1_epi32(-32 * half_sum(b, m, half));
-		word_dots(rows, nv, type, d, b->w + 64 + column * 4, b, half * 4, 4);
+				d[m][v] = (vi)_mm256_set1_epi32(-32 * half_sum(b, m, part));
+		word_dots(rows, nv, type, d, b->w + 64 + column * 4, b, part * 4, 4);
 		EACH(v, nv)
 			s[v] = two_level_scale(b->header + 2 * (column + v * VL),
-					       b->w + half * 32 + column + v * VL, true);
+					       b->w + part * 32 + column + v * VL, true);
 		scale_sums(rows, nv, column, b, d, s, (const float *)b->a + I16_SCALE(b->mr));
 	}
 }
