@@ -13,14 +13,15 @@
  *
  * Complexes. CM_COMPLEX cores in a row share a word, so that claims of many cores do not wait for
  * one cache line. A phase is divided among as many complexes as it has parts for, beginning with the
- * leader's, and going round: of G the one at place i has the parts i, i + G, i + 2 G, because an op's first parts may
- * be the largest. A core that has had a part of its own complex, and finds none left there, takes parts
- * of the others; one whose own has none to begin with keeps waiting for its word alone. The leader takes
- * all that nobody does. Each complex counts its parts that are done; the leader adds up. To wake the
- * cores of a complex, the leader wakes two, and each that has claimed a part wakes two more.
+ * leader's and wrapping around: of G the one at place i has the parts i, i + G, i + 2 G, because an
+ * op's first parts may be the largest. A core that has had a part of its own complex, and finds none
+ * left there, takes parts of the others; one whose own has none to begin with keeps waiting for its
+ * word alone. The leader takes all that nobody does. Each complex counts its parts that are done; the
+ * leader adds up. To wake the cores of a complex, the leader wakes two, and each that has claimed a
+ * part wakes two more.
  *
- * Active cores (active.h). The others take no parts and sleep; only the complexes of the active ones
- * have parts. A leader that is not among them begins with complex 0.
+ * Active cores. Only these take parts (active.h), the others sleep; and only complexes with active
+ * cores have parts, beginning with the first one if the leader is not active itself.
  *
  * Cores. Worker i is core i. A thread that leads from cm_wait() is core 0 in place of worker 0,
  * which is excluded from its phases by the core number in the word and sleeps meanwhile. The loop
@@ -71,7 +72,7 @@ struct cm_job {
 	const void *arg;
 	unsigned phase, parts;
 	unsigned first, complexes; /* that have parts: the leader's, and those that follow it */
-	unsigned around;	   /* of so many, which have active cores */
+	unsigned around;	   /* complexes with active cores; after the last comes the first */
 	const struct cm_cancel *cancel;
 };
 
@@ -111,9 +112,10 @@ struct cm_pool {
 	struct cm_active active;
 	struct cm_complex *complex; /* [n_complexes] */
 	unsigned n_complexes;
-	_Atomic bool cut; /* a part of the phase was cancelled */
 
+	/* Written by the leader for each phase; what is above is read by all cores all the time. */
 	_Alignas(CM_CACHE_LINE) struct cm_job job;
+	_Atomic bool cut;				   /* a part of the phase was cancelled */
 	_Alignas(CM_CACHE_LINE) _Atomic uint32_t sleeping; /* workers */
 
 	_Atomic bool apart;	      /* workers are kept off the leader's CPU */
