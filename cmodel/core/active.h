@@ -12,7 +12,8 @@
  * lacks. Where n s is above 0.7, a quarter of the cores leaves; while it stays below half of that for a
  * second, an eighth more joins. The others sleep, and whoever took their CPUs may have them.
  *
- * A steal by a host is seen only if the guest's kernel accounts for it (CONFIG_PARAVIRT_TIME_ACCOUNTING).
+ * Time that a host takes from a virtual machine is seen only if the guest's kernel accounts for it
+ * (CONFIG_PARAVIRT_TIME_ACCOUNTING).
  *
  * Threads: functions with @core are for that core's thread, the others for any.
  */

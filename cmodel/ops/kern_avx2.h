@@ -27,8 +27,8 @@
 	case 6: AVX2_HALVES(6, BODY, __VA_ARGS__); break
 
 /*
- * The products are assembly, as are what they need from memory: compilers keep what is loaded twice, or
- * constants, in registers that the sums need, and then these are on the stack.
+ * The products and their operands from memory are inline assembly: compilers would keep constants, and
+ * values that are loaded twice, in registers that the sums need, and spill the sums.
  */
 #define FMA(sum, w, x)	   __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(w), "x"(x))
 #define BROADCAST(v, word) __asm__("vbroadcastss %1, %0" : "=x"(v) : "m"(word))
@@ -66,7 +66,7 @@
 		}                                                                                  \
 	} while (0)
 
-/* What is read by @pointer from here on is loaded again. */
+/* Values read through @pointer before are loaded again after this. */
 #define AGAIN(pointer) __asm__("" : "+r"(pointer))
 
 #define TIMES_8(x)                                                                                 \

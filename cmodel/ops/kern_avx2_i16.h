@@ -9,8 +9,8 @@
 #define W8_SCALE 16
 #define W8_ZERO	 17
 
-/* Quads of an unrolled step: two of nibbles share a load, and where the rest of a code is differs for
- * all that share one of it. */
+/* Quads of an unrolled step, which share loads: of nibbles two, and of the codes' upper bits as many as
+ * one byte of them holds. */
 V_INLINE unsigned quads_per_step(const unsigned type)
 {
 	return type == TXDA_W5M ? 8 : type == TXDA_W6S ? 4 : 2;
