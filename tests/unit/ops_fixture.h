@@ -251,16 +251,47 @@ OPS_HELPER int choose_path(void **state)
 	if (!strcmp(path, "amx_emulated")) {
 		int ret = cm_ops_init("avx512bf16", &name);
 
-		cm_simd = ret ? cm_simd : &cm_simd_amx_emulated;
-		return ret;
+		if (ret)
+			return ret;
+		cm_simd = &cm_simd_amx_emulated;
+		return 0;
 	}
 #endif
 	return cm_ops_init(path, &name);
 }
 
+OPS_HELPER int leave_path(void **state)
+{
+	(void)state;
+	cm_ops_exit();
+	return 0;
+}
+
+OPS_HELPER int run_path(const char *title, const char *path, const struct CMUnitTest *tests,
+			size_t n)
+{
+	int ret;
+
+	if (!is_chosen(path)) {
+		printf("%s: not in OPS_PATHS\n", path);
+		return 0;
+	}
+	ret = choose_path((void **)&path);
+	if (ret == -ENOTSUP) {
+		printf("this CPU has no %s: that path is not tested here\n", path);
+		return 0;
+	}
+	if (ret) {
+		printf("%s: error %d\n", path, ret);
+		return 1;
+	}
+	cm_ops_exit();
+	return _cmocka_run_group_tests(title, tests, n, NULL, NULL);
+}
+
 #define ON(path, f)                                                                                \
 	{                                                                                          \
-#f " (" path ")", f, choose_path, NULL, (void *)path                               \
+#f " (" path ")", f, choose_path, leave_path, (void *)path                         \
 	}
 
 /* main() of a program that defines ON_PATH(path): ON(path, test), ... */
@@ -287,14 +318,6 @@ OPS_HELPER int choose_path(void **state)
 		return failed;                                                                     \
 	}
 #define IF_HAS(title, path)                                                                        \
-	do {                                                                                       \
-		const char *chosen = #path;                                                        \
-		if (!is_chosen(chosen))                                                            \
-			printf("%s: not in OPS_PATHS\n", chosen);                                  \
-		else if (choose_path((void *)&chosen))                                             \
-			printf("this CPU has no %s: that path is not tested here\n", #path);       \
-		else                                                                               \
-			failed += cmocka_run_group_tests_name(title ": " #path, path, NULL, NULL); \
-	} while (0)
+	failed += run_path(title ": " #path, #path, path, sizeof(path) / sizeof(path[0]))
 
 #endif /* OPS_FIXTURE_H */
