@@ -593,7 +593,7 @@ static void pack_query(const struct cm_attend *a, unsigned r)
 
 static void pack_queries(const struct cm_attend *a)
 {
-	if (in_tiles(a)) {
+	if (IN_TILES) {
 		tile_pack_queries(a);
 		return;
 	}
@@ -638,7 +638,7 @@ static void foresee(const struct cm_attend *a, const struct cm_attend_keys *k, u
 
 static void score_tile(const struct cm_attend *a, const struct tile *t)
 {
-	if (in_tiles(a)) {
+	if (IN_TILES) {
 		tile_score(a, t);
 		return;
 	}
@@ -653,7 +653,7 @@ static void score_tile(const struct cm_attend *a, const struct tile *t)
 
 static void value_tile(const struct cm_attend *a, const struct tile *t, const float *correction)
 {
-	if (in_tiles(a)) {
+	if (IN_TILES) {
 		for (unsigned r = 0; r < a->rows; r++) {
 			float *acc = a->acc + r * a->acc_stride;
 
@@ -711,7 +711,7 @@ static void attend(const struct cm_attend *a)
 	for (uint32_t at = a->from; at < a->to; at += CM_ATT_TILE) {
 		struct tile t;
 
-		t.paced = !a->rope && !a->i8 && !in_tiles(a);
+		t.paced = !a->rope && !a->i8 && !IN_TILES;
 		if (t.paced)
 			find_next(a, at, &t);
 		else if (at + CM_ATT_TILE < a->to)

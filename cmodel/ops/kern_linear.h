@@ -117,7 +117,6 @@ V_INLINE void bf16_rows(const unsigned rows, const bool wide, const struct cm_pa
 			_mm512_storeu_ps(acc + m * 32 + v * 16, c[m][v]);
 }
 
-#if !defined(CM_TILES)
 static void panel_bf16(const struct cm_panel *p)
 {
 #if defined(CM_BF16_DOT)
@@ -132,7 +131,6 @@ static void panel_bf16(const struct cm_panel *p)
 		ROW_CASES_12(bf16_rows, false, p);
 	}
 }
-#endif
 
 /*
  * VPDPBUSD as assembly: for the intrinsic, compilers copy the sums and load broadcast values again

@@ -50,9 +50,7 @@ static void to_bf16(uint16_t *out, const float *x, size_t n)
 		out[i] = cm_f32_to_bf16(x[i]);
 }
 
-#if defined(CM_TILES)
-/* kern_tiles.h */
-#elif defined(CM_BF16_DOT)
+#if defined(CM_BF16_DOT)
 /* Pairs of K, rounded to bf16; wide: also the remainders, rounded to bf16. */
 static void pack_bf16(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k, bool wide)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Matrix products in tiles (Intel AMX): LINEAR with bf16 and int8 activations, and the two products
- * of attention. Included by path.c for the path that has them; the rest of that path is avx512bf16.
+ * of attention. Included by path.c for the path that has them, which is avx512bf16 otherwise.
  *
  * A tile has up to 16 rows of 64 bytes. C += A B, with A as rows of activations and B as 16 pairs
  * (bf16) or quads (int8) of K times 16 columns, which is how weights, keys and values lie in memory
@@ -378,8 +378,27 @@ V_INLINE void tile_next_i8(const int bits, const bool two, const unsigned run, c
 	at->a += 10 * run * rows;
 }
 
-V_INLINE void tile_rows_i8(const int bits, const bool two, const unsigned run, const unsigned rows,
-			   const struct cm_panel *p)
+/* The same without sums that wait, as functions: they are the ends of a panel. */
+#define TILE_ALONE_I8(bits, two, run)                                                              \
+	static __attribute__((noinline)) void tile_alone_##bits##_##two##_##run(                   \
+		const unsigned rows, const struct cm_panel *p, struct tile_at *at,                 \
+		struct tile_sums *t)                                                               \
+	{                                                                                          \
+		tile_next_i8(bits, two, run, rows, p, at, t, 0, NULL, 0);                          \
+	}
+TILE_ALONE_I8(8, true, 1)
+TILE_ALONE_I8(8, false, 1)
+TILE_ALONE_I8(8, true, 4)
+TILE_ALONE_I8(8, false, 4)
+TILE_ALONE_I8(4, true, 1)
+TILE_ALONE_I8(4, false, 1)
+TILE_ALONE_I8(4, true, 4)
+TILE_ALONE_I8(4, false, 4)
+
+V_INLINE void tile_rows_i8(const int bits, const bool two, const unsigned run,
+			   void (*const alone)(unsigned rows, const struct cm_panel *p,
+					       struct tile_at *at, struct tile_sums *t),
+			   const unsigned rows, const struct cm_panel *p)
 {
 	int32_t sums[2][I8_TOGETHER][1024] __attribute__((aligned(64)));
 	struct tile_at at = {.w = p->w, .ahead = p->ahead, .a = p->a};
@@ -395,47 +414,46 @@ V_INLINE void tile_rows_i8(const int bits, const bool two, const unsigned run, c
 		_mm512_storeu_ps(p->acc + m * 16, _mm512_setzero_ps());
 	for (; n + I8_TOGETHER <= all; n += I8_TOGETHER) {
 		const size_t turn = n / I8_TOGETHER % 2;
-		struct tile_sums *now = t[turn], *waiting = t[!turn];
+		struct tile_sums *now = t[turn];
 
-		if (n) {
-			tile_next_i8(bits, two, run, rows, p, &at, &now[0], I8_TOGETHER, waiting,
-				     0);
-			tile_next_i8(bits, two, run, rows, p, &at, &now[1], I8_TOGETHER, waiting,
-				     1);
-		} else {
-			tile_next_i8(bits, two, run, rows, p, &at, &now[0], 0, waiting, 0);
-			tile_next_i8(bits, two, run, rows, p, &at, &now[1], 0, waiting, 1);
+		EACH(half, I8_TOGETHER) {
+			if (n)
+				tile_next_i8(bits, two, run, rows, p, &at, &now[half], I8_TOGETHER,
+					     t[!turn], half);
+			else
+				alone(rows, p, &at, &now[half]);
 		}
 	}
 	if (n)
 		tile_scale(I8_TOGETHER, t[!(n / I8_TOGETHER % 2)], rows, p->acc, 0, rows);
 	if (n < all) {
-		tile_next_i8(bits, two, run, rows, p, &at, t[0], 0, t[0], 0);
+		alone(rows, p, &at, t[0]);
 		tile_scale(1, t[0], rows, p->acc, 0, rows);
 	}
 }
 
-V_INLINE void tile_panel_i8(const int bits, const unsigned run, const struct cm_panel *p)
-{
-	tiles_for_rows(run == 1 ? FOR_HALF_STEPS : FOR_WHOLE_STEPS, p->mr);
-	if (p->mr == 32)
-		tile_rows_i8(bits, true, run, 32, p);
-	else if (p->mr > 16)
-		tile_rows_i8(bits, true, run, p->mr, p);
-	else
-		tile_rows_i8(bits, false, run, p->mr, p);
-}
+#define TILE_PANEL_RUN(bits, run, p)                                                               \
+	do {                                                                                       \
+		tiles_for_rows(run == 1 ? FOR_HALF_STEPS : FOR_WHOLE_STEPS, p->mr);                \
+		if (p->mr == 32)                                                                   \
+			tile_rows_i8(bits, true, run, tile_alone_##bits##_true_##run, 32, p);      \
+		else if (p->mr > 16)                                                               \
+			tile_rows_i8(bits, true, run, tile_alone_##bits##_true_##run, p->mr, p);   \
+		else                                                                               \
+			tile_rows_i8(bits, false, run, tile_alone_##bits##_false_##run, p->mr, p); \
+	} while (0)
 
 #define TILE_PANEL_I8(bits)                                                                        \
 	static void tile_panel_w##bits(const struct cm_panel *p)                                   \
 	{                                                                                          \
 		if (p->mr <= CM_MR_I8)                                                             \
-			panel_w##bits(p);                                                          \
+			cm_simd_avx512bf16.panel_w##bits(p);                                       \
 		else if (p->group >= TXDA_I8_GROUP)                                                \
-			tile_panel_i8(bits, I8_RUN, p);                                            \
+			TILE_PANEL_RUN(bits, 4, p);                                                \
 		else                                                                               \
-			tile_panel_i8(bits, 1, p);                                                 \
+			TILE_PANEL_RUN(bits, 1, p);                                                \
 	}
+_Static_assert(I8_RUN == 4, "the functions above have that number");
 TILE_PANEL_I8(8)
 TILE_PANEL_I8(4)
 
@@ -445,7 +463,7 @@ static void tile_pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *
 	const unsigned run = group >= TXDA_I8_GROUP ? I8_RUN : 1, words = STEP_WORDS(run);
 
 	if (mr <= CM_MR_I8) {
-		pack_i8(block, mr, m, x, k, zero, group);
+		cm_simd_avx512bf16.pack_i8(block, mr, m, x, k, zero, group);
 		return;
 	}
 	for (size_t i = 0; i < k; i += TXDA_I8_GROUP) {

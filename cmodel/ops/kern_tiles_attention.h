@@ -5,11 +5,18 @@
  * kern_tiles.h.
  */
 #if defined(CM_TILES)
+#define IN_TILES true
+
+static void attend(const struct cm_attend *a);
+
 /* A step of K is 32 elements of a head, the last one 16 or 32; latent attention has float32
  * products. */
-V_INLINE bool in_tiles(const struct cm_attend *a)
+static void tile_attend(const struct cm_attend *a)
 {
-	return !a->rope && a->dim % 16 == 0;
+	if (a->rope || a->dim % 16)
+		cm_simd_avx512bf16.attend(a);
+	else
+		attend(a);
 }
 
 /* Attention: C 0 to 3, A 4 (16 words of K) and 5 (8), B 6 and 7 alike. */
@@ -198,11 +205,7 @@ static void tile_value(const struct cm_attend *a, const struct tile *t)
 	}
 }
 #else
-V_INLINE bool in_tiles(const struct cm_attend *a)
-{
-	(void)a;
-	return false;
-}
+#define IN_TILES false
 
 V_INLINE void tile_pack_queries(const struct cm_attend *a)
 {

@@ -132,6 +132,10 @@ static bool never(void)
 	return false;
 }
 
+#if defined(__x86_64__)
+static struct cm_simd amx;
+#endif
+
 /* Best last. The choice depends on the CPU only, never on timing: a machine must always give the
  * same bits. */
 static const struct {
@@ -144,7 +148,7 @@ static const struct {
 	{"avx2", has_avx2, &cm_simd_avx2},
 	{"avx512", has_avx512, &cm_simd_avx512},
 	{"avx512bf16", has_avx512bf16, &cm_simd_avx512bf16},
-	{"amx", has_amx, &cm_simd_amx},
+	{"amx", has_amx, &amx},
 #else
 	{"avx2", never, NULL},	     {"avx512", never, NULL},
 	{"avx512bf16", never, NULL}, {"amx", never, NULL},
@@ -193,6 +197,10 @@ int cm_ops_init(const char *isa, const char **ret_name)
 	if (users && cm_simd != paths[i].simd) {
 		ret = -EBUSY;
 	} else {
+#if defined(__x86_64__)
+		if (!users && paths[i].simd == &amx)
+			cm_simd_put_amx(&amx);
+#endif
 		if (!users)
 			cm_simd = paths[i].simd;
 		users++;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * One SIMD path: compiled once per target, with its name in CM_PATH; CM_BF16_DOT, CM_TILES and
- * CM_NEON say what the target has beyond its flags. See simd.h.
+ * CM_NEON say what the target has beyond its flags. With CM_TILES it is only what tiles change of
+ * the path avx512bf16. See simd.h.
  */
 #include "simd.h"
 #include "txda_isa.h"
@@ -14,6 +15,11 @@
 
 #if defined(__AVX2__) /* and AVX-512 */
 #define CM_GROUPS_I16
+#endif
+
+#if defined(CM_TILES)
+/* Functions of the path beneath, which are taken from there. */
+#pragma GCC diagnostic ignored "-Wunused-function"
 #endif
 
 #include "kern_cases.h"
@@ -37,6 +43,24 @@
 #define STRING2(a)   #a
 #define STRING(a)    STRING2(a)
 
+#if defined(CM_TILES)
+void PASTE(cm_simd_put_, CM_PATH)(struct cm_simd *s); /* simd.h, or that of a test */
+
+void PASTE(cm_simd_put_, CM_PATH)(struct cm_simd *s)
+{
+	*s = cm_simd_avx512bf16;
+	s->name = STRING(CM_PATH);
+	s->tiles = true;
+	s->rest = rest;
+	s->mr = s->mr_i8 = 32;
+	s->pack_bf16 = tile_pack_bf16;
+	s->pack_i8 = tile_pack_i8;
+	s->panel_bf16 = tile_panel_bf16;
+	s->panel_w8 = tile_panel_w8;
+	s->panel_w4 = tile_panel_w4;
+	s->attend = tile_attend;
+}
+#else
 const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.name = STRING(CM_PATH),
 #if !defined(CM_BF16_DOT)
@@ -56,17 +80,6 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 #else
 	.mr_i16 = CM_MR_I16,
 #endif
-#if defined(CM_TILES)
-	.tiles = true,
-	.rest = rest,
-	.mr = 32,
-	.mr_i8 = 32,
-	.pack_bf16 = tile_pack_bf16,
-	.pack_i8 = tile_pack_i8,
-	.panel_bf16 = tile_panel_bf16,
-	.panel_w8 = tile_panel_w8,
-	.panel_w4 = tile_panel_w4,
-#else
 	.mr = 12,
 	.mr_i8 = CM_MR_I8,
 	.pack_bf16 = pack_bf16,
@@ -74,7 +87,6 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.panel_bf16 = panel_bf16,
 	.panel_w8 = panel_w8,
 	.panel_w4 = panel_w4,
-#endif
 	.rmsnorm = rmsnorm,
 	.from_bf16 = from_bf16,
 	.to_bf16 = to_bf16,
@@ -102,3 +114,4 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.next_above = next_above,
 	.layernorm = layernorm,
 };
+#endif

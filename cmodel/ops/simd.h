@@ -196,7 +196,8 @@ extern const struct cm_simd cm_simd_c;
 extern const struct cm_simd cm_simd_avx2;
 extern const struct cm_simd cm_simd_avx512;	/* F, BW, VL, DQ, VNNI */
 extern const struct cm_simd cm_simd_avx512bf16; /* and BF16, VBMI */
-extern const struct cm_simd cm_simd_amx;	/* and AMX: TILE, BF16, INT8 */
+/* And AMX: TILE, BF16, INT8; fills *@s. */
+void cm_simd_put_amx(struct cm_simd *s);
 #elif defined(__aarch64__)
 extern const struct cm_simd cm_simd_neon;     /* dotprod */
 extern const struct cm_simd cm_simd_neonbf16; /* and bf16, i8mm */

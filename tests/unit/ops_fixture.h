@@ -228,7 +228,7 @@ OPS_HELPER float *as_f32(const struct cm_tensor *t)
 
 #if defined(__x86_64__)
 /* The path amx with its tile instructions as functions (tiles_emulated.h). */
-extern const struct cm_simd cm_simd_amx_emulated;
+void cm_simd_put_amx_emulated(struct cm_simd *s);
 #endif
 
 /* OPS_PATHS= names the paths to be tested, where all take too long. */
@@ -249,11 +249,13 @@ OPS_HELPER int choose_path(void **state)
 
 #if defined(__x86_64__)
 	if (!strcmp(path, "amx_emulated")) {
+		static struct cm_simd emulated;
 		int ret = cm_ops_init("avx512bf16", &name);
 
 		if (ret)
 			return ret;
-		cm_simd = &cm_simd_amx_emulated;
+		cm_simd_put_amx_emulated(&emulated);
+		cm_simd = &emulated;
 		return 0;
 	}
 #endif
