@@ -12,8 +12,9 @@
 #
 # The header of a case, cases/NN-name.sh, says what machine it wants:
 #   # vm: mode=fast|systemd chips=N dram=4G irq=msix|msi mem=1G plug=now|later timeout=SECONDS kernels=6.12,7.2
-#         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT about=driver|user
-# Without -L and without being named, a case about user space does not run on the first of several kernels.
+#         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT about=driver|chip|user
+# Without -L and without being named, what does not depend on the kernel runs on the last of several only: cases about
+# user space, about what the driver does with the chip alone, and DKMS.
 # Cases that want the same one share a boot. The output is like that of scripts/check.sh; exit status 77 when there
 # can be no machine here at all.
 set -eu
@@ -32,7 +33,7 @@ while getopts k:r:j:BLt:M: option; do
 	t) stage=$OPTARG built=1 ;;
 	M) model=$OPTARG ;;
 	*)
-		sed -n '4,21s/^# \{0,1\}//p' "$0"
+		sed -n '4,20s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
@@ -100,7 +101,7 @@ plan() {
 	for file in "$top"/tests/vm/cases/*.sh; do
 		name=$(basename "$file" .sh)
 		wanted "$name" "$@" || continue
-		[ -n "$long$*" ] || [ "$(of "$name" about driver)" = driver ] || [ "$k" != "$first" ] || continue
+		[ -n "$long$*" ] || [ "$(of "$name" about driver)" = driver ] || [ "$k" = "$last" ] || continue
 		case ,$(of "$name" kernels "$k"), in
 		*",$k,"*) printf '%s\t%s\t%s\n' "$(of "$name" timeout 120)" "$(machine_of "$name" "$k")" "$name" ;;
 		esac
@@ -108,6 +109,7 @@ plan() {
 		{ seconds[$2] += $1; names[$2] = names[$2] " " $3 }
 		END { for (m in names) print seconds[m], k, m, substr(names[m], 2) }'
 	# DKMS belongs to kernels that are installed as packages.
+	[ -n "$long$*" ] || [ "$k" = "$last" ] || return 0
 	if [ "$k" != debug ] && wanted dkms "$@"; then
 		printf '%s\t%s\t%s\t%s\n' 300 "$k" dkms dkms
 	fi
@@ -119,10 +121,7 @@ pool() {
 		record FAIL vm "not all machines were run, see above"
 }
 
-case $kernels in
-*" "*) first=${kernels%% *} ;;
-*) first= ;;
-esac
+last=${kernels##* }
 
 prepare() {
 	sh "$top/tests/vm/prepare.sh" "$@"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 timeout=180
+# vm: mode=fast chips=1 timeout=180 about=chip
 # Firmware that is missing, damaged, of another chip or newer than chip or driver is refused in words; then the chip
 # binds with a good one. Its log is in debugfs.
 . /rig/guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 mem=2G timeout=240
+# vm: mode=fast chips=1 mem=2G timeout=240 about=chip
 # Device memory is zero before a buffer gets it, and is seldom cleared while one waits: contents are written once.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"

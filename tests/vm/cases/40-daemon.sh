@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=systemd chips=2 irq=msi plug=later timeout=600
+# vm: mode=systemd chips=2 irq=msi plug=later timeout=600 about=user
 # A chip that is plugged in loads the module, and its node starts the daemon.
 . /rig/guest/lib.sh
 release=$(uname -r)
