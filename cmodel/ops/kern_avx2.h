@@ -3,7 +3,7 @@
  * Panel kernels of LINEAR with AVX2: weights of bf16, float16 and float32 with float32 activations,
  * W8 and W4 with int8 ones, and, with int16 ones, those of two levels and whatever else has no int8
  * activations. Included by path.c; see simd.h and the tile layouts of txda_layouts.h. F8 and MX4 are
- * in kern_group.h.
+ * in kern_avx2_group.h.
  *
  * Up to 12 of the 16 registers are sums: those of one or two rows and all 4 vectors of a panel's
  * width, or of up to 6 rows and 2 vectors. What is left holds weights, which all rows use as soon as

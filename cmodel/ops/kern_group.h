@@ -268,6 +268,8 @@ static void panel_unpacked(const struct cm_panel *p)
 	else
 		unpacked_panel(false, p);
 }
+#elif VL == 8
+#include "kern_avx2_group.h"
 #else
 /* ---- floats ---- */
 
@@ -308,10 +310,6 @@ V_INLINE vu f8_words(const uint8_t *w, unsigned c, const unsigned p)
 	__m512i v = _mm512_load_si512(w + c * 4), zero = _mm512_setzero_si512();
 
 	return (vu)(p ? _mm512_unpackhi_epi16(v, zero) : _mm512_unpacklo_epi16(v, zero));
-#elif defined(__AVX2__)
-	__m256i v = _mm256_load_si256((const __m256i *)(w + c * 4)), zero = _mm256_setzero_si256();
-
-	return (vu)(p ? _mm256_unpackhi_epi16(v, zero) : _mm256_unpacklo_epi16(v, zero));
 #else
 	return __builtin_convertvector(*(const vh_any *)(w + c * 4 + p * 8), vu);
 #endif
@@ -423,6 +421,7 @@ V_INLINE void group_panel(const struct group_kind t, const struct cm_panel *p)
 #define GROUP_CASES(t, p) group_panel(t, p)
 #endif
 
+#if VL != 8
 /* One function per type, to limit stack frames and compile time. */
 #define GROUP_FUNCTION(name, type)                                                                 \
 	static void name(const struct cm_panel *p)                                                 \
@@ -468,6 +467,7 @@ static void panel_group(const struct cm_panel *p)
 	case TXDA_MX4: group_mx4(p); break;
 	}
 }
+#endif
 
 /* Packs one row of whole blocks; nibbles are in the order in which the kernel reads them. */
 static void pack_group(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,

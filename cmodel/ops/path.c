@@ -68,17 +68,24 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 #endif
 #if !defined(CM_GROUP_DOT)
 	.group_floats = true,
-#else
+#endif
+#if defined(CM_GROUP_DOT)
 	.unpack_group = unpack_group,
+	.unpack_rows = 15,
+#elif VL == 8
+	.unpack_group = unpack_group,
+	.unpack_rows = CODES_ROWS,
 #endif
 #if defined(CM_GROUPS_I16)
 	.groups_i16 = true,
 #endif
 #if VL == 8
 	.mr_i16 = AVX2_ROWS,
+	.mr_group = AVX2_ROWS,
 	.w8_words = true,
 #else
 	.mr_i16 = CM_MR_I16,
+	.mr_group = CM_MR_GROUP,
 #endif
 	.mr = 12,
 	.mr_i8 = CM_MR_I8,

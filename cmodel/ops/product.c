@@ -12,7 +12,7 @@
 #define TILE_STRETCH  32768 /* the same with tiles, whose rows bypass the first-level cache */
 /* Elements of K: a multiple of any group and of TXDA_I8_GROUP; so many are unpacked at once. */
 #define STRETCH_STEP 256
-#define UNPACK_ROWS  15 /* weights are unpacked once if there are more rows */
+#define F16_ROWS     15 /* float16 is unpacked once if there are more rows */
 #define UNPACKED     (STRETCH_STEP / TXDA_QUANT_BLOCK * CM_UNPACKED_BYTES)
 #define F16_STRETCH  128 /* of K: as float32, 16 KB */
 /*
@@ -39,7 +39,7 @@ static void set_units(struct cm_product *p)
 	} else if (p->grouped) {
 		p->per = TXDA_QUANT_BLOCK;
 		p->unit_bytes = (16 * words + !cm_simd->groups_i16) * 4;
-		p->mr = CM_MR_GROUP;
+		p->mr = cm_simd->mr_group;
 	} else if (!p->precise && p->w->dtype == TXDA_BF16) {
 		p->per = 2;
 		p->unit_bytes = 4 * words;
@@ -123,10 +123,9 @@ static uint64_t row_bytes(const struct cm_product *p)
 /* Whether the weights are unpacked once for all of @rows rows: groups to bf16, float16 to float32. */
 static bool unpacks(const struct cm_product *p, uint64_t rows)
 {
-	bool groups = p->grouped && cm_simd->unpack_group,
-	     f16 = !p->precise && p->w->dtype == TXDA_F16 && cm_simd->from_f16;
-
-	return rows > UNPACK_ROWS && (groups || f16);
+	if (p->grouped)
+		return cm_simd->unpack_group && rows > cm_simd->unpack_rows;
+	return !p->precise && p->w->dtype == TXDA_F16 && cm_simd->from_f16 && rows > F16_ROWS;
 }
 
 /* A row as float32, normalised and reordered, then rows packed one by one; later, in the same

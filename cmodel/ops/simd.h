@@ -122,12 +122,13 @@ struct cm_put {
 
 struct cm_simd {
 	const char *name;
-	bool bf16_floats;	    /* products of bf16 weights use float32 */
-	bool group_floats;	    /* and those of weights in groups with float activations */
-	bool groups_i16;	    /* W8, W4, W8Z and W4Z use int16 activations unless int8 ones */
-	bool w8_words;		    /* int8 activations of W8 are packed as words */
-	bool tiles;		    /* packed activations have the layouts for tiles */
-	unsigned mr, mr_i8, mr_i16; /* most rows of a block: bf16, int8, int16 */
+	bool bf16_floats;  /* products of bf16 weights use float32 */
+	bool group_floats; /* and those of weights in groups with float activations */
+	bool groups_i16;   /* W8, W4, W8Z and W4Z use int16 activations unless int8 ones */
+	bool w8_words;	   /* int8 activations of W8 are packed as words */
+	bool tiles;	   /* packed activations have the layouts for tiles */
+	unsigned mr, mr_i8, mr_i16, mr_group; /* most rows of a block: bf16, int8, int16, groups */
+	unsigned unpack_rows; /* more rows than that get weights from unpack_group() */
 	/* See cm_ops_rest(); or NULL. */
 	void (*rest)(void);
 	/* out = x / rms(x) * w, [n] */

@@ -26,7 +26,7 @@ for library; do
 			dots = spills = 0
 			for (n = to[i]; inner && n <= from[i]; n++) {
 				dots += line[n] ~ /vdpbf16ps|vpdpbusd|vpmaddwd|vpmaddubsw/
-				dots += name ~ /<panel_(bf16|f16|f32)>/ && line[n] ~ /vfmadd/
+				dots += name ~ /<(panel_(bf16|f16|f32)|(codes|unpacked)_(f8|mx4))>/ && line[n] ~ /vfmadd/
 				spills += line[n] ~ /[xyz]mm/ && line[n] ~ /\(%r[sb]p/
 			}
 			loops += dots > 0

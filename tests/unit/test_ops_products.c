@@ -407,6 +407,42 @@ static void test_linear_codes(void **state)
 		}
 }
 
+/* A weight of NaN makes its column NaN in all rows, few or many, and no other column. */
+static void test_linear_nan(void **state)
+{
+	enum { ROWS = 20, N = 64, K = 64, COLUMN = 43 };
+	struct cm_tensor *w = tiles(TXDA_F8, TXDA_TILE32, 32, N, K);
+	uint8_t *codes = w->ptr;
+	uint64_t bytes = 2 * txda_tile_panel_bytes(TXDA_F8, K, 32), at = 0;
+
+	(void)state;
+	for (uint64_t i = 0; i < bytes; i++)
+		if (i % (bytes / 4) >= 128)
+			codes[i] = (uint8_t)(i * 37 % 127);
+	for (unsigned k = 0; k < K; k += 9, codes[at] = 1) {
+		for (at = 128;; at++) {
+			uint8_t code = codes[at];
+
+			assert_true(at < bytes);
+			codes[at] = at % (bytes / 4) < 128 ? code : 0xff;
+			if (isnan(cm_tile_get(w, COLUMN, k)))
+				break;
+			codes[at] = code;
+		}
+		for (unsigned m = 1; m <= ROWS; m = m < 4 ? m + 1 : m + 8) {
+			struct cm_tensor *x = f32(m, K), *out = f32(m, N);
+			struct run r = {.l = {.in = {x, w}, .out = {out}}};
+
+			r.op.linear.flags = TXDA_LINEAR_FLOAT_INPUT;
+			assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), 0);
+			for (unsigned i = 0; i < m * N; i++)
+				assert_int_equal(!!isnan(((float *)out->ptr)[i]), i % N == COLUMN);
+			drop(x), drop(out);
+		}
+	}
+	drop(w);
+}
+
 static void test_linear_refuses(void **state)
 {
 	struct cm_tensor *x = f32(2, 64), *w = tiles(TXDA_BF16, TXDA_TILE32, 0, 32, 64),
@@ -543,7 +579,7 @@ static void test_clamped(void **state)
 
 #define ON_PATH(path)                                                                              \
 	ON(path, test_linear), ON(path, test_linear_many_rows), ON(path, test_linear_groups),      \
-		ON(path, test_linear_codes), ON(path, test_linear_refuses),                        \
-		ON(path, test_silu_mul), ON(path, test_clamped)
+		ON(path, test_linear_codes), ON(path, test_linear_nan),                            \
+		ON(path, test_linear_refuses), ON(path, test_silu_mul), ON(path, test_clamped)
 
 OPS_MAIN("products")
