@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * node_load [-s SECONDS] [-k] [-g] NODE - keep a chip at work through nothing but ioctls: fill
- * device memory, copy it to host memory, look whether it came, again and again.
+ * node_load [-s SECONDS] [-p MS] [-k] [-g] NODE - keep a chip at work through nothing but ioctls: fill
+ * device memory, copy it to host memory, look whether it came, again and again, with pauses of MS (0)
+ * milliseconds: an emulated processor that always computes delays what waits for it.
  *
  * Work that is lost (a reset, a fault of the chip, removal) is counted and begun anew on the same
  * file, as a program that wants to survive would. Device memory that no job touches must keep what
@@ -44,6 +45,7 @@ struct client {
 	uint32_t device_bo, host_bo;
 	uint8_t *device, *host;
 	unsigned long jobs, lost;
+	useconds_t pause_us; /* after each job */
 };
 
 struct stream {
@@ -339,6 +341,8 @@ static int run(struct client *c, const char *node, int64_t end_ns)
 		}
 		if (now_ns() >= end_ns || interrupted)
 			break;
+		if (!err && c->pause_us)
+			usleep(c->pause_us);
 	}
 	if (!err && !c->lost)
 		err = check_kept(c);
@@ -355,16 +359,17 @@ int main(int argc, char **argv)
 	int option, err;
 	char byte;
 
-	while ((option = getopt(argc, argv, "s:kg")) != -1) {
+	while ((option = getopt(argc, argv, "s:p:kg")) != -1) {
 		switch (option) {
 		case 's': seconds = atoll(optarg); break;
+		case 'p': c.pause_us = (useconds_t)atoi(optarg) * 1000; break;
 		case 'k': keep = true; break;
 		case 'g': may_be_gone = true; break;
 		default: return 2;
 		}
 	}
 	if (optind != argc - 1) {
-		fprintf(stderr, "usage: node_load [-s SECONDS] [-k] [-g] NODE\n");
+		fprintf(stderr, "usage: node_load [-s SECONDS] [-p MS] [-k] [-g] NODE\n");
 		return 2;
 	}
 	sigaction(SIGBUS, &bus, NULL);

@@ -11,10 +11,10 @@ other=$(ls "/sys/bus/pci/devices/$(chip_list | tail -n 1)/accel")
 
 clients=
 for i in 1 2 3; do
-	node_load -s 1000 "/dev/accel/$node" >"/tmp/load$i" 2>&1 &
+	node_load -p 20 -s 1000 "/dev/accel/$node" >"/tmp/load$i" 2>&1 &
 	clients="$clients $!"
 done
-node_load -s 1000 "/dev/accel/$other" >/tmp/other 2>&1 &
+node_load -p 20 -s 1000 "/dev/accel/$other" >/tmp/other 2>&1 &
 bystander=$!
 
 alive() {

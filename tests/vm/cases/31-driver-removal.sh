@@ -46,9 +46,9 @@ cycle() {
 	wait_for 30 is_node || fail "no chip in cycle $1"
 	node=$(node_of)
 	mkfifo /tmp/end
-	node_load -g -k -s 1000 "/dev/accel/$node" </tmp/end >/tmp/first 2>&1 &
+	node_load -p 20 -g -k -s 1000 "/dev/accel/$node" </tmp/end >/tmp/first 2>&1 &
 	first=$!
-	node_load -g -s 1000 "/dev/accel/$node" >/tmp/second 2>&1 &
+	node_load -p 20 -g -s 1000 "/dev/accel/$node" >/tmp/second 2>&1 &
 	second=$!
 	exec 4>/tmp/end
 	# Now at work, now at its beginning.
@@ -65,7 +65,7 @@ cycle() {
 	rm /tmp/end
 }
 
-node_load -s 2000 "/dev/accel/$(ls "/sys/bus/pci/devices/$other/accel")" >/tmp/other 2>&1 &
+node_load -p 20 -s 2000 "/dev/accel/$(ls "/sys/bus/pci/devices/$other/accel")" >/tmp/other 2>&1 &
 bystander=$!
 i=0
 while [ $i -lt "$(storm 100)" ]; do

@@ -12,9 +12,9 @@ device=/sys/bus/pci/devices/$pci
 begin() {
 	node=$(ls "$device/accel")
 	mkfifo /tmp/end
-	node_load -g -k -s 1000 "/dev/accel/$node" </tmp/end >/tmp/first 2>&1 &
+	node_load -p 20 -g -k -s 1000 "/dev/accel/$node" </tmp/end >/tmp/first 2>&1 &
 	first=$!
-	node_load -g -s 1000 "/dev/accel/$node" >/tmp/second 2>&1 &
+	node_load -p 20 -g -s 1000 "/dev/accel/$node" >/tmp/second 2>&1 &
 	second=$!
 	exec 4>/tmp/end
 	wait_for 30 has_opened || { cat /tmp/first; fail "the first client opens no node"; }
