@@ -65,7 +65,7 @@ awk -F , -v jobs="$(sed -n 's/^jobs \([0-9]*\) .*/\1/p' /tmp/load)" '
 # txda-smi's figure and perf's, within two points. perf is read when txda-smi prints, which is later than when it looked: by
 # at most a part of the window that is known, and that is smaller in longer windows.
 while [ ! -e /tmp/enough ]; do
-	TXDA_BACKEND=drm txda-bench model --json --batch 16 --input 2000 --output 1,1,1 /t/cases/demo-tp1 >>/tmp/load 2>&1
+	TXDA_BACKEND=drm txda-bench model --json --batch 8 --input 1000 --output 1,1 /t/cases/demo-tp1 >>/tmp/load 2>&1
 done &
 client=$!
 computes() {
