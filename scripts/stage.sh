@@ -195,7 +195,7 @@ check_arm() {
 		return
 	fi
 	# Threads that wait for each other's memory take the emulator long.
-	export OPS_PATHS="neon neonbf16" OPS_STEPS=3 TXDA_CMODEL=cores=1
+	export OPS_PATHS="neon neonbf16" OPS_STEPS=7 TXDA_CMODEL=cores=1
 	run_meson arm "$B/arm/build" --suite arm --timeout-multiplier 20 -- \
 		--cross-file "$B/arm/cross.ini" -Dtests=true -Dwerror=true
 	unset OPS_PATHS OPS_STEPS TXDA_CMODEL
