@@ -61,13 +61,6 @@ V_INLINE __m256i f8_nan(__m256i v)
 	return v;
 }
 
-/* VL scales of columns [c, c + VL) from a group's header. */
-V_INLINE vf float_scale(const unsigned type, const uint8_t *header, unsigned c)
-{
-	return type == TXDA_MX4 ? v_load_bf16((const uint16_t *)header + c)
-				: v_load((const float *)header + c);
-}
-
 /* acc += s x sum */
 V_INLINE void add_scaled(const unsigned rows, const unsigned nv, float *acc, vf d[][4],
 			 const vf s[4])
@@ -80,7 +73,7 @@ V_INLINE void add_scaled(const unsigned rows, const unsigned nv, float *acc, vf 
 		}
 }
 
-/* Makes the sums NaN of those of 8 columns that have a weight of NaN in the block at @w. */
+/* Of 8 columns, sets the sums of those to NaN that have a weight of NaN in the block at @w. */
 V_INLINE void spoil(const unsigned rows, vf d[][4], const unsigned v, const uint8_t *w)
 {
 	__m256i nan = _mm256_setzero_si256();
@@ -133,12 +126,13 @@ V_INLINE void code_block(const unsigned rows, const unsigned nv, const unsigned 
 		EACH(v, nv)
 			spoil(rows, d, v, b->w + (column + v * VL) * 4);
 	EACH(v, nv)
-		s[v] = float_scale(type, b->header, column + v * VL);
+		s[v] = group_scale((struct group_kind){.dtype = type}, b->header, column + v * VL);
 	add_scaled(rows, nv, b->acc + column, d, s);
 }
 
 /* ---- more rows ---- */
 
+/* @nan: f8_nan() of @v. */
 V_INLINE vf code_float_or_nan(const unsigned type, __m256i v, const unsigned i, __m256i nan)
 {
 	return (vf)((vi)code_float(type, v, i) | (vi)code_on_top(type, nan, i) >> 31);
@@ -175,7 +169,8 @@ V_INLINE void unpack_panel(const unsigned type, uint8_t *to, const struct cm_pan
 						(__m256i *)(to + i * 128 + v * 32),
 						code_pair(type, load_codes(w + v * 32), 2 * i));
 		EACH(v, 4)
-			v_store((float *)to + v * VL, float_scale(type, header, v * VL));
+			v_store((float *)to + v * VL,
+				group_scale((struct group_kind){.dtype = type}, header, v * VL));
 	}
 }
 
@@ -235,6 +230,7 @@ V_INLINE void codes_panel(const unsigned type, const bool unpacked, const struct
 			fetch_ahead(&ahead, p->pace, header / 64);
 		}
 		fetch_ahead(&ahead, p->pace, bytes / 64);
+		/* Up to CODES_ROWS rows: see cm_simd.unpack_rows. */
 		if (!unpacked && b.mr == 1)
 			code_block(1, 4, 0, type, &b);
 		else if (!unpacked)

@@ -378,7 +378,8 @@ V_INLINE void tile_next_i8(const int bits, const bool two, const unsigned run, c
 	at->a += 10 * run * rows;
 }
 
-/* The same without sums that wait, as functions: they are the ends of a panel. */
+/* The same for runs at the ends of a panel, beside which no earlier sums are scaled. Functions: inlined,
+ * most of the code would be copies of them. */
 #define TILE_ALONE_I8(bits, two, run)                                                              \
 	static __attribute__((noinline)) void tile_alone_##bits##_##two##_##run(                   \
 		const unsigned rows, const struct cm_panel *p, struct tile_at *at,                 \

@@ -18,7 +18,7 @@
 #endif
 
 #if defined(CM_TILES)
-/* Functions of the path beneath, which are taken from there. */
+/* The headers define the functions of avx512bf16, too, which are called there. */
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
 
