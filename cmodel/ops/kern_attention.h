@@ -335,7 +335,8 @@ V_INLINE void value_rows(const unsigned rows, const unsigned vectors, const stru
 		EACH(v, vectors)
 			c[r][v] = dot_load(acc + r * a->acc_stride + v * 16, correction[r0 + r]);
 	for (unsigned g = 0; g < t->groups; g++) {
-		uint32_t keys = a->to - (t->at + g * 16), last[8 * 16];
+		uint32_t keys = a->to - (t->at + g * 16);
+		uint32_t last[8 * 16] __attribute__((aligned(64))); /* as the cache's pairs are */
 		unsigned pairs = keys < 16 ? keys / 2 : 8;
 
 		EACH(v, vectors)
