@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define QMP_TIMEOUT_MS 20000
@@ -73,9 +74,45 @@ static int del(struct control *control, const char *which, char *text)
 	return err ? err : qmp_wait_deleted(control->qmp, id, since, DELETE_TIMEOUT_MS);
 }
 
-static void note(struct control *control, const char *line)
+/* Processor time of @pid so far in seconds, its threads' included; 0 when it is gone. */
+static double process_seconds(pid_t pid)
 {
+	unsigned long user = 0, system = 0;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = pid > 0 ? fopen(path, "re") : NULL;
+	if (!file)
+		return 0;
+	/* The second field is the name in parentheses, ours has neither spaces nor others. */
+	if (fscanf(file, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+		   &system) != 2)
+		user = system = 0;
+	fclose(file);
+	return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* What the machine and its model server have used, those that are gone included. */
+static double used_seconds(const struct control *control)
+{
+	struct rusage gone;
+
+	getrusage(RUSAGE_CHILDREN, &gone);
+	return (double)(gone.ru_utime.tv_sec + gone.ru_stime.tv_sec) +
+	       process_seconds(*control->machine) + process_seconds(control->model->pid);
+}
+
+static void begin(struct control *control, const char *line)
+{
+	control->used_before = used_seconds(control);
 	dprintf(control->events, "%s\n", line);
+}
+
+static void end(struct control *control, const char *line)
+{
+	dprintf(control->events, "%s, %.0f s of processors\n", line,
+		used_seconds(control) - control->used_before);
 }
 
 static int serve(struct control *control, const char *line, char *text)
@@ -104,11 +141,11 @@ static int serve(struct control *control, const char *line, char *text)
 	}
 	if ((rest = after(line, "begin"))) {
 		control->limit_s = atoi(rest);
-		note(control, line);
+		begin(control, line);
 		return 0;
 	}
 	if (after(line, "end")) {
-		note(control, line);
+		end(control, line);
 		return 0;
 	}
 	if ((rest = after(line, "exit"))) {

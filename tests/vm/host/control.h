@@ -14,7 +14,8 @@
  *   qmp JSON             a monitor command as it is
  *   limit SECONDS        the machine is up, and killed after SECONDS
  *   begin SECONDS NAME   a test begins; the machine is killed when it says nothing for SECONDS
- *   end RESULT NAME REASON   how it ended; written to the file "events"
+ *   end RESULT NAME REASON   how it ended; written to the file "events", with the processor time that the host's
+ *                        processes have used since "begin": seconds on a clock depend on what else runs
  *   exit STATUS          all is done; ends the machine
  *   anything else        goes to the model's control socket (inject, disappear, appear, status, …)
  */
@@ -23,6 +24,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "model.h"
 #include "qmp.h"
@@ -41,6 +43,12 @@ struct control {
 
 	/** @model: The model server. */
 	struct model *model;
+
+	/** @machine: QEMU's process; 0 when it is gone. */
+	const pid_t *machine;
+
+	/** @used_before: What both had used when the test began, in seconds of processors. */
+	double used_before;
 
 	/** @chips: How many chips "add all" plugs in. */
 	unsigned int chips;

@@ -296,6 +296,7 @@ int main(int argc, char **argv)
 	m.control.fd = -1;
 	m.control.qmp = &m.qmp;
 	m.control.model = &m.model;
+	m.control.machine = &m.qemu;
 	m.control.limit_s = -1;
 	m.control.events = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 	m.signals = watch_signals();
