@@ -124,6 +124,9 @@ fixed_layout() {
 	fi
 }
 
+# Kernels that nothing here can run are compiled in stage user alone.
+avx512=$(sh scripts/avx512.sh)
+
 # The OpenAI client for the end-to-end tests; they skip with a reason where it cannot be had.
 node_client() {
 	export TXDA_NODE_MODULES="$B/node/node_modules"
@@ -162,7 +165,7 @@ check_asan() {
 	export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:log_path='$reports'"
 	export OPS_STEPS=6
 	CC=clang run_meson asan "$B/asan" --no-suite slow --no-suite uapi --timeout-multiplier 2 -- \
-		-Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+		"$avx512" -Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 	unset ASAN_OPTIONS UBSAN_OPTIONS OPS_STEPS
 	sanitizer_reports asan
 }
@@ -174,7 +177,7 @@ check_tsan() {
 	rm -f "$reports".*
 	export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:log_path='$reports'"
 	CC=clang run_meson tsan "$B/tsan" --suite threads --timeout-multiplier 2 -- \
-		-Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false
+		"$avx512" -Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false
 	unset TSAN_OPTIONS
 	sanitizer_reports tsan
 }

@@ -82,6 +82,7 @@ static bool has_avx2(void)
 	       cpu_bit(1, 0, ECX, 29); /* AVX2, FMA, F16C */
 }
 
+#ifdef CM_AVX512
 static bool has_avx512(void)
 {
 	return has_avx2() && saves_registers(0xe6) && cpu_bit(7, 0, EBX, 16) &&
@@ -107,6 +108,9 @@ static bool slow_bf16(void)
 	return __get_cpuid(0, &max, &name[0], &name[2], &name[1]) &&
 	       !memcmp(name, "GenuineIntel", sizeof(name));
 }
+
+static struct cm_simd amx;
+#endif
 #elif defined(__aarch64__)
 static bool has_neon(void)
 {
@@ -126,15 +130,11 @@ static bool always(void)
 	return true;
 }
 
-/* The path of another architecture. */
+/* The path of another architecture, or one that was left out of the build. */
 static bool never(void)
 {
 	return false;
 }
-
-#if defined(__x86_64__)
-static struct cm_simd amx;
-#endif
 
 /* Best last. The choice depends on the CPU only, never on timing: a machine must always give the
  * same bits. */
@@ -146,18 +146,21 @@ static const struct {
 	{"c", always, &cm_simd_c},
 #if defined(__x86_64__)
 	{"avx2", has_avx2, &cm_simd_avx2},
+#else
+	{"avx2", never, NULL},
+#endif
+#ifdef CM_AVX512
 	{"avx512", has_avx512, &cm_simd_avx512},
 	{"avx512bf16", has_avx512bf16, &cm_simd_avx512bf16},
 	{"amx", has_amx, &amx},
 #else
-	{"avx2", never, NULL},	     {"avx512", never, NULL},
-	{"avx512bf16", never, NULL}, {"amx", never, NULL},
+	{"avx512", never, NULL},   {"avx512bf16", never, NULL}, {"amx", never, NULL},
 #endif
 #if defined(__aarch64__)
 	{"neon", has_neon, &cm_simd_neon},
 	{"neonbf16", has_neonbf16, &cm_simd_neonbf16},
 #else
-	{"neon", never, NULL},	     {"neonbf16", never, NULL},
+	{"neon", never, NULL},	   {"neonbf16", never, NULL},
 #endif
 };
 
@@ -174,7 +177,7 @@ static int find_path(const char *isa)
 				continue;
 			return -ENOTSUP;
 		}
-#if defined(__x86_64__)
+#ifdef CM_AVX512
 		if (any && paths[i].simd == &cm_simd_avx512bf16 && slow_bf16())
 			continue;
 #endif
@@ -197,7 +200,7 @@ int cm_ops_init(const char *isa, const char **ret_name)
 	if (users && cm_simd != paths[i].simd) {
 		ret = -EBUSY;
 	} else {
-#if defined(__x86_64__)
+#ifdef CM_AVX512
 		if (!users && paths[i].simd == &amx)
 			cm_simd_put_amx(&amx);
 #endif

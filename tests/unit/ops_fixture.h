@@ -226,7 +226,7 @@ OPS_HELPER float *as_f32(const struct cm_tensor *t)
 
 /* ---- one run of the tests a SIMD path ---- */
 
-#if defined(__x86_64__)
+#ifdef CM_AVX512
 /* The path amx with its tile instructions as functions (tiles_emulated.h). */
 void cm_simd_put_amx_emulated(struct cm_simd *s);
 #endif
@@ -247,8 +247,8 @@ OPS_HELPER int choose_path(void **state)
 {
 	const char *name, *path = *state;
 
-#if defined(__x86_64__)
 	if (!strcmp(path, "amx_emulated")) {
+#ifdef CM_AVX512
 		static struct cm_simd emulated;
 		int ret = cm_ops_init("avx512bf16", &name);
 
@@ -257,8 +257,10 @@ OPS_HELPER int choose_path(void **state)
 		cm_simd_put_amx_emulated(&emulated);
 		cm_simd = &emulated;
 		return 0;
-	}
+#else
+		return -ENOTSUP;
 #endif
+	}
 	return cm_ops_init(path, &name);
 }
 

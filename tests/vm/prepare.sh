@@ -283,7 +283,8 @@ make_user() {
 	locked "source-$name" copy_tree "$1" "$dir/src"
 	say "user space"
 	[ -e "$dir/obj/build.ninja" ] ||
-		in_root meson setup "/vm/tree/$name/obj" "/vm/tree/$name/src" --prefix=/usr --sysconfdir=/etc -Dtests=true >"$dir/user.log" 2>&1 ||
+		in_root meson setup "/vm/tree/$name/obj" "/vm/tree/$name/src" --prefix=/usr --sysconfdir=/etc \
+			-Dtests=true "$(sh "$top/scripts/avx512.sh")" >"$dir/user.log" 2>&1 ||
 		{ cat "$dir/user.log" >&2; die "user space cannot be configured"; }
 	in_root ninja -C "/vm/tree/$name/obj" >"$dir/user.log" 2>&1 ||
 		{ grep -A 8 -E 'error:|FAILED|undefined' "$dir/user.log" | head -n 60 >&2; die "user space does not build"; }
