@@ -4,6 +4,7 @@
  * damaged ones an error.
  */
 #include <errno.h>
+#include <search.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,12 +23,15 @@
 
 struct buffer {
 	uint8_t *data;
-	size_t n;
+	size_t n, room;
 };
 
 static void put(struct buffer *b, const void *data, size_t n)
 {
-	b->data = realloc(b->data, b->n + n);
+	if (b->n + n > b->room) {
+		b->room = 2 * (b->n + n);
+		b->data = realloc(b->data, b->room);
+	}
 	memcpy(b->data + b->n, data, n);
 	b->n += n;
 }
@@ -82,20 +86,25 @@ static struct buffer from_vocabulary(const cJSON *vocab, const cJSON *merges)
 	struct buffer b = {0};
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, vocab)
+	assert_true(hcreate((size_t)n * 2));
+	cJSON_ArrayForEach(item, vocab) {
 		piece[item->valueint] = item->string;
+		assert_non_null(
+			hsearch((ENTRY){item->string, (void *)(intptr_t)item->valueint}, ENTER));
+	}
 	cJSON_ArrayForEach(item, merges) {
 		char joined[256], *space;
-		const cJSON *made;
+		const ENTRY *made;
 
 		snprintf(joined, sizeof(joined), "%s", item->valuestring);
 		space = strchr(joined, ' ');
 		memmove(space, space + 1, strlen(space));
-		made = cJSON_GetObjectItemCaseSensitive(vocab, joined);
+		made = hsearch((ENTRY){joined, NULL}, FIND);
 		assert_non_null(made);
-		if (score[made->valueint] == 0)
-			score[made->valueint] = (float)-++rank;
+		if (score[(intptr_t)made->data] == 0)
+			score[(intptr_t)made->data] = (float)-++rank;
 	}
+	hdestroy();
 	for (int i = 0; i < n; i++)
 		put_piece(&b, piece[i], score[i], i == 0 ? 2 : i < 3 ? 3 : i < 259 ? 6 : 1);
 	put_trainer(&b, 2, true);
