@@ -19,6 +19,11 @@ record() {
 	printf '   %-4s %s%s\n' "$1" "$2" "${3:+: $3}"
 }
 
+# late - nothing may begin any more.
+late() {
+	[ -n "${CHECK_UNTIL:-}" ] && [ "$(date +%s)" -ge "$CHECK_UNTIL" ]
+}
+
 # tally STAGE LOG [NOTE] - add what a meson test run wrote into its testlog.json, one object a line;
 # NOTE goes with what passed.
 tally() {
@@ -90,6 +95,10 @@ run_meson() {
 		return
 	fi
 	echo '   built'
+	if late; then
+		record SKIP "$name: tests" "built too late for CHECK_WITHIN"
+		return
+	fi
 	rm -f "$dir/meson-logs/testlog.json"
 	# shellcheck disable=SC2086 # tests are words
 	$run meson test -C "$dir" --no-rebuild --print-errorlogs --num-processes "$jobs" $tests ||
@@ -115,6 +124,9 @@ run_meson() {
 	fi
 }
 
+# Kernels that nothing here can run are compiled in stage user alone.
+avx512=$(sh scripts/avx512.sh)
+
 # The sanitizers' shadow memory needs an address layout without the widest randomisation.
 run=
 fixed_layout() {
@@ -123,9 +135,6 @@ fixed_layout() {
 		run="setarch $(uname -m) -R"
 	fi
 }
-
-# Kernels that nothing here can run are compiled in stage user alone.
-avx512=$(sh scripts/avx512.sh)
 
 # The OpenAI client for the end-to-end tests; they skip with a reason where it cannot be had.
 node_client() {
@@ -339,6 +348,10 @@ check_bare() {
 	cat "$results.13" >>"$results"
 }
 
+if late; then
+	record SKIP "$stage" "not begun within CHECK_WITHIN"
+	exit 0
+fi
 case $stage in
 user | asan | tsan) node_client ;;
 esac

@@ -119,7 +119,11 @@ told() {
 	locked output cat "$dir/said"
 }
 
-if [ "$options" = dkms ]; then
+if [ -z "$again" ] && [ -n "${CHECK_UNTIL:-}" ] && [ "$(date +%s)" -ge "$CHECK_UNTIL" ]; then
+	for name in $cases; do
+		record SKIP "vm $k: $name" "not begun within CHECK_WITHIN"
+	done
+elif [ "$options" = dkms ]; then
 	told dkms
 else
 	for name in $cases; do
