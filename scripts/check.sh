@@ -16,7 +16,7 @@
 # Without arguments: all of them. Virtual machines and installing often wait, so they run beside the others. What a
 # stage prints is shown when it ends (one stage alone: as it goes); it stays in build/stages/STAGE.log.
 # With CHECK_WITHIN=MINUTES what has not begun by then is skipped, and named, rather than ended by somebody's clock:
-# stages, the tests of a build that took so long, virtual machines.
+# stages, tests ten minutes later, virtual machines, what root does on a bare Debian.
 # The last line is "N passed, N failed" with ", N skipped" where tests were skipped; each failure
 # and each skip is named above it with its reason. Exit status 1 when anything failed.
 set -eu
