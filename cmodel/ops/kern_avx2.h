@@ -283,6 +283,11 @@ V_INLINE void scale_columns(const unsigned rows, const unsigned nv, const unsign
 		}                                                                                  \
 	} while (0)
 
+#ifdef CM_VNNI
+#include "kern_avx2_vnni.h"
+#else
+#define MADD_WORDS(nv, sum, w, word) MADD_ROW("vpmaddwd", "vpaddd", nv, sum, w, word)
+
 /*
  * W4 with int8 activations: VPMADDUBSW multiplies codes by them and adds pairs of products, each at
  * most 15 * 127, so that int16 holds the sums of the 8 quads of a block: 30480. Only those are widened.
@@ -326,3 +331,4 @@ static void panel_w4(const struct cm_panel *p)
 {
 	INT_PANEL(w4_block, 10, p, TXDA_W4, 1u);
 }
+#endif

@@ -54,7 +54,7 @@ V_INLINE void word_dots(const unsigned rows, const unsigned nv, const unsigned t
 					     : masked(u[v], even_bytes);
 			}
 			EACH(m, rows)
-				MADD_ROW("vpmaddwd", "vpaddd", nv, d[m], u, x[m]);
+				MADD_WORDS(nv, d[m], u, x[m]);
 			x += mr;
 		}
 }
@@ -144,6 +144,19 @@ V_INLINE void one_level_block(const unsigned rows, const unsigned nv, const unsi
 	}
 }
 
+#define I16_PANEL(name, type)                                                                      \
+	static void name(const struct cm_panel *p)                                                 \
+	{                                                                                          \
+		if (type == TXDA_W6S) {                                                            \
+			INT_PANEL(two_level_halves, 19, p, type, 1u);                              \
+		} else if (txda_is_two_level(type)) {                                              \
+			INT_PANEL(two_level_minimums, 19, p, type, 1u);                            \
+		} else {                                                                           \
+			INT_PANEL(one_level_block, 19, p, type, 1u);                               \
+		}                                                                                  \
+	}
+
+#ifndef CM_VNNI
 /*
  * W8 with int8 activations: the sums of @b->run blocks, which have one scale, are scaled together.
  */
@@ -169,19 +182,8 @@ V_INLINE void w8_block(const unsigned rows, const unsigned nv, const unsigned co
 	scale_columns(rows, nv, column, b, d, (const float *)b->a + W8_SCALE * b->mr);
 }
 
-#define I16_PANEL(name, type)                                                                      \
-	static void name(const struct cm_panel *p)                                                 \
-	{                                                                                          \
-		if (type == TXDA_W6S) {                                                            \
-			INT_PANEL(two_level_halves, 19, p, type, 1u);                              \
-		} else if (txda_is_two_level(type)) {                                              \
-			INT_PANEL(two_level_minimums, 19, p, type, 1u);                            \
-		} else {                                                                           \
-			INT_PANEL(one_level_block, 19, p, type, 1u);                               \
-		}                                                                                  \
-	}
-
 static void panel_w8(const struct cm_panel *p)
 {
 	INT_PANEL(w8_block, W8_WORDS, p, TXDA_W8, p->group < TXDA_I8_GROUP ? 1 : I8_RUN);
 }
+#endif

@@ -159,6 +159,13 @@ V_INLINE const float *i8_group(const float *x, size_t i, size_t k, float tmp[TXD
 	return tmp;
 }
 
+/* Without an instruction for bytes that holds the products of W8: w8_words. */
+#if VL == 8 && !defined(CM_VNNI)
+#define W8_AS_WORDS true
+#else
+#define W8_AS_WORDS false
+#endif
+
 /* Quads of int8 of a row in its block. */
 V_INLINE void put_quads(uint32_t *block, unsigned mr, const int8_t q[32], const bool words)
 {
@@ -175,7 +182,7 @@ V_INLINE void put_quads(uint32_t *block, unsigned mr, const int8_t q[32], const 
 static void pack_i8(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 		    unsigned zero, unsigned group)
 {
-	const bool words = VL == 8 && zero == 128; /* W8: w8_words */
+	const bool words = W8_AS_WORDS && zero == 128; /* W8 */
 	const unsigned scale_at = words ? 16 : 8;
 
 	(void)group;

@@ -82,6 +82,13 @@ static bool has_avx2(void)
 	       cpu_bit(1, 0, ECX, 29); /* AVX2, FMA, F16C */
 }
 
+static bool has_avxvnni(void)
+{
+	return has_avx2() && cpu_has_avx_vnni();
+}
+
+static struct cm_simd avxvnni;
+
 #ifdef CM_AVX512
 static bool has_avx512(void)
 {
@@ -146,8 +153,9 @@ static const struct {
 	{"c", always, &cm_simd_c},
 #if defined(__x86_64__)
 	{"avx2", has_avx2, &cm_simd_avx2},
+	{"avxvnni", has_avxvnni, &avxvnni},
 #else
-	{"avx2", never, NULL},
+	{"avx2", never, NULL},	   {"avxvnni", never, NULL},
 #endif
 #ifdef CM_AVX512
 	{"avx512", has_avx512, &cm_simd_avx512},
@@ -200,6 +208,10 @@ int cm_ops_init(const char *isa, const char **ret_name)
 	if (users && cm_simd != paths[i].simd) {
 		ret = -EBUSY;
 	} else {
+#if defined(__x86_64__)
+		if (!users && paths[i].simd == &avxvnni)
+			cm_simd_put_avxvnni(&avxvnni);
+#endif
 #ifdef CM_AVX512
 		if (!users && paths[i].simd == &amx)
 			cm_simd_put_amx(&amx);

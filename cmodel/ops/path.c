@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * One SIMD path: compiled once per target, with its name in CM_PATH; CM_BF16_DOT, CM_TILES and
- * CM_NEON say what the target has beyond its flags. With CM_TILES it is only what tiles change of
- * the path avx512bf16. See simd.h.
+ * CM_NEON and CM_VNNI say what the target has beyond its flags. With CM_TILES it is only what tiles
+ * change of the path avx512bf16, with CM_VNNI what AVX-VNNI changes of avx2. See simd.h.
  */
 #include "simd.h"
 #include "txda_isa.h"
@@ -17,8 +17,8 @@
 #define CM_GROUPS_I16
 #endif
 
-#if defined(CM_TILES)
-/* The headers define the functions of avx512bf16, too, which are called there. */
+#if defined(CM_TILES) || defined(CM_VNNI)
+/* The headers define the functions of that path, too, which are called there. */
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
 
@@ -59,6 +59,19 @@ void PASTE(cm_simd_put_, CM_PATH)(struct cm_simd *s)
 	s->panel_w8 = tile_panel_w8;
 	s->panel_w4 = tile_panel_w4;
 	s->attend = tile_attend;
+}
+#elif defined(CM_VNNI)
+void PASTE(cm_simd_put_, CM_PATH)(struct cm_simd *s);
+
+void PASTE(cm_simd_put_, CM_PATH)(struct cm_simd *s)
+{
+	*s = cm_simd_avx2;
+	s->name = STRING(CM_PATH);
+	s->w8_words = false;
+	s->pack_i8 = pack_i8;
+	s->panel_w8 = panel_w8;
+	s->panel_w4 = panel_w4;
+	s->panel_i16 = panel_i16;
 }
 #else
 const struct cm_simd PASTE(cm_simd_, CM_PATH) = {

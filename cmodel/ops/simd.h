@@ -195,6 +195,8 @@ struct cm_simd {
 extern const struct cm_simd cm_simd_c;
 #if defined(__x86_64__)
 extern const struct cm_simd cm_simd_avx2;
+/* And AVX-VNNI; fills *@s. */
+void cm_simd_put_avxvnni(struct cm_simd *s);
 extern const struct cm_simd cm_simd_avx512;	/* F, BW, VL, DQ, VNNI */
 extern const struct cm_simd cm_simd_avx512bf16; /* and BF16, VBMI */
 /* And AMX: TILE, BF16, INT8; fills *@s. */

@@ -15,7 +15,19 @@ bool cpu_use_tiles(void)
 	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & want) == want &&
 	       !syscall(SYS_arch_prctl, req_xcomp_perm, xtiledata);
 }
+
+bool cpu_has_avx_vnni(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 4 & 1;
+}
 #else
+bool cpu_has_avx_vnni(void)
+{
+	return false;
+}
+
 bool cpu_use_tiles(void)
 {
 	return false;

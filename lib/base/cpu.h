@@ -11,4 +11,7 @@
  */
 bool cpu_use_tiles(void);
 
+/* AVX-VNNI: products of bytes in registers of AVX2; that the system saves those is another question. */
+bool cpu_has_avx_vnni(void);
+
 #endif /* TXDA_BASE_CPU_H */

@@ -68,10 +68,11 @@ static int parse_key(const char *key, const char *value, struct txda__cmodel_spe
 					 "spin=%s: must be a time such as 100us or 1ms", value);
 	} else if (!strcmp(key, "isa")) {
 		if (!*value || strlen(value) >= sizeof(spec->isa))
-			return set_error(-EINVAL, err, errlen,
-					 "isa=%s: must be auto, c, avx2, avx512, avx512bf16, amx, "
-					 "neon or neonbf16",
-					 value);
+			return set_error(
+				-EINVAL, err, errlen,
+				"isa=%s: must be auto, c, avx2, avxvnni, avx512, avx512bf16, amx, "
+				"neon or neonbf16",
+				value);
 		strcpy(spec->isa, value);
 	} else if (!strcmp(key, "faults")) {
 		if (!*value || strlen(value) >= sizeof(spec->faults[0]))

@@ -102,7 +102,7 @@ roof() {
 	"$TXDA_BENCH" --prompt 8 --gen 2 --batch 1,3 --context 5 --image 100x60 "$@" "$tmp"/sees/*
 }
 # Each path beside its own instructions.
-for path in avx2:vfmadd231ps.ymm avx512:vfmadd231ps.zmm avx512bf16:vdpbf16ps.zmm amx:tdpbf16ps; do
+for path in avx2:vfmadd231ps.ymm avxvnni:vfmadd231ps.ymm avx512:vfmadd231ps.zmm avx512bf16:vdpbf16ps.zmm amx:tdpbf16ps; do
 	if ! TXDA_CMODEL=isa=${path%:*} "$TXDA_BENCH" --ceilings >"$tmp/report" 2>"$tmp/err"; then
 		# A CPU without the path has no such device.
 		grep -q "isa=${path%:*}) did not start: Operation not supported" "$tmp/err" || fail "--ceilings of ${path%:*}: $(cat "$tmp/err")"

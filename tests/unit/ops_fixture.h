@@ -226,6 +226,10 @@ OPS_HELPER float *as_f32(const struct cm_tensor *t)
 
 /* ---- one run of the tests a SIMD path ---- */
 
+#ifdef VNNI_EMULATED
+/* The path avxvnni with its instructions as functions (vnni_emulated.h). */
+void cm_simd_put_avxvnni_emulated(struct cm_simd *s);
+#endif
 #ifdef CM_AVX512
 /* The path amx with its tile instructions as functions (tiles_emulated.h). */
 void cm_simd_put_amx_emulated(struct cm_simd *s);
@@ -243,24 +247,34 @@ OPS_HELPER bool is_chosen(const char *path)
 	return !getenv("OPS_PATHS");
 }
 
+/* Chooses @base, and has @put make of it a path whose instructions this CPU need not have. */
+OPS_HELPER int choose_emulated(const char *base, void (*put)(struct cm_simd *s))
+{
+	static struct cm_simd emulated;
+	const char *name;
+	int ret = cm_ops_init(base, &name);
+
+	if (!ret) {
+		put(&emulated);
+		cm_simd = &emulated;
+	}
+	return ret;
+}
+
 OPS_HELPER int choose_path(void **state)
 {
 	const char *name, *path = *state;
 
-	if (!strcmp(path, "amx_emulated")) {
-#ifdef CM_AVX512
-		static struct cm_simd emulated;
-		int ret = cm_ops_init("avx512bf16", &name);
-
-		if (ret)
-			return ret;
-		cm_simd_put_amx_emulated(&emulated);
-		cm_simd = &emulated;
-		return 0;
-#else
-		return -ENOTSUP;
+#ifdef VNNI_EMULATED
+	if (!strcmp(path, "avxvnni_emulated"))
+		return choose_emulated("avx2", cm_simd_put_avxvnni_emulated);
 #endif
-	}
+#ifdef CM_AVX512
+	if (!strcmp(path, "amx_emulated"))
+		return choose_emulated("avx512bf16", cm_simd_put_amx_emulated);
+#endif
+	if (strstr(path, "_emulated"))
+		return -ENOTSUP;
 	return cm_ops_init(path, &name);
 }
 
@@ -303,6 +317,8 @@ OPS_HELPER int run_path(const char *title, const char *path, const struct CMUnit
 	int main(void)                                                                             \
 	{                                                                                          \
 		static const struct CMUnitTest c[] = {ON_PATH("c")}, avx2[] = {ON_PATH("avx2")},   \
+					       avxvnni[] = {ON_PATH("avxvnni")},                   \
+					       avxvnni_emulated[] = {ON_PATH("avxvnni_emulated")}, \
 					       avx512[] = {ON_PATH("avx512")},                     \
 					       avx512bf16[] = {ON_PATH("avx512bf16")},             \
 					       amx[] = {ON_PATH("amx")},                           \
@@ -313,6 +329,8 @@ OPS_HELPER int run_path(const char *title, const char *path, const struct CMUnit
                                                                                                    \
 		IF_HAS(title, c);                                                                  \
 		IF_HAS(title, avx2);                                                               \
+		IF_HAS(title, avxvnni);                                                            \
+		IF_HAS(title, avxvnni_emulated);                                                   \
 		IF_HAS(title, avx512);                                                             \
 		IF_HAS(title, avx512bf16);                                                         \
 		IF_HAS(title, amx);                                                                \

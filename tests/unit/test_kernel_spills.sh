@@ -25,7 +25,7 @@ for library; do
 					inner = 0
 			dots = spills = 0
 			for (n = to[i]; inner && n <= from[i]; n++) {
-				dots += line[n] ~ /vdpbf16ps|vpdpbusd|vpmaddwd|vpmaddubsw/
+				dots += line[n] ~ /vdpbf16ps|vpdpbusd|vpdpwssd|vpmaddwd|vpmaddubsw/
 				dots += name ~ /<(panel_(bf16|f16|f32)|(codes|unpacked)_(f8|mx4))>/ && line[n] ~ /vfmadd/
 				spills += line[n] ~ /[xyz]mm/ && line[n] ~ /\(%r[sb]p/
 			}

@@ -99,6 +99,7 @@ DOT_WORK(dot_bf16, "vdpbf16ps", "zmm", 20, "avx512f", HIGH_REGISTERS)
 DOT_WORK(dot_vnni, "vpdpbusd", "zmm", 20, "avx512f", HIGH_REGISTERS)
 DOT_WORK(fma_avx2, "vfmadd231ps", "ymm", 12, "avx2")
 DOT_WORK(madd_avx2, "vpmaddwd", "ymm", 12, "avx2")
+DOT_WORK(dot_avxvnni, "%{vex%} vpdpbusd", "ymm", 12, "avx2")
 
 /*
  * Tiles (AMX): four sums from two tiles of 16 rows by two of 16 columns, as a product holds them.
@@ -281,7 +282,7 @@ static char path[32];
 
 void ceiling_for(const char *name)
 {
-	static const char *const known[] = {"amx", "avx512bf16", "avx512", "avx2"};
+	static const char *const known[] = {"amx", "avx512bf16", "avx512", "avxvnni", "avx2"};
 
 	path[0] = 0;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
@@ -322,8 +323,13 @@ static void measure_dots(unsigned threads, struct ceiling *c)
 		c->int8_by = "vpdpbusd zmm";
 	} else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
 		best_bf16(c, 16 * best_rate(threads, fma_avx2), "vfmadd231ps ymm");
-		c->int8_gops = 32 * best_rate(threads, madd_avx2);
-		c->int8_by = "vpmaddwd ymm";
+		if (wanted("avxvnni") && cpu_has_avx_vnni()) {
+			c->int8_gops = 64 * best_rate(threads, dot_avxvnni);
+			c->int8_by = "vpdpbusd ymm";
+		} else {
+			c->int8_gops = 32 * best_rate(threads, madd_avx2);
+			c->int8_by = "vpmaddwd ymm";
+		}
 	}
 }
 #endif
