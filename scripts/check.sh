@@ -129,7 +129,8 @@ mkdir -p "$stages"
 case $wanted in
 *" "*)
 	trap stop_lanes HUP INT TERM
-	lane user asan static tsan arm
+	# The longest last: it may be ended.
+	lane user static tsan arm asan
 	lane vm module bare
 	follow
 	;;

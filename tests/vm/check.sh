@@ -5,7 +5,7 @@
 # begin so) in virtual machines, on each kernel K (6.12 and 7.2).
 #
 #   -r FILE   append the results there: OK, FAIL or SKIP, name, reason, separated by tabs
-#   -j N      so many machines at once (two for each processor: most of their time they wait)
+#   -j N      so many machines at once (one for each processor: more take longer, and emulating even what waits costs time)
 #   -B        the tree is built already
 #   -L        storms (resets, removals, reloads) in full, not a tenth of them
 #   -t DIR, -M PROGRAM   as for run.sh
@@ -22,7 +22,7 @@ set -eu
 . "$(dirname "$0")/rig.sh"
 
 kernels="6.12 7.2" results='' built='' stage='' model='' long=''
-jobs=$(($(nproc 2>/dev/null || echo 2) * 2))
+jobs=$(nproc 2>/dev/null || echo 2)
 while getopts k:r:j:BLt:M: option; do
 	case $option in
 	k) kernels=$OPTARG ;;
