@@ -97,7 +97,7 @@ agree() {
 		[ $differ -gt 2 ] || return 0
 	done
 }
-agree 2 5 20
+agree 5 20
 : >/tmp/enough
 wait $client
 

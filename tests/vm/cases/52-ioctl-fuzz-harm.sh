@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # vm: mode=fast chips=2 irq=msi timeout=1200 about=chip
-# All ioctls at random for 300 seconds (a short run: 30), as a user without privileges, while chips are reset, hang, trip
+# All ioctls at random for 600 seconds (a short run: 60), as a user without privileges, while chips are reset, hang, trip
 # and come out of their slots: in the end all of them serve.
 . /rig/guest/lib.sh
 load job_timeout_ms=500 || fail "insmod"
 wait_for 30 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
 share_nodes || fail "the nodes' group"
-seconds=$(storm 300)
+seconds=$(storm 600)
 devices=$(chip_list)
 
 slot_of() {
