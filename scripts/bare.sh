@@ -21,6 +21,8 @@ set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
 . scripts/debian.sh
+# shellcheck source=scripts/limit.sh
+. scripts/limit.sh
 
 usage() {
 	sed -n '4,16s/^# \{0,1\}//p' "$0" >&2
@@ -98,9 +100,9 @@ check() {
 	passed "$name"
 }
 
-# in_time SECONDS NAME - so much is left of the time in which something may begin (scripts/check.sh); or NAME is skipped.
+# in_time SECONDS NAME - more than SECONDS are left; otherwise NAME is skipped.
 in_time() {
-	[ -n "${CHECK_UNTIL:-}" ] && [ "$(date +%s)" -ge $((CHECK_UNTIL - $1)) ] || return 0
+	late "$1" || return 0
 	record SKIP "$2" "not begun within CHECK_WITHIN"
 	say "no time for $2"
 	return 1

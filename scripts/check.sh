@@ -15,8 +15,8 @@
 #
 # Without arguments: all of them. Virtual machines and installing often wait, so they run beside the others. What a
 # stage prints is shown when it ends (one stage alone: as it goes); it stays in build/stages/STAGE.log.
-# With CHECK_WITHIN=MINUTES what has not begun by then is skipped, and named, rather than ended by somebody's clock:
-# stages, tests ten minutes later, virtual machines, what root does on a bare Debian.
+# With CHECK_WITHIN=MINUTES nothing begins after so many minutes (stages, virtual machines, packages on a bare Debian), and
+# tests that still run ten minutes later are stopped: both are reported as skipped.
 # The last line is "N passed, N failed" with ", N skipped" where tests were skipped; each failure
 # and each skip is named above it with its reason. Exit status 1 when anything failed.
 set -eu
@@ -129,7 +129,7 @@ mkdir -p "$stages"
 case $wanted in
 *" "*)
 	trap stop_lanes HUP INT TERM
-	# The longest last: it may be ended.
+	# The longest last, as the limit may stop it.
 	lane user static tsan arm asan
 	lane vm module bare
 	follow

@@ -10,6 +10,8 @@
 set -eu
 # shellcheck source=tests/vm/rig.sh
 . "$(dirname "$0")/rig.sh"
+# shellcheck source=scripts/limit.sh
+. "$top/scripts/limit.sh"
 
 stage='' model=''
 while getopts t:M: option; do
@@ -119,7 +121,7 @@ told() {
 	locked output cat "$dir/said"
 }
 
-if [ -z "$again" ] && [ -n "${CHECK_UNTIL:-}" ] && [ "$(date +%s)" -ge "$CHECK_UNTIL" ]; then
+if [ -z "$again" ] && late 0; then
 	for name in $cases; do
 		record SKIP "vm $k: $name" "not begun within CHECK_WITHIN"
 	done
