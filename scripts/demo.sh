@@ -18,8 +18,8 @@ step() {
 echo "make demo installs what is missing, builds, and lets the shipped model write on a simulated chip."
 sh scripts/deps.sh build demo
 step "building into $B/"
-# Only what the demo runs, on this machine: the tests can wait, and kernels for other processors.
-if ! make --no-print-directory "$B/build.ninja" B="$B" MESON_FLAGS="$(sh scripts/avx512.sh)" >"$B/demo-build.log" 2>&1 ||
+# Only what the demo runs: the tests can wait.
+if ! make --no-print-directory "$B/build.ninja" B="$B" >"$B/demo-build.log" 2>&1 ||
 	! sh scripts/progress.sh "$B/demo-build.log" \
 		ninja -C "$B" bin/txdad bin/txdad-text bin/txda-compile bin/txda-run bin/txda-smi; then
 	grep -E -A 6 'error|ERROR|FAILED' "$B/demo-build.log" | head -n 40
