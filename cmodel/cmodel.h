@@ -51,8 +51,9 @@ struct cm_options {
 	bool pin;	  /* each thread of the pool on a CPU of its own (core/cpus.h) */
 	bool numa_local;  /* memory on the node of who touches it first; else on all in turns */
 	unsigned spin_us; /* how long an idle core spins before it sleeps; 0: 100 */
-	/* SIMD path: NULL or "auto", "c", "avx2", "avxvnni", "avx512", "avx512bf16", "amx", "neon", "neonbf16";
-	 * error if the CPU lacks it; -EBUSY: another machine of the process uses another one */
+	/* SIMD path: NULL or "auto", "c", "avx2", "avxvnni", "avx512", "avx512bf16", "amx", "neon",
+	 * "neonbf16"; error if the CPU lacks it; -EBUSY: another machine of the process uses
+	 * another one */
 	const char *isa;
 	const char *faults; /* fault injection, see cm_inject(); NULL: none */
 	/*

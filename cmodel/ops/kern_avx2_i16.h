@@ -5,9 +5,14 @@
  * bytes. Included by kern_two_level.h.
  */
 
-#define W8_WORDS 18 /* of a row in a block of int8 activations: as with int16, but one sum */
-#define W8_SCALE 16
-#define W8_ZERO	 17
+/* Words of a row in a block of int8 activations, and where its scale is and what its sums begin with. */
+#ifdef CM_VNNI
+#define I8_WORDS 10
+#else
+#define I8_WORDS 18 /* as with int16, but one sum */
+#endif
+#define I8_SCALE (I8_WORDS - 2)
+#define I8_ZERO	 (I8_WORDS - 1)
 
 /* Quads of an unrolled step, which share loads: of nibbles two, and of the codes' upper bits as many as
  * one byte of them holds. */
@@ -156,11 +161,11 @@ V_INLINE void one_level_block(const unsigned rows, const unsigned nv, const unsi
 		}                                                                                  \
 	}
 
-#ifndef CM_VNNI
 /*
- * W8 with int8 activations: the sums of @b->run blocks, which have one scale, are scaled together.
+ * W8 with int8 activations, and W4 with AVX-VNNI: the sums of @b->run blocks, which have one scale, are
+ * scaled together.
  */
-V_INLINE void w8_block(const unsigned rows, const unsigned nv, const unsigned column,
+V_INLINE void i8_block(const unsigned rows, const unsigned nv, const unsigned column,
 		       const unsigned type, const struct int_block *b)
 {
 	struct int_block at = *b;
@@ -170,20 +175,30 @@ V_INLINE void w8_block(const unsigned rows, const unsigned nv, const unsigned co
 		uint32_t zero = 0;
 
 		for (unsigned i = 0; i < b->run; i++)
-			zero += b->a[(W8_WORDS * i + W8_ZERO) * b->mr + m];
+			zero += b->a[(I8_WORDS * i + I8_ZERO) * b->mr + m];
 		EACH(v, nv)
 			d[m][v] = (vi)_mm256_set1_epi32((int)zero);
 	}
 	for (unsigned i = 0; i < b->run; i++) {
+#ifdef CM_VNNI
+		byte_dots(rows, nv, type, d, at.w + column * 4, at.a, b->mr);
+#else
 		word_dots(rows, nv, type, d, at.w + column * 4, &at, 0, 8);
-		at.w += 1024;
-		at.a += W8_WORDS * b->mr;
+#endif
+		at.w += txda_tile_block_bytes(type);
+		at.a += I8_WORDS * b->mr;
 	}
-	scale_columns(rows, nv, column, b, d, (const float *)b->a + W8_SCALE * b->mr);
+	scale_columns(rows, nv, column, b, d, (const float *)b->a + I8_SCALE * b->mr);
 }
 
 static void panel_w8(const struct cm_panel *p)
 {
-	INT_PANEL(w8_block, W8_WORDS, p, TXDA_W8, p->group < TXDA_I8_GROUP ? 1 : I8_RUN);
+	INT_PANEL(i8_block, I8_WORDS, p, TXDA_W8, p->group < TXDA_I8_GROUP ? 1 : I8_RUN);
+}
+
+#ifdef CM_VNNI
+static void panel_w4(const struct cm_panel *p)
+{
+	INT_PANEL(i8_block, I8_WORDS, p, TXDA_W4, p->group < TXDA_I8_GROUP ? 1 : I8_RUN);
 }
 #endif

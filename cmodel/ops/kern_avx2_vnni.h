@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What AVX-VNNI changes of the path avx2: products of integers and their sums are one instruction, of four
- * pairs of bytes or two of int16. Int8 activations are packed as bytes for W8, too. Included by kern_avx2.h.
+ * What AVX-VNNI changes of the path avx2: products of integers and their sums are one instruction, of
+ * four pairs of bytes or two of int16. Int8 activations are packed as bytes for W8, too. Included by
+ * kern_avx2.h.
  */
 
 /*
- * sum[nv] += w[nv] * the word of a row by VPDPBUSD, codes times signed bytes, or VPDPWSSD, int16. A test has
- * functions for them.
+ * sum[nv] += w[nv] * the word of a row by VPDPBUSD, codes times signed bytes, or VPDPWSSD, int16. Tests
+ * put functions in place of them.
  */
 #ifndef DOT_ROW
 #define DOT_1(insn, sum, w, x) __asm__("%{vex%} " #insn " %2, %1, %0" : "+x"(sum) : "x"(w), "x"(x))
@@ -22,24 +23,19 @@
 	} while (0)
 #define DOT_ROW(insn, nv, sum, w, word)                                                            \
 	do {                                                                                       \
-		__m256i row_words;                                                                 \
+		__m256i broadcast;                                                                 \
                                                                                                    \
 		if (nv == 2) {                                                                     \
 			DOT_2(insn, sum, w, word);                                                 \
 		} else {                                                                           \
-			BROADCAST(row_words, word);                                                \
+			BROADCAST(broadcast, word);                                                \
 			EACH(vector, nv)                                                           \
-				DOT_1(insn, (sum)[vector], (w)[vector], row_words);                \
+				DOT_1(insn, (sum)[vector], (w)[vector], broadcast);                \
 		}                                                                                  \
 	} while (0)
 #endif
 
 #define MADD_WORDS(nv, sum, w, word) DOT_ROW(vpdpwssd, nv, sum, w, word)
-
-/* Words of a row in a block of int8 activations, and where its scale and what its sums begin with are. */
-#define I8_WORDS 10
-#define I8_SCALE 8
-#define I8_ZERO	 9
 
 /* d += a block of codes times the rows' bytes. */
 V_INLINE void byte_dots(const unsigned rows, const unsigned nv, const unsigned type, vi d[][4],
@@ -63,38 +59,4 @@ V_INLINE void byte_dots(const unsigned rows, const unsigned nv, const unsigned t
 				DOT_ROW(vpdpbusd, nv, d[m], u, a[m]);
 			a += mr;
 		}
-}
-
-/* W8 and W4 with int8 activations: the sums of @b->run blocks, which have one scale, are scaled together. */
-V_INLINE void byte_block(const unsigned rows, const unsigned nv, const unsigned column,
-			 const unsigned type, const struct int_block *b)
-{
-	const uint8_t *w = b->w + column * 4;
-	const uint32_t *a = b->a;
-	vi d[AVX2_ROWS][4];
-
-	EACH(m, rows) {
-		uint32_t zero = 0;
-
-		for (unsigned i = 0; i < b->run; i++)
-			zero += a[(I8_WORDS * i + I8_ZERO) * b->mr + m];
-		EACH(v, nv)
-			d[m][v] = (vi)_mm256_set1_epi32((int)zero);
-	}
-	for (unsigned i = 0; i < b->run; i++) {
-		byte_dots(rows, nv, type, d, w, a, b->mr);
-		w += txda_tile_block_bytes(type);
-		a += I8_WORDS * b->mr;
-	}
-	scale_columns(rows, nv, column, b, d, (const float *)b->a + I8_SCALE * b->mr);
-}
-
-static void panel_w8(const struct cm_panel *p)
-{
-	INT_PANEL(byte_block, I8_WORDS, p, TXDA_W8, p->group < TXDA_I8_GROUP ? 1 : I8_RUN);
-}
-
-static void panel_w4(const struct cm_panel *p)
-{
-	INT_PANEL(byte_block, I8_WORDS, p, TXDA_W4, p->group < TXDA_I8_GROUP ? 1 : I8_RUN);
 }

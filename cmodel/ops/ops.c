@@ -149,26 +149,28 @@ static const struct {
 	const char *name;
 	bool (*has)(void);
 	const struct cm_simd *simd;
+	void (*fill)(struct cm_simd *s); /* fills *@simd when it is chosen; or NULL */
 } paths[] = {
-	{"c", always, &cm_simd_c},
+	{"c", always, &cm_simd_c, NULL},
 #if defined(__x86_64__)
-	{"avx2", has_avx2, &cm_simd_avx2},
-	{"avxvnni", has_avxvnni, &avxvnni},
+	{"avx2", has_avx2, &cm_simd_avx2, NULL},
+	{"avxvnni", has_avxvnni, &avxvnni, cm_simd_put_avxvnni},
 #else
-	{"avx2", never, NULL},	   {"avxvnni", never, NULL},
+	{"avx2", never, NULL, NULL},	 {"avxvnni", never, NULL, NULL},
 #endif
 #ifdef CM_AVX512
-	{"avx512", has_avx512, &cm_simd_avx512},
-	{"avx512bf16", has_avx512bf16, &cm_simd_avx512bf16},
-	{"amx", has_amx, &amx},
+	{"avx512", has_avx512, &cm_simd_avx512, NULL},
+	{"avx512bf16", has_avx512bf16, &cm_simd_avx512bf16, NULL},
+	{"amx", has_amx, &amx, cm_simd_put_amx},
 #else
-	{"avx512", never, NULL},   {"avx512bf16", never, NULL}, {"amx", never, NULL},
+	{"avx512", never, NULL, NULL},	 {"avx512bf16", never, NULL, NULL},
+	{"amx", never, NULL, NULL},
 #endif
 #if defined(__aarch64__)
-	{"neon", has_neon, &cm_simd_neon},
-	{"neonbf16", has_neonbf16, &cm_simd_neonbf16},
+	{"neon", has_neon, &cm_simd_neon, NULL},
+	{"neonbf16", has_neonbf16, &cm_simd_neonbf16, NULL},
 #else
-	{"neon", never, NULL},	   {"neonbf16", never, NULL},
+	{"neon", never, NULL, NULL},	 {"neonbf16", never, NULL, NULL},
 #endif
 };
 
@@ -208,14 +210,8 @@ int cm_ops_init(const char *isa, const char **ret_name)
 	if (users && cm_simd != paths[i].simd) {
 		ret = -EBUSY;
 	} else {
-#if defined(__x86_64__)
-		if (!users && paths[i].simd == &avxvnni)
-			cm_simd_put_avxvnni(&avxvnni);
-#endif
-#ifdef CM_AVX512
-		if (!users && paths[i].simd == &amx)
-			cm_simd_put_amx(&amx);
-#endif
+		if (!users && paths[i].fill)
+			paths[i].fill((struct cm_simd *)paths[i].simd);
 		if (!users)
 			cm_simd = paths[i].simd;
 		users++;

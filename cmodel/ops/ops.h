@@ -82,8 +82,8 @@ struct cm_op_impl {
 const struct cm_op_impl *cm_op_impl(unsigned opcode);
 
 /*
- * Chooses the SIMD path: "auto" (or NULL), "c", "avx2", "avxvnni", "avx512", "avx512bf16", "amx", "neon" or
- * "neonbf16". -ENOTSUP if the CPU or the system lacks it, -EINVAL for other names. The whole process
+ * Chooses the SIMD path: "auto" (or NULL), "c", "avx2", "avxvnni", "avx512", "avx512bf16", "amx",
+ * "neon" or "neonbf16". -ENOTSUP if the CPU or the system lacks it, -EINVAL for other names. The whole process
  * has one: -EBUSY while others, which have not called cm_ops_exit() yet, use another one.
  */
 int cm_ops_init(const char *isa, const char **ret_name);

@@ -43,13 +43,13 @@
 #define STRING2(a)   #a
 #define STRING(a)    STRING2(a)
 
-#if defined(CM_TILES)
+#if defined(CM_TILES) || defined(CM_VNNI)
 void PASTE(cm_simd_put_, CM_PATH)(struct cm_simd *s); /* simd.h, or that of a test */
 
 void PASTE(cm_simd_put_, CM_PATH)(struct cm_simd *s)
 {
+#if defined(CM_TILES)
 	*s = cm_simd_avx512bf16;
-	s->name = STRING(CM_PATH);
 	s->tiles = true;
 	s->rest = rest;
 	s->mr = s->mr_i8 = 32;
@@ -59,19 +59,15 @@ void PASTE(cm_simd_put_, CM_PATH)(struct cm_simd *s)
 	s->panel_w8 = tile_panel_w8;
 	s->panel_w4 = tile_panel_w4;
 	s->attend = tile_attend;
-}
-#elif defined(CM_VNNI)
-void PASTE(cm_simd_put_, CM_PATH)(struct cm_simd *s);
-
-void PASTE(cm_simd_put_, CM_PATH)(struct cm_simd *s)
-{
+#else
 	*s = cm_simd_avx2;
-	s->name = STRING(CM_PATH);
 	s->w8_words = false;
 	s->pack_i8 = pack_i8;
 	s->panel_w8 = panel_w8;
 	s->panel_w4 = panel_w4;
 	s->panel_i16 = panel_i16;
+#endif
+	s->name = STRING(CM_PATH);
 }
 #else
 const struct cm_simd PASTE(cm_simd_, CM_PATH) = {

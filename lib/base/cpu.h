@@ -11,7 +11,7 @@
  */
 bool cpu_use_tiles(void);
 
-/* AVX-VNNI: products of bytes in registers of AVX2; that the system saves those is another question. */
+/* Whether the CPU has AVX-VNNI. Says nothing about the system, which must save the registers of AVX. */
 bool cpu_has_avx_vnni(void);
 
 #endif /* TXDA_BASE_CPU_H */
