@@ -5,7 +5,7 @@
 # begin so) in virtual machines, on each kernel K (6.12 and 7.2).
 #
 #   -r FILE   append the results there: OK, FAIL or SKIP, name, reason, separated by tabs
-#   -j N      so many machines at once (one for each processor: more take longer, and emulating even what waits costs time)
+#   -j N      so many machines at once (one for each processor: machines that wait for one use it, too)
 #   -B        the tree is built already
 #   -L        storms (resets, removals, reloads) in full, not a tenth of them
 #   -t DIR, -M PROGRAM   as for run.sh

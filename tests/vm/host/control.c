@@ -85,7 +85,7 @@ static double process_seconds(pid_t pid)
 	file = pid > 0 ? fopen(path, "re") : NULL;
 	if (!file)
 		return 0;
-	/* The second field is the name in parentheses, ours has neither spaces nor others. */
+	/* The second field is the name in parentheses; those of our processes have no spaces. */
 	if (fscanf(file, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
 		   &system) != 2)
 		user = system = 0;
