@@ -59,6 +59,8 @@ function text_line(s,   parts, n, i)
 		in_span = 0
 		return
 	}
+	if (in_span) # as a list's lines are indented
+		sub(/^ +/, "", s)
 	n = split(s, parts, "`")
 	for (i = 1; i <= n; i++) {
 		if (i > 1) {
