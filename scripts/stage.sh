@@ -139,6 +139,8 @@ run_meson() {
 # Kernels that nothing here can run are compiled in stage user alone.
 avx512=$(sh scripts/avx512.sh)
 
+# Reports of the sanitizers name functions and lines (-g1), and need no types of variables, which take long to compile.
+#
 # The sanitizers' shadow memory needs an address layout without the widest randomisation.
 run=
 fixed_layout() {
@@ -186,7 +188,7 @@ check_asan() {
 	export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:log_path='$reports'"
 	export OPS_STEPS=6
 	CC=clang run_meson asan "$B/asan" --no-suite slow --no-suite uapi --timeout-multiplier 2 -- \
-		"$avx512" -Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+		"$avx512" -Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Dc_args=-g1 -Db_sanitize=address,undefined -Db_lundef=false
 	unset ASAN_OPTIONS UBSAN_OPTIONS OPS_STEPS
 	sanitizer_reports asan
 }
@@ -198,7 +200,7 @@ check_tsan() {
 	rm -f "$reports".*
 	export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:log_path='$reports'"
 	CC=clang run_meson tsan "$B/tsan" --suite threads --timeout-multiplier 2 -- \
-		"$avx512" -Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false
+		"$avx512" -Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Dc_args=-g1 -Db_sanitize=thread -Db_lundef=false
 	unset TSAN_OPTIONS
 	sanitizer_reports tsan
 }
