@@ -98,15 +98,6 @@ V_INLINE __m256i load_codes(const uint8_t *w)
 	return _mm256_load_si256((const __m256i *)w);
 }
 
-/* Prefetches the next @lines times @pace bytes. */
-V_INLINE void fetch_ahead(const uint8_t **ahead, size_t pace, const unsigned lines)
-{
-	EACH(i, lines) {
-		_mm_prefetch((const char *)*ahead, _MM_HINT_T0);
-		*ahead += pace;
-	}
-}
-
 /* ---- floats ---------------------------------------------------------------------------------- */
 
 enum float_kind { FLOAT_BF16, FLOAT_F16, FLOAT_F32 };

@@ -4,53 +4,71 @@
  * kern_group.h.
  *
  * One or two rows use weights as they convert them; more take what unpack_group() has made of them.
- * Both multiply the same values in the same order, of nibbles that of the codes, so that a row has
- * the same bits in either.
+ * Both multiply the same values in the same order, so that a row has the same bits in either.
  */
 
 #define WORDS_PER_BLOCK 32
 
-static const uint32_t f8_bits[8] __attribute__((aligned(32))) = TIMES_8(0x87f00000);
-static const uint32_t mx4_bits[8] __attribute__((aligned(32))) = TIMES_8(0x81c00000);
+static const uint32_t f8_bits[8] __attribute__((aligned(32))) = TIMES_8(0xbf80bf80);
 static const uint32_t f8_magnitude[8] __attribute__((aligned(32))) = TIMES_8(0x7f7f7f7f);
-static const float f8_exponent[8] __attribute__((aligned(32))) = TIMES_8(0x1p120f);
-static const float mx4_exponent[8] __attribute__((aligned(32))) = TIMES_8(0x1p126f);
 
-V_INLINE unsigned codes_per_word(const unsigned type)
-{
-	return type == TXDA_MX4 ? 8 : 4;
-}
+/* MX4 times 2, which are integers; in both halves, as VPSHUFB wants it. */
+#define MX4_TWICE 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
+static const int8_t mx4_twice[32] __attribute__((aligned(32))) = {MX4_TWICE, MX4_TWICE};
 
-/* K, within that of a word, of its n-th code. */
-V_INLINE unsigned code_k(const unsigned type, const unsigned n)
+/* A row of q has 4 K of F8, or 8 of MX4: those in its low nibbles, then those in the high ones. */
+V_INLINE unsigned rows_of_codes(const unsigned type)
 {
-	return type == TXDA_MX4 ? n / 2 + (n & 1) * 4 : n;
-}
-
-/* Code @i of 8 columns at the top of each lane; what is below it varies. F8 has the first two of 4 columns
- * before the last two. */
-V_INLINE __m256i code_on_top(const unsigned type, __m256i v, const unsigned i)
-{
-	if (type == TXDA_MX4)
-		return i < 7 ? _mm256_slli_epi32(v, 28 - 4 * (int)i) : v;
-	v = i < 2 ? _mm256_unpacklo_epi16(v, v) : _mm256_unpackhi_epi16(v, v);
-	return i % 2 ? v : _mm256_slli_epi32(v, 8);
+	return type == TXDA_MX4 ? 4 : 8;
 }
 
 /*
- * The same as float, but for NaN: sign, exponent and mantissa move to their places; the multiplication
- * corrects the exponent, also of subnormals, which are subnormal floats before it.
+ * 4 K of 8 columns, in both types times a power of 2. No step has subnormal floats: Intel's processors
+ * take a hundred cycles for a product of one.
+ *   MX4: twice the values as int8
+ *   F8:  2^-8 times the values as float16, of the first two K of all columns and then of the last two:
+ *        of each two the first in words[0] and the second in words[1]
  */
-V_INLINE vf code_float(const unsigned type, __m256i v, const unsigned i)
-{
-	vf f;
+struct codes {
+	__m256i words[2];
+};
 
-	v = _mm256_srai_epi32(code_on_top(type, v, i), type == TXDA_MX4 ? 6 : 4);
-	f = (vf)masked(v, type == TXDA_MX4 ? mx4_bits : f8_bits);
-	__asm__("vmulps %1, %0, %0"
-		: "+x"(f)
-		: "m"(*(const vf *)(type == TXDA_MX4 ? mx4_exponent : f8_exponent)));
-	return f;
+V_INLINE struct codes code_words(const unsigned type, __m256i v, const unsigned half)
+{
+	struct codes c;
+
+	if (type == TXDA_MX4) {
+		v = masked(half ? _mm256_srli_epi16(v, 4) : v, low_nibbles);
+		c.words[0] = _mm256_shuffle_epi8(load_codes((const uint8_t *)mx4_twice), v);
+		return c;
+	}
+	/* The first two of 4 columns are before the last two. */
+	v = _mm256_permute4x64_epi64(v, 0xd8);
+	c.words[0] = masked(_mm256_srai_epi16(_mm256_slli_epi16(v, 8), 1), f8_bits);
+	c.words[1] = masked(_mm256_srai_epi16(v, 1), f8_bits);
+	return c;
+}
+
+/* K @i of these 4, but for NaN. */
+V_INLINE vf code_float(const unsigned type, const struct codes c, const unsigned i)
+{
+	__m256i v = c.words[0];
+
+	if (type == TXDA_MX4) {
+		v = i < 3 ? _mm256_slli_epi32(v, 24 - 8 * (int)i) : v;
+		return (vf)_mm256_cvtepi32_ps(_mm256_srai_epi32(v, 24));
+	}
+	v = c.words[i % 2];
+	return (vf)_mm256_cvtph_ps(i < 2 ? _mm256_castsi256_si128(v)
+					 : _mm256_extracti128_si256(v, 1));
+}
+
+/* Scales of 8 columns for these values. */
+V_INLINE vf code_scale(const unsigned type, const uint8_t *header, const unsigned column)
+{
+	vf s = group_scale((struct group_kind){.dtype = type}, header, column);
+
+	return s * v_set1(type == TXDA_MX4 ? 0.5f : 256);
 }
 
 /* The bytes that are NaN in F8 are all ones, the others 0. */
@@ -94,66 +112,69 @@ V_INLINE void spoil(const unsigned rows, vf d[][4], const unsigned v, const uint
 V_INLINE void code_block(const unsigned rows, const unsigned nv, const unsigned column,
 			 const unsigned type, const struct int_block *b)
 {
-	const unsigned per = codes_per_word(type), mr = b->mr;
+	const unsigned n = rows_of_codes(type), mr = b->mr;
 	const uint8_t *q = b->w + column * 4;
 	const float *x = (const float *)b->a;
-	__m256i nan = _mm256_setzero_si256();
+	__m256i top = _mm256_setzero_si256(); /* the largest magnitudes */
 	vf d[AVX2_ROWS][4], s[4];
 
 	EACH(m, rows)
 		EACH(v, nv)
 			d[m][v] = (vf){0};
 	ROLLED
-	for (unsigned j = 0; j < 32 / per; j++, q += 128, x += per * mr)
-		EACH(i, per) {
-			vf u[4], xm;
+	for (unsigned j = 0; j < n; j++, q += 128)
+		EACH(half, 8 / n) {
+			struct codes c[4];
 
 			AGAIN(q);
 			EACH(v, nv) {
-				__m256i words = load_codes(q + v * 32);
+				__m256i row = load_codes(q + v * 32);
 
-				if (type == TXDA_F8 && i == 0)
-					nan = _mm256_or_si256(nan, f8_nan(words));
-				u[v] = code_float(type, words, i);
+				c[v] = code_words(type, row, half);
+				if (type == TXDA_F8)
+					top = _mm256_max_epu8(top, masked(row, f8_magnitude));
 			}
-			EACH(m, rows) {
-				BROADCAST(xm, x[code_k(type, i) * mr + m]);
-				EACH(v, nv)
-					FMA(d[m][v], u[v], xm);
+			EACH(i, 4) {
+				vf xm[CODES_ROWS];
+
+				EACH(m, rows)
+					BROADCAST(xm[m], x[i * mr + m]);
+				EACH(v, nv) {
+					vf u = code_float(type, c[v], i);
+
+					EACH(m, rows)
+						FMA(d[m][v], u, xm[m]);
+				}
 			}
+			x += 4 * mr;
 		}
-	if (type == TXDA_F8 && !_mm256_testz_si256(nan, nan))
+	top = f8_nan(top);
+	if (type == TXDA_F8 && !_mm256_testz_si256(top, top))
 		EACH(v, nv)
 			spoil(rows, d, v, b->w + (column + v * VL) * 4);
 	EACH(v, nv)
-		s[v] = group_scale((struct group_kind){.dtype = type}, b->header, column + v * VL);
+		s[v] = code_scale(type, b->header, column + v * VL);
 	add_scaled(rows, nv, b->acc + column, d, s);
 }
 
 /* ---- more rows ---- */
 
-/* @nan: f8_nan() of @v. */
-V_INLINE vf code_float_or_nan(const unsigned type, __m256i v, const unsigned i, __m256i nan)
+/* K @i and @i + 1 of the words at @v as a pair of bf16; @nan: their f8_nan(). */
+V_INLINE __m256i code_pair(const unsigned type, const struct codes c, const unsigned i, __m256i nan)
 {
-	return (vf)((vi)code_float(type, v, i) | (vi)code_on_top(type, nan, i) >> 31);
-}
+	__m256i even = (__m256i)code_float(type, c, i), odd = (__m256i)code_float(type, c, i + 1),
+		pair = _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xaa);
 
-/* Codes @i and @i + 1 as a pair of bf16. */
-V_INLINE __m256i code_pair(const unsigned type, __m256i v, const unsigned i)
-{
-	__m256i even = (__m256i)code_float(type, v, i), odd = (__m256i)code_float(type, v, i + 1);
-	__m256i nan = f8_nan(v);
-
-	if (type == TXDA_F8 && !_mm256_testz_si256(nan, nan)) {
-		even = (__m256i)code_float_or_nan(type, v, i, nan);
-		odd = (__m256i)code_float_or_nan(type, v, i + 1, nan);
-	}
-	return _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xaa);
+	if (type == TXDA_MX4)
+		return pair;
+	/* each byte of @nan to the two of its element */
+	nan = i ? _mm256_unpackhi_epi8(nan, nan) : _mm256_unpacklo_epi8(nan, nan);
+	return _mm256_or_si256(pair, nan);
 }
 
 V_INLINE void unpack_panel(const unsigned type, uint8_t *to, const struct cm_panel *p)
 {
-	const unsigned per = codes_per_word(type);
+	const unsigned rows = rows_of_codes(type);
 	const uint8_t *w = p->w, *header = w;
 
 	for (size_t n = p->n, left = 0; n; n--, left--, to += 128) {
@@ -162,15 +183,21 @@ V_INLINE void unpack_panel(const unsigned type, uint8_t *to, const struct cm_pan
 			w += txda_tile_group_header(type);
 			left = p->group / 32;
 		}
-		for (unsigned k = 0; k < 32; k += per, w += 128, to += 64 * per)
-			for (unsigned v = 0; v < 4; v++)
-				EACH(i, per / 2)
-					_mm256_store_si256(
-						(__m256i *)(to + i * 128 + v * 32),
-						code_pair(type, load_codes(w + v * 32), 2 * i));
+		for (unsigned j = 0; j < rows; j++, w += 128)
+			EACH(half, 8 / rows) {
+				for (unsigned v = 0; v < 4; v++) {
+					__m256i row = load_codes(w + v * 32);
+					struct codes c = code_words(type, row, half);
+
+					EACH(i, 2)
+						_mm256_store_si256(
+							(__m256i *)(to + i * 128 + v * 32),
+							code_pair(type, c, 2 * i, f8_nan(row)));
+				}
+				to += 256;
+			}
 		EACH(v, 4)
-			v_store((float *)to + v * VL,
-				group_scale((struct group_kind){.dtype = type}, header, v * VL));
+			v_store((float *)to + v * VL, code_scale(type, header, v * VL));
 	}
 }
 
@@ -183,7 +210,7 @@ static void unpack_group(uint8_t *to, const struct cm_panel *p)
 }
 
 V_INLINE void pair_block(const unsigned rows, const unsigned nv, const unsigned column,
-			 const unsigned type, const struct int_block *b)
+			 const struct int_block *b)
 {
 	const uint8_t *q = b->w;
 	const float *x = (const float *)b->a;
@@ -203,7 +230,7 @@ V_INLINE void pair_block(const unsigned rows, const unsigned nv, const unsigned 
 				u[v] = float_weights(FLOAT_BF16, q + i / 2 * 128, column + v * VL,
 						     i % 2);
 			EACH(m, rows) {
-				BROADCAST(xm, x[code_k(type, i) * mr + m]);
+				BROADCAST(xm, x[i * mr + m]);
 				EACH(v, nv)
 					FMA(d[m][v], u[v], xm);
 			}
@@ -234,10 +261,10 @@ V_INLINE void codes_panel(const unsigned type, const bool unpacked, const struct
 		if (!unpacked && b.mr == 1)
 			code_block(1, 4, 0, type, &b);
 		else if (!unpacked)
-			code_block(2, 4, 0, type, &b);
+			AVX2_HALVES(2, code_block, type, &b);
 		else
 			switch (b.mr) {
-				AVX2_CASES(pair_block, type, &b);
+				AVX2_CASES(pair_block, &b);
 			}
 		b.w += unpacked ? CM_UNPACKED_BYTES : bytes;
 		b.a += WORDS_PER_BLOCK * b.mr;

@@ -15,18 +15,6 @@
  */
 
 /*
- * Prefetches the next @lines times @pace bytes. To be called for the headers of groups, too: a few
- * bytes missed in each group would add up to a gap at the end of the panel.
- */
-V_INLINE void fetch_ahead(const uint8_t **ahead, size_t pace, const unsigned lines)
-{
-	EACH(i, lines) {
-		_mm_prefetch((const char *)*ahead, _MM_HINT_T0);
-		*ahead += pace;
-	}
-}
-
-/*
  * As fetch_ahead(), but into the second-level cache if several rows take the first. For kernels of
  * dot instructions: those of FMA compute for longer and gain nothing.
  */

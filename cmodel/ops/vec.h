@@ -51,6 +51,18 @@ typedef uint16_t vh_any __attribute__((vector_size(VL * 2), aligned(2)));
 #endif
 #define EACH(i, n) UNROLL for (unsigned i = 0; i < (n); i++)
 
+/*
+ * Prefetches the next @lines times @pace bytes. To be called for the headers of groups, too: a few
+ * bytes missed in each group would add up to a gap at the end of the panel.
+ */
+V_INLINE void fetch_ahead(const uint8_t **ahead, size_t pace, const unsigned lines)
+{
+	EACH(i, lines) {
+		__builtin_prefetch(*ahead, 0, 3);
+		*ahead += pace;
+	}
+}
+
 V_INLINE vf v_set1(float x)
 {
 	return x - (vf){0};
