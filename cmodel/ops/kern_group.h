@@ -282,8 +282,13 @@ static void panel_unpacked(const struct cm_panel *p)
 #define GROUP_EACH(...) ROW_CASES_4(group_rows, __VA_ARGS__)
 #endif
 
-/* K, within 8, of the n-th nibble of a lane. */
-#define NIBBLE_K(n) ((n) / 2 + ((n)&1) * 4)
+/* Position in a load, of 8 nibbles or 4 bytes of each column, of its K @k: of nibbles the first 4 K are low. */
+V_INLINE unsigned code_at(const struct group_kind t, const unsigned k)
+{
+	if (!txda_is_nibbles(t.dtype))
+		return k;
+	return k < 4 ? 2 * k : 2 * k - 7;
+}
 
 #if defined(CM_GROUPS_I16)
 #define WORDS_PER_BLOCK 32
@@ -377,8 +382,7 @@ V_INLINE void group_step(const struct group_kind t, const unsigned rows, float *
 			 const uint8_t *header, const uint8_t *w, const float *x, unsigned mr,
 			 unsigned c)
 {
-	const bool nibbles = group_block_bytes(t) == 512;
-	const unsigned per = nibbles ? 8 : 4;
+	const unsigned per = group_block_bytes(t) == 512 ? 8 : 4;
 	vf d[GROUP_STEP][2];
 
 	EACH(m, rows)
@@ -390,8 +394,9 @@ V_INLINE void group_step(const struct group_kind t, const unsigned rows, float *
 #endif
 	for (unsigned j = 0; j < 32 / per; j++, w += 128)
 		EACH(i, per) {
-			const float *xk = x + (j * per + (nibbles ? NIBBLE_K(i) : i)) * mr;
-			vf w0 = group_value(t, w, c, i), w1 = group_value(t, w, c + VL, i);
+			const float *xk = x + (j * per + i) * mr;
+			const unsigned at = code_at(t, i);
+			vf w0 = group_value(t, w, c, at), w1 = group_value(t, w, c + VL, at);
 
 			EACH(m, rows) {
 				d[m][0] = v_fma(w0, v_set1(xk[m]), d[m][0]);
@@ -446,6 +451,91 @@ V_INLINE void group_panel(const struct group_kind t, const struct cm_panel *p)
 }
 
 #define GROUP_CASES(t, p) group_panel(t, p)
+
+#if VL == 16
+V_INLINE void unpack_panel(const struct group_kind t, uint8_t *to, const struct cm_panel *p)
+{
+	const __m512i high = _mm512_set1_epi32((int)0xffff0000);
+	const unsigned per = group_block_bytes(t) == 512 ? 8 : 4;
+	const uint8_t *w = p->w, *header = w;
+
+	for (size_t n = p->n, left = 0; n; n--, left--, to += 128) {
+		if (!left) {
+			header = w;
+			w += group_header(t);
+			left = p->group / 32;
+		}
+		for (unsigned k = 0; k < 32; k += per, w += 128)
+			EACH(i, per / 2) {
+				EACH(v, 2) {
+					__m512i even = (__m512i)group_value(t, w, v * 16,
+									    code_at(t, 2 * i));
+					__m512i odd = (__m512i)group_value(t, w, v * 16,
+									   code_at(t, 2 * i + 1));
+
+					_mm512_store_si512(
+						to + v * 64,
+						_mm512_or_si512(_mm512_srli_epi32(even, 16),
+								_mm512_and_si512(odd, high)));
+				}
+				to += 128;
+			}
+		EACH(v, 2)
+			v_store((float *)to + v * 16, group_scale(t, header, v * 16));
+	}
+}
+
+static void unpack_group(uint8_t *to, const struct cm_panel *p)
+{
+	if (p->dtype == TXDA_MX4)
+		unpack_panel((struct group_kind){TXDA_MX4, false}, to, p);
+	else
+		unpack_panel((struct group_kind){TXDA_F8, false}, to, p);
+}
+
+/* As group_rows(), with the weights that unpack_group() has made. */
+V_INLINE void unpacked_rows(const unsigned rows, const struct cm_panel *p)
+{
+	const uint8_t *w = p->unpacked, *ahead = p->ahead;
+	const unsigned lines = txda_tile_block_bytes(p->dtype) / 64;
+	const uint32_t *a = p->a;
+	__m512 d[12][2], s[2];
+
+	for (size_t n = p->n, left = 0; n; n--, left--, w += 128) {
+		if (!left) {
+			fetch_ahead(&ahead, p->pace, 1);
+			left = p->group / 32;
+		}
+		for (unsigned i = 0; i < lines; i++)
+			fetch_ahead(&ahead, p->pace, 1);
+		EACH(m, rows)
+			d[m][0] = d[m][1] = _mm512_setzero_ps();
+		for (unsigned i = 0; i < 16; i++, w += 128, a += 2 * rows)
+			bf16_pair(rows, false, d, _mm512_load_si512(w), _mm512_load_si512(w + 64),
+				  a);
+		EACH(v, 2)
+			s[v] = _mm512_load_ps((const float *)w + v * 16);
+		EACH(m, rows)
+			EACH(v, 2) {
+				float *to = p->acc + m * 32 + v * 16;
+
+				_mm512_storeu_ps(
+					to, _mm512_fmadd_ps(s[v], d[m][v], _mm512_loadu_ps(to)));
+			}
+	}
+}
+
+#define UNPACKED_ROWS(rows, p) unpacked_rows(rows, p)
+
+static void panel_unpacked(const struct cm_panel *p)
+{
+	if (p->first)
+		memset(p->acc, 0, p->mr * 32 * sizeof(float));
+	switch (p->mr) {
+		ROW_CASES_12(UNPACKED_ROWS, p);
+	}
+}
+#endif
 #endif
 
 #if VL != 8
@@ -477,7 +567,7 @@ GROUP_FUNCTION(group_mx4, TXDA_MX4)
 
 static void panel_group(const struct cm_panel *p)
 {
-#if defined(CM_GROUP_DOT)
+#if VL == 16
 	if (p->unpacked) {
 		panel_unpacked(p);
 		return;

@@ -78,7 +78,7 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 #if !defined(CM_GROUP_DOT)
 	.group_floats = true,
 #endif
-#if defined(CM_GROUP_DOT)
+#if VL == 16
 	.unpack_group = unpack_group,
 	.unpack_rows = 15,
 #elif VL == 8
@@ -94,7 +94,11 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 	.w8_words = true,
 #else
 	.mr_i16 = CM_MR_I16,
+#if VL == 16 && !defined(CM_GROUP_DOT)
+	.mr_group = 12,
+#else
 	.mr_group = CM_MR_GROUP,
+#endif
 #endif
 	.mr = 12,
 	.mr_i8 = CM_MR_I8,
