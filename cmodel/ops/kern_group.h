@@ -162,39 +162,15 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, const s
 		ROW_CASES_8(GROUP_ROWS, t, p);                                                     \
 	}
 
-V_INLINE void unpack_panel(const struct group_kind t, uint8_t *to, const struct cm_panel *p)
+/* The pairs of 16 columns at @w, in the order of the kernel. */
+V_INLINE void code_pairs(const struct group_kind t, const uint8_t *w, __m512i pair[4])
 {
-	const unsigned pairs = group_block_bytes(t) == 512 ? 4 : 2;
-	const uint8_t *w = p->w, *header = w;
+	__m512i codes = _mm512_load_si512(w);
 
-	for (size_t n = p->n, left = 0; n; n--, left--, to += 128) {
-		if (!left) {
-			header = w;
-			w += group_header(t);
-			left = p->group / 32;
-		}
-		for (unsigned i = 0; i < 16; i += pairs, w += 128, to += pairs * 128)
-			EACH(v, 2) {
-				__m512i codes = _mm512_load_si512(w + v * 64), pair[4];
-
-				if (t.dtype == TXDA_MX4)
-					mx4_pairs(codes, pair);
-				else
-					f8_pairs(codes, pair);
-				EACH(j, pairs)
-					_mm512_store_si512(to + j * 128 + v * 64, pair[j]);
-			}
-		EACH(v, 2)
-			v_store((float *)to + v * 16, group_scale(t, header, v * 16));
-	}
-}
-
-static void unpack_group(uint8_t *to, const struct cm_panel *p)
-{
-	if (p->dtype == TXDA_MX4)
-		unpack_panel((struct group_kind){TXDA_MX4, false}, to, p);
+	if (t.dtype == TXDA_MX4)
+		mx4_pairs(codes, pair);
 	else
-		unpack_panel((struct group_kind){TXDA_F8, false}, to, p);
+		f8_pairs(codes, pair);
 }
 
 /* As group_rows(), with the weights that unpack_group() has made: so the sums of blocks and of the
@@ -453,44 +429,18 @@ V_INLINE void group_panel(const struct group_kind t, const struct cm_panel *p)
 #define GROUP_CASES(t, p) group_panel(t, p)
 
 #if VL == 16
-V_INLINE void unpack_panel(const struct group_kind t, uint8_t *to, const struct cm_panel *p)
+/* The pairs of 16 columns at @w, in the order of K. */
+V_INLINE void code_pairs(const struct group_kind t, const uint8_t *w, __m512i pair[4])
 {
 	const __m512i high = _mm512_set1_epi32((int)0xffff0000);
-	const unsigned per = group_block_bytes(t) == 512 ? 8 : 4;
-	const uint8_t *w = p->w, *header = w;
+	const unsigned pairs = group_block_bytes(t) == 512 ? 4 : 2;
 
-	for (size_t n = p->n, left = 0; n; n--, left--, to += 128) {
-		if (!left) {
-			header = w;
-			w += group_header(t);
-			left = p->group / 32;
-		}
-		for (unsigned k = 0; k < 32; k += per, w += 128)
-			EACH(i, per / 2) {
-				EACH(v, 2) {
-					__m512i even = (__m512i)group_value(t, w, v * 16,
-									    code_at(t, 2 * i));
-					__m512i odd = (__m512i)group_value(t, w, v * 16,
-									   code_at(t, 2 * i + 1));
+	EACH(i, pairs) {
+		__m512i even = (__m512i)group_value(t, w, 0, code_at(t, 2 * i));
+		__m512i odd = (__m512i)group_value(t, w, 0, code_at(t, 2 * i + 1));
 
-					_mm512_store_si512(
-						to + v * 64,
-						_mm512_or_si512(_mm512_srli_epi32(even, 16),
-								_mm512_and_si512(odd, high)));
-				}
-				to += 128;
-			}
-		EACH(v, 2)
-			v_store((float *)to + v * 16, group_scale(t, header, v * 16));
+		pair[i] = _mm512_or_si512(_mm512_srli_epi32(even, 16), _mm512_and_si512(odd, high));
 	}
-}
-
-static void unpack_group(uint8_t *to, const struct cm_panel *p)
-{
-	if (p->dtype == TXDA_MX4)
-		unpack_panel((struct group_kind){TXDA_MX4, false}, to, p);
-	else
-		unpack_panel((struct group_kind){TXDA_F8, false}, to, p);
 }
 
 /* As group_rows(), with the weights that unpack_group() has made. */
@@ -536,6 +486,40 @@ static void panel_unpacked(const struct cm_panel *p)
 	}
 }
 #endif
+#endif
+
+#if VL == 16
+V_INLINE void unpack_panel(const struct group_kind t, uint8_t *to, const struct cm_panel *p)
+{
+	const unsigned pairs = group_block_bytes(t) == 512 ? 4 : 2;
+	const uint8_t *w = p->w, *header = w;
+
+	for (size_t n = p->n, left = 0; n; n--, left--, to += 128) {
+		if (!left) {
+			header = w;
+			w += group_header(t);
+			left = p->group / 32;
+		}
+		for (unsigned i = 0; i < 16; i += pairs, w += 128, to += pairs * 128)
+			EACH(v, 2) {
+				__m512i pair[4];
+
+				code_pairs(t, w + v * 64, pair);
+				EACH(j, pairs)
+					_mm512_store_si512(to + j * 128 + v * 64, pair[j]);
+			}
+		EACH(v, 2)
+			v_store((float *)to + v * 16, group_scale(t, header, v * 16));
+	}
+}
+
+static void unpack_group(uint8_t *to, const struct cm_panel *p)
+{
+	if (p->dtype == TXDA_MX4)
+		unpack_panel((struct group_kind){TXDA_MX4, false}, to, p);
+	else
+		unpack_panel((struct group_kind){TXDA_F8, false}, to, p);
+}
 #endif
 
 #if VL != 8
