@@ -8,6 +8,7 @@
  */
 
 #define WORDS_PER_BLOCK 32
+#define GROUP_MR	AVX2_ROWS
 
 static const uint32_t f8_bits[8] __attribute__((aligned(32))) = TIMES_8(0xbf80bf80);
 static const uint32_t f8_magnitude[8] __attribute__((aligned(32))) = TIMES_8(0x7f7f7f7f);
@@ -16,7 +17,7 @@ static const uint32_t f8_magnitude[8] __attribute__((aligned(32))) = TIMES_8(0x7
 #define MX4_TWICE 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
 static const int8_t mx4_twice[32] __attribute__((aligned(32))) = {MX4_TWICE, MX4_TWICE};
 
-/* A row of q has 4 K of F8, or 8 of MX4: those in its low nibbles, then those in the high ones. */
+/* Rows of q of a block: they have 4 K of F8, or 8 of MX4, the first 4 in the low nibbles. */
 V_INLINE unsigned rows_of_codes(const unsigned type)
 {
 	return type == TXDA_MX4 ? 4 : 8;
@@ -26,23 +27,23 @@ V_INLINE unsigned rows_of_codes(const unsigned type)
  * 4 K of 8 columns, in both types times a power of 2. No step has subnormal floats: Intel's processors
  * take a hundred cycles for a product of one.
  *   MX4: twice the values as int8
- *   F8:  2^-8 times the values as float16, of the first two K of all columns and then of the last two:
- *        of each two the first in words[0] and the second in words[1]
+ *   F8:  2^-8 times the values as float16, K 0 of all columns and then K 2 in words[0], K 1 and 3 in
+ *        words[1]
  */
-struct codes {
+struct code_words {
 	__m256i words[2];
 };
 
-V_INLINE struct codes code_words(const unsigned type, __m256i v, const unsigned half)
+V_INLINE struct code_words code_words(const unsigned type, __m256i v, const unsigned half)
 {
-	struct codes c;
+	struct code_words c;
 
 	if (type == TXDA_MX4) {
 		v = masked(half ? _mm256_srli_epi16(v, 4) : v, low_nibbles);
 		c.words[0] = _mm256_shuffle_epi8(load_codes((const uint8_t *)mx4_twice), v);
 		return c;
 	}
-	/* The first two of 4 columns are before the last two. */
+	/* Of 4 columns, the first two K stand before the last two. */
 	v = _mm256_permute4x64_epi64(v, 0xd8);
 	c.words[0] = masked(_mm256_srai_epi16(_mm256_slli_epi16(v, 8), 1), f8_bits);
 	c.words[1] = masked(_mm256_srai_epi16(v, 1), f8_bits);
@@ -50,7 +51,7 @@ V_INLINE struct codes code_words(const unsigned type, __m256i v, const unsigned 
 }
 
 /* K @i of these 4, but for NaN. */
-V_INLINE vf code_float(const unsigned type, const struct codes c, const unsigned i)
+V_INLINE vf code_float(const unsigned type, const struct code_words c, const unsigned i)
 {
 	__m256i v = c.words[0];
 
@@ -63,12 +64,10 @@ V_INLINE vf code_float(const unsigned type, const struct codes c, const unsigned
 					 : _mm256_extracti128_si256(v, 1));
 }
 
-/* Scales of 8 columns for these values. */
-V_INLINE vf code_scale(const unsigned type, const uint8_t *header, const unsigned column)
+/* What these values, or sums of products with them, are to be multiplied by. */
+V_INLINE vf code_factor(const unsigned type)
 {
-	vf s = group_scale((struct group_kind){.dtype = type}, header, column);
-
-	return s * v_set1(type == TXDA_MX4 ? 0.5f : 256);
+	return v_set1(type == TXDA_MX4 ? 0.5f : 256);
 }
 
 /* The bytes that are NaN in F8 are all ones, the others 0. */
@@ -124,7 +123,7 @@ V_INLINE void code_block(const unsigned rows, const unsigned nv, const unsigned 
 	ROLLED
 	for (unsigned j = 0; j < n; j++, q += 128)
 		EACH(half, 8 / n) {
-			struct codes c[4];
+			struct code_words c[4];
 
 			AGAIN(q);
 			EACH(v, nv) {
@@ -153,17 +152,22 @@ V_INLINE void code_block(const unsigned rows, const unsigned nv, const unsigned 
 		EACH(v, nv)
 			spoil(rows, d, v, b->w + (column + v * VL) * 4);
 	EACH(v, nv)
-		s[v] = code_scale(type, b->header, column + v * VL);
+		s[v] = group_scale((struct group_kind){.dtype = type}, b->header, column + v * VL);
+	EACH(m, rows)
+		EACH(v, nv)
+			d[m][v] *= code_factor(type);
 	add_scaled(rows, nv, b->acc + column, d, s);
 }
 
 /* ---- more rows ---- */
 
-/* K @i and @i + 1 of the words at @v as a pair of bf16; @nan: their f8_nan(). */
-V_INLINE __m256i code_pair(const unsigned type, const struct codes c, const unsigned i, __m256i nan)
+/* K @i and @i + 1 of @c as a pair of bf16; @nan: their f8_nan(). */
+V_INLINE __m256i code_pair(const unsigned type, const struct code_words c, const unsigned i,
+			   __m256i nan)
 {
-	__m256i even = (__m256i)code_float(type, c, i), odd = (__m256i)code_float(type, c, i + 1),
-		pair = _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xaa);
+	__m256i even = (__m256i)(code_float(type, c, i) * code_factor(type));
+	__m256i odd = (__m256i)(code_float(type, c, i + 1) * code_factor(type));
+	__m256i pair = _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xaa);
 
 	if (type == TXDA_MX4)
 		return pair;
@@ -187,7 +191,7 @@ V_INLINE void unpack_panel(const unsigned type, uint8_t *to, const struct cm_pan
 			EACH(half, 8 / rows) {
 				for (unsigned v = 0; v < 4; v++) {
 					__m256i row = load_codes(w + v * 32);
-					struct codes c = code_words(type, row, half);
+					struct code_words c = code_words(type, row, half);
 
 					EACH(i, 2)
 						_mm256_store_si256(
@@ -197,7 +201,8 @@ V_INLINE void unpack_panel(const unsigned type, uint8_t *to, const struct cm_pan
 				to += 256;
 			}
 		EACH(v, 4)
-			v_store((float *)to + v * VL, code_scale(type, header, v * VL));
+			v_store((float *)to + v * VL,
+				group_scale((struct group_kind){.dtype = type}, header, v * VL));
 	}
 }
 

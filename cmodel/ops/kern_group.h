@@ -16,16 +16,6 @@ struct group_kind {
 	bool wide; /* only with CM_GROUP_DOT */
 };
 
-V_INLINE unsigned group_header(const struct group_kind t)
-{
-	return txda_tile_group_header(t.dtype);
-}
-
-V_INLINE unsigned group_block_bytes(const struct group_kind t)
-{
-	return txda_is_nibbles(t.dtype) ? 512 : 1024;
-}
-
 /* VL scales of columns [c, c + VL) from a group's header. */
 V_INLINE vf group_scale(const struct group_kind t, const uint8_t *header, unsigned c)
 {
@@ -40,6 +30,8 @@ V_INLINE vf group_scale(const struct group_kind t, const uint8_t *header, unsign
 
 #if defined(CM_GROUP_DOT)
 /* ---- pairs of bf16 ---- */
+
+#define GROUP_MR CM_MR_GROUP
 
 /* MX4 as bf16: 0, 0.5, 1, 1.5, 2, 3, 4, 6, and these negated, twice: only the low 5 bits of an index
  * count. */
@@ -95,7 +87,7 @@ V_INLINE void f8_pairs(__m512i v, __m512i p[4])
 V_INLINE void group_block(const struct group_kind t, const unsigned rows, __m512 d[CM_MR_GROUP][2],
 			  const uint8_t *w, const uint32_t *a)
 {
-	const bool nibbles = group_block_bytes(t) == 512;
+	const bool nibbles = txda_is_nibbles(t.dtype);
 	const unsigned pairs = nibbles ? 4 : 2, terms = t.wide ? 2 : 1;
 
 	for (unsigned j = 0; j < 16 / pairs; j++, w += 128) {
@@ -122,7 +114,7 @@ V_INLINE void group_block(const struct group_kind t, const unsigned rows, __m512
 
 V_INLINE void group_rows(const struct group_kind t, const unsigned rows, const struct cm_panel *p)
 {
-	const unsigned words = t.wide ? 32 : 16, block = group_block_bytes(t);
+	const unsigned words = t.wide ? 32 : 16, block = txda_tile_block_bytes(t.dtype);
 	const uint8_t *w = p->w, *ahead = p->ahead;
 	const uint32_t *a = p->a;
 	const size_t pace = p->pace;
@@ -136,9 +128,9 @@ V_INLINE void group_rows(const struct group_kind t, const unsigned rows, const s
 
 		EACH(v, 2)
 			s[v] = (__m512)group_scale(t, w, v * 16);
-		w += group_header(t);
+		w += txda_tile_group_header(t.dtype);
 		n -= blocks;
-		fetch_ahead(&ahead, pace, group_header(t) / 64);
+		fetch_ahead(&ahead, pace, txda_tile_group_header(t.dtype) / 64);
 		for (; blocks; blocks--, w += block, a += words * rows) {
 			fetch_ahead(&ahead, pace, block / 64);
 			EACH(m, rows)
@@ -258,6 +250,9 @@ static void panel_unpacked(const struct cm_panel *p)
 #define GROUP_EACH(...) ROW_CASES_4(group_rows, __VA_ARGS__)
 #endif
 
+/* And those of a block: with AVX-512 more than GROUP_STEP rows take unpacked weights. */
+#define GROUP_MR (VL == 16 ? CM_MR : CM_MR_GROUP)
+
 /* Position in a load, of 8 nibbles or 4 bytes of each column, of its K @k: of nibbles the first 4 K are low. */
 V_INLINE unsigned code_at(const struct group_kind t, const unsigned k)
 {
@@ -291,7 +286,7 @@ V_INLINE vf block_start(const struct group_kind t, const uint8_t *header, unsign
  */
 V_INLINE vf f8_value(const uint8_t *w, unsigned c, const unsigned i)
 {
-	/* The first two of 4 columns are before the last two. */
+	/* Of 4 columns, the first two K stand before the last two. */
 	const __m512i halves = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
 	const __m256i magnitude = _mm256_set1_epi16(0x3f80);
 	__m512i row = _mm512_permutexvar_epi64(halves, _mm512_load_si512(w + c * 4));
@@ -358,7 +353,7 @@ V_INLINE void group_step(const struct group_kind t, const unsigned rows, float *
 			 const uint8_t *header, const uint8_t *w, const float *x, unsigned mr,
 			 unsigned c)
 {
-	const unsigned per = group_block_bytes(t) == 512 ? 8 : 4;
+	const unsigned per = txda_is_nibbles(t.dtype) ? 8 : 4;
 	vf d[GROUP_STEP][2];
 
 	EACH(m, rows)
@@ -405,11 +400,12 @@ V_INLINE void group_rows(const unsigned rows, const struct group_kind t, const s
 		size_t blocks = p->group / 32 < n ? p->group / 32 : n;
 		const uint8_t *header = w;
 
-		w += group_header(t);
+		w += txda_tile_group_header(t.dtype);
 		n -= blocks;
-		fetch_ahead(&ahead, pace, group_header(t) / 64);
-		for (; blocks; blocks--, w += group_block_bytes(t), x += WORDS_PER_BLOCK * mr) {
-			fetch_ahead(&ahead, pace, group_block_bytes(t) / 64);
+		fetch_ahead(&ahead, pace, txda_tile_group_header(t.dtype) / 64);
+		for (; blocks;
+		     blocks--, w += txda_tile_block_bytes(t.dtype), x += WORDS_PER_BLOCK * mr) {
+			fetch_ahead(&ahead, pace, txda_tile_block_bytes(t.dtype) / 64);
 			for (unsigned c = 0; c < 32; c += 2 * VL)
 				group_step(t, rows, acc, header, w, x, mr, c);
 		}
@@ -433,7 +429,7 @@ V_INLINE void group_panel(const struct group_kind t, const struct cm_panel *p)
 V_INLINE void code_pairs(const struct group_kind t, const uint8_t *w, __m512i pair[4])
 {
 	const __m512i high = _mm512_set1_epi32((int)0xffff0000);
-	const unsigned pairs = group_block_bytes(t) == 512 ? 4 : 2;
+	const unsigned pairs = txda_is_nibbles(t.dtype) ? 4 : 2;
 
 	EACH(i, pairs) {
 		__m512i even = (__m512i)group_value(t, w, 0, code_at(t, 2 * i));
@@ -447,22 +443,27 @@ V_INLINE void code_pairs(const struct group_kind t, const uint8_t *w, __m512i pa
 V_INLINE void unpacked_rows(const unsigned rows, const struct cm_panel *p)
 {
 	const uint8_t *w = p->unpacked, *ahead = p->ahead;
-	const unsigned lines = txda_tile_block_bytes(p->dtype) / 64;
 	const uint32_t *a = p->a;
-	__m512 d[12][2], s[2];
+	__m512 d[GROUP_MR][2], s[2];
 
 	for (size_t n = p->n, left = 0; n; n--, left--, w += 128) {
+		unsigned lines = txda_tile_block_bytes(p->dtype) / 64;
+
 		if (!left) {
-			fetch_ahead(&ahead, p->pace, 1);
+			lines += txda_tile_group_header(p->dtype) / 64;
 			left = p->group / 32;
 		}
 		for (unsigned i = 0; i < lines; i++)
 			fetch_ahead(&ahead, p->pace, 1);
 		EACH(m, rows)
 			d[m][0] = d[m][1] = _mm512_setzero_ps();
-		for (unsigned i = 0; i < 16; i++, w += 128, a += 2 * rows)
-			bf16_pair(rows, false, d, _mm512_load_si512(w), _mm512_load_si512(w + 64),
-				  a);
+		for (unsigned i = 0; i < 16; i++, w += 128, a += 2 * rows) {
+			__m512i w0 = _mm512_load_si512(w), w1 = _mm512_load_si512(w + 64);
+
+			KEEP(w0);
+			KEEP(w1);
+			bf16_pair(rows, false, d, w0, w1, a);
+		}
 		EACH(v, 2)
 			s[v] = _mm512_load_ps((const float *)w + v * 16);
 		EACH(m, rows)
@@ -475,29 +476,28 @@ V_INLINE void unpacked_rows(const unsigned rows, const struct cm_panel *p)
 	}
 }
 
-#define UNPACKED_ROWS(rows, p) unpacked_rows(rows, p)
-
 static void panel_unpacked(const struct cm_panel *p)
 {
 	if (p->first)
 		memset(p->acc, 0, p->mr * 32 * sizeof(float));
 	switch (p->mr) {
-		ROW_CASES_12(UNPACKED_ROWS, p);
+		ROW_CASES_12(unpacked_rows, p);
 	}
 }
 #endif
 #endif
 
 #if VL == 16
+/* Pairs in the order of code_pairs(), with which panel_unpacked() is to multiply them. */
 V_INLINE void unpack_panel(const struct group_kind t, uint8_t *to, const struct cm_panel *p)
 {
-	const unsigned pairs = group_block_bytes(t) == 512 ? 4 : 2;
+	const unsigned pairs = txda_is_nibbles(t.dtype) ? 4 : 2;
 	const uint8_t *w = p->w, *header = w;
 
 	for (size_t n = p->n, left = 0; n; n--, left--, to += 128) {
 		if (!left) {
 			header = w;
-			w += group_header(t);
+			w += txda_tile_group_header(t.dtype);
 			left = p->group / 32;
 		}
 		for (unsigned i = 0; i < 16; i += pairs, w += 128, to += pairs * 128)
@@ -570,7 +570,7 @@ static void panel_group(const struct cm_panel *p)
 }
 #endif
 
-/* Packs one row of whole blocks; nibbles are in the order in which the kernel reads them. */
+/* Packs one row of whole blocks; pairs for nibbles are in the order in which the kernel reads them. */
 static void pack_group(uint32_t *block, unsigned mr, unsigned m, const float *x, size_t k,
 		       bool nibbles, bool wide)
 {

@@ -78,9 +78,12 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 #if !defined(CM_GROUP_DOT)
 	.group_floats = true,
 #endif
-#if VL == 16
+#if defined(CM_GROUP_DOT)
 	.unpack_group = unpack_group,
 	.unpack_rows = 15,
+#elif VL == 16
+	.unpack_group = unpack_group,
+	.unpack_rows = GROUP_STEP,
 #elif VL == 8
 	.unpack_group = unpack_group,
 	.unpack_rows = CODES_ROWS,
@@ -90,16 +93,11 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 #endif
 #if VL == 8
 	.mr_i16 = AVX2_ROWS,
-	.mr_group = AVX2_ROWS,
 	.w8_words = true,
 #else
 	.mr_i16 = CM_MR_I16,
-#if VL == 16 && !defined(CM_GROUP_DOT)
-	.mr_group = 12,
-#else
-	.mr_group = CM_MR_GROUP,
 #endif
-#endif
+	.mr_group = GROUP_MR,
 	.mr = 12,
 	.mr_i8 = CM_MR_I8,
 	.pack_bf16 = pack_bf16,

@@ -40,7 +40,7 @@
 #define CM_MR	    12 /* float32 activations */
 #define CM_MR_I8    6  /* int8, which also have int32 sums */
 #define CM_MR_I16   3  /* int16, which have two of these */
-#define CM_MR_GROUP 8  /* floats for weights in groups */
+#define CM_MR_GROUP 8  /* floats for weights in groups; AVX2 has 6, AVX-512 without BF16 12 */
 #define CM_MR_MAX   32 /* of any path */
 
 /* acc[m][32] (+)= a block of packed rows times units of K of one panel. */
