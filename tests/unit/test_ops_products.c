@@ -448,6 +448,54 @@ static void test_linear_nan(void **state)
 	drop(w);
 }
 
+/* The largest and smallest scales that a format has: exact products, and zeros stay zeros. */
+static void test_linear_scales(void **state)
+{
+	static const struct {
+		uint8_t dtype;
+		float scale;
+	} all[] = {{TXDA_F8, 0x1p127f},
+		   {TXDA_F8, 0x1p-126f},
+		   {TXDA_MX4, 0x1p127f},
+		   {TXDA_MX4, 0x1p-127f}};
+	enum { ROWS = 20, N = 32, K = 32 };
+
+	(void)state;
+	for (size_t t = 0; t < sizeof(all) / sizeof(all[0]); t++) {
+		struct cm_tensor *w = tiles(all[t].dtype, TXDA_TILE32, 32, N, K);
+		const uint32_t header = txda_tile_group_header(all[t].dtype);
+		uint8_t *at = w->ptr;
+
+		for (unsigned n = 0; n < N; n++) {
+			uint16_t half = cm_f32_to_bf16(all[t].scale);
+
+			if (all[t].dtype == TXDA_MX4)
+				memcpy(at + 2 * n, &half, 2);
+			else
+				memcpy(at + 4 * n, &all[t].scale, 4);
+		}
+		for (uint64_t i = 0; i < txda_tile_block_bytes(all[t].dtype); i++)
+			at[header + i] = (uint8_t)(i % 2);
+		for (unsigned m = 1; m <= ROWS; m += m < 3 ? 1 : 17) {
+			struct cm_tensor *x = f32(m, K), *out = f32(m, N);
+			struct run r = {.l = {.in = {x, w}, .out = {out}}};
+
+			for (unsigned i = 0; i < m * K; i++)
+				((float *)x->ptr)[i] = i % K == i / K ? 1 : 0;
+			r.op.linear.flags = TXDA_LINEAR_FLOAT_INPUT;
+			assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), 0);
+			for (unsigned i = 0; i < m * N; i++)
+				if (((float *)out->ptr)[i] != cm_tile_get(w, i % N, i / N))
+					fail_msg("%s: type %d row %u of %u: %g instead of %g",
+						 cm_simd->name, all[t].dtype, i / N, m,
+						 (double)((float *)out->ptr)[i],
+						 (double)cm_tile_get(w, i % N, i / N));
+			drop(x), drop(out);
+		}
+		drop(w);
+	}
+}
+
 static void test_linear_refuses(void **state)
 {
 	struct cm_tensor *x = f32(2, 64), *w = tiles(TXDA_BF16, TXDA_TILE32, 0, 32, 64),
@@ -585,6 +633,7 @@ static void test_clamped(void **state)
 #define ON_PATH(path)                                                                              \
 	ON(path, test_linear), ON(path, test_linear_many_rows), ON(path, test_linear_groups),      \
 		ON(path, test_linear_codes), ON(path, test_linear_nan),                            \
-		ON(path, test_linear_refuses), ON(path, test_silu_mul), ON(path, test_clamped)
+		ON(path, test_linear_scales), ON(path, test_linear_refuses),                       \
+		ON(path, test_silu_mul), ON(path, test_clamped)
 
 OPS_MAIN("products")
