@@ -139,8 +139,10 @@ run_meson() {
 # Kernels that nothing here can run are compiled in stage user alone.
 avx512=$(sh scripts/avx512.sh)
 
-# Reports of the sanitizers name functions and lines (-g1), and need no types of variables, which take long to compile.
-#
+# How the sanitizers' builds are configured. Their reports name functions and lines (-g1); types of variables, which no
+# report has, take long to compile.
+sanitized="-Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Dc_args=-g1 -Db_lundef=false"
+
 # The sanitizers' shadow memory needs an address layout without the widest randomisation.
 run=
 fixed_layout() {
@@ -187,8 +189,9 @@ check_asan() {
 	export ASAN_OPTIONS="abort_on_error=1:detect_stack_use_after_return=1:allocator_may_return_null=1:log_path='$reports'"
 	export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:log_path='$reports'"
 	export OPS_STEPS=6
+	# shellcheck disable=SC2086 # words
 	CC=clang run_meson asan "$B/asan" --no-suite slow --no-suite uapi --timeout-multiplier 2 -- \
-		"$avx512" -Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Dc_args=-g1 -Db_sanitize=address,undefined -Db_lundef=false
+		"$avx512" $sanitized -Db_sanitize=address,undefined
 	unset ASAN_OPTIONS UBSAN_OPTIONS OPS_STEPS
 	sanitizer_reports asan
 }
@@ -199,8 +202,9 @@ check_tsan() {
 	reports=$B/report-tsan
 	rm -f "$reports".*
 	export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:log_path='$reports'"
+	# shellcheck disable=SC2086 # words
 	CC=clang run_meson tsan "$B/tsan" --suite threads --timeout-multiplier 2 -- \
-		"$avx512" -Dtests=true -Dwerror=true -Dbuildtype=debugoptimized -Dc_args=-g1 -Db_sanitize=thread -Db_lundef=false
+		"$avx512" $sanitized -Db_sanitize=thread
 	unset TSAN_OPTIONS
 	sanitizer_reports tsan
 }
