@@ -106,7 +106,7 @@ V_INLINE void spoil(const unsigned rows, vf d[][4], const unsigned v, const uint
 
 /* ---- one or two rows ---- */
 
-#define CODES_ROWS 2
+#define UNPACK_ROWS 2
 
 V_INLINE void code_block(const unsigned rows, const unsigned nv, const unsigned column,
 			 const unsigned type, const struct int_block *b)
@@ -134,7 +134,7 @@ V_INLINE void code_block(const unsigned rows, const unsigned nv, const unsigned 
 					top = _mm256_max_epu8(top, masked(row, f8_magnitude));
 			}
 			EACH(i, 4) {
-				vf xm[CODES_ROWS];
+				vf xm[UNPACK_ROWS];
 
 				EACH(m, rows)
 					BROADCAST(xm[m], x[i * mr + m]);
@@ -262,7 +262,7 @@ V_INLINE void codes_panel(const unsigned type, const bool unpacked, const struct
 			fetch_ahead(&ahead, p->pace, header / 64);
 		}
 		fetch_ahead(&ahead, p->pace, bytes / 64);
-		/* Up to CODES_ROWS rows: see cm_simd.unpack_rows. */
+		/* Up to UNPACK_ROWS rows: see cm_simd.unpack_rows. */
 		if (!unpacked && b.mr == 1)
 			code_block(1, 4, 0, type, &b);
 		else if (!unpacked)

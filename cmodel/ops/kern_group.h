@@ -31,7 +31,8 @@ V_INLINE vf group_scale(const struct group_kind t, const uint8_t *header, unsign
 #if defined(CM_GROUP_DOT)
 /* ---- pairs of bf16 ---- */
 
-#define GROUP_MR CM_MR_GROUP
+#define GROUP_MR    CM_MR_GROUP
+#define UNPACK_ROWS 15
 
 /* MX4 as bf16: 0, 0.5, 1, 1.5, 2, 3, 4, 6, and these negated, twice: only the low 5 bits of an index
  * count. */
@@ -251,7 +252,12 @@ static void panel_unpacked(const struct cm_panel *p)
 #endif
 
 /* And those of a block: with AVX-512 more than GROUP_STEP rows take unpacked weights. */
-#define GROUP_MR (VL == 16 ? CM_MR : CM_MR_GROUP)
+#if VL == 16
+#define GROUP_MR    CM_MR
+#define UNPACK_ROWS GROUP_STEP
+#else
+#define GROUP_MR CM_MR_GROUP
+#endif
 
 /* Position in a load, of 8 nibbles or 4 bytes of each column, of its K @k: of nibbles the first 4 K are low. */
 V_INLINE unsigned code_at(const struct group_kind t, const unsigned k)
@@ -394,18 +400,20 @@ V_INLINE void group_rows(const unsigned rows, const struct group_kind t, const s
 	const unsigned mr = p->mr;
 	float *acc = p->acc + m0 * 32;
 	const uint8_t *ahead = p->ahead;
-	const size_t pace = m0 ? 0 : p->pace; /* of the first rows */
+	const unsigned header_bytes = txda_tile_group_header(t.dtype),
+		       bytes = txda_tile_block_bytes(t.dtype);
 
 	for (size_t n = p->n; n;) {
 		size_t blocks = p->group / 32 < n ? p->group / 32 : n;
 		const uint8_t *header = w;
 
-		w += txda_tile_group_header(t.dtype);
+		w += header_bytes;
 		n -= blocks;
-		fetch_ahead(&ahead, pace, txda_tile_group_header(t.dtype) / 64);
-		for (; blocks;
-		     blocks--, w += txda_tile_block_bytes(t.dtype), x += WORDS_PER_BLOCK * mr) {
-			fetch_ahead(&ahead, pace, txda_tile_block_bytes(t.dtype) / 64);
+		if (!m0)
+			fetch_ahead(&ahead, p->pace, header_bytes / 64);
+		for (; blocks; blocks--, w += bytes, x += WORDS_PER_BLOCK * mr) {
+			if (!m0)
+				fetch_ahead(&ahead, p->pace, bytes / 64);
 			for (unsigned c = 0; c < 32; c += 2 * VL)
 				group_step(t, rows, acc, header, w, x, mr, c);
 		}

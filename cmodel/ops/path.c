@@ -78,15 +78,9 @@ const struct cm_simd PASTE(cm_simd_, CM_PATH) = {
 #if !defined(CM_GROUP_DOT)
 	.group_floats = true,
 #endif
-#if defined(CM_GROUP_DOT)
+#if defined(UNPACK_ROWS)
 	.unpack_group = unpack_group,
-	.unpack_rows = 15,
-#elif VL == 16
-	.unpack_group = unpack_group,
-	.unpack_rows = GROUP_STEP,
-#elif VL == 8
-	.unpack_group = unpack_group,
-	.unpack_rows = CODES_ROWS,
+	.unpack_rows = UNPACK_ROWS,
 #endif
 #if defined(CM_GROUPS_I16)
 	.groups_i16 = true,
