@@ -10,7 +10,7 @@ KDIR        ?= /lib/modules/$(shell uname -r)/build
 MESON_FLAGS ?=
 
 .DEFAULT_GOAL := all
-.PHONY: all demo check check-asan check-tsan check-vm proofs soak bench-serve vm bench-vm install module deb format clean distclean help
+.PHONY: all demo check check-all check-vm proofs soak bench-serve vm bench-vm install module deb format clean distclean help
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -23,7 +23,7 @@ $(B)/build.ninja:
 	@sh scripts/deps.sh build
 	meson setup $(B) --prefix=$(PREFIX) $(MESON_FLAGS)
 
-# The build that scripts/check.sh tests: the same, warnings are errors, and with the tests.
+# The build that scripts/check.py tests: the same, warnings are errors, and with the tests.
 $(B)/check/build.ninja:
 	@sh scripts/deps.sh build check
 	meson setup $(B)/check -Dtests=true -Dwerror=true
@@ -31,14 +31,15 @@ $(B)/check/build.ninja:
 demo: ## install what is missing, build, and read a fairy tale that the simulated chip writes
 	@B=$(B) sh scripts/demo.sh
 
-check: ## every test: unit, end to end, sanitizers, kernel module; ends with one line of counts
-	@B=$(B) sh scripts/check.sh
+check: ## install what is missing, build and test, in a quarter of an hour; ends with one line of counts
+	@echo "make check builds TXDA with its tests and runs those that everybody should run: unit and end-to-end tests,"
+	@echo "static checks, AddressSanitizer, the kernel module, one virtual machine. About 10 minutes on two processors."
+	@sh scripts/deps.sh build check vm $(if $(THEN),check-all)
+	@B=$(B) python3 scripts/check.py check $(THEN)
 
-check-asan: ## only the tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@B=$(B) sh scripts/check.sh asan
-
-check-tsan: ## only the threaded tests under ThreadSanitizer
-	@B=$(B) sh scripts/check.sh tsan
+check-all: ## every test, without a limit of time; STAGES="asan vm" for some: user asan tsan arm static module vm bare
+	@sh scripts/deps.sh build check check-all vm bare
+	@B=$(B) python3 scripts/check.py all $(STAGES)
 
 proofs: $(B)/check/build.ninja ## what the daemon promises whatever is done to it, in full (half an hour): tests/e2e/proof/README.md
 	PROOF=full meson test -C $(B)/check --suite proof --num-processes 1 --timeout-multiplier 10 --verbose

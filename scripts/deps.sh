@@ -6,7 +6,9 @@
 #
 #   build    what `make` needs
 #   demo     what `make demo` needs on top of that
-#   check    what the tests need on top of `make`
+#   check    what `make check` needs on top of `make`
+#   check-all
+#            what more of the tests needs
 #   module   what `make module` needs
 #   deb      what `make deb` needs on top of `make`
 #   vm       what `make vm` and `make check-vm` need on top of `make`
@@ -55,9 +57,7 @@ packages() {
 	check)
 		cat <<-'END'
 			g++ g++ the public headers must compile as C++ too
-			abigail-tools abidiff the binary interface of the library
 			libcmocka-dev - unit tests
-			clang clang second compiler, sanitizers and fuzzers
 			clang-format clang-format lays out C files
 			curl curl first client of the end-to-end tests
 			openssl openssl certificate of the test with TLS
@@ -65,15 +65,21 @@ packages() {
 			git git end-to-end tests of what documents show
 			groff-base groff renders the manual pages
 			man-db lexgrog reads them as whatis does
-			python3 python3 proofs and references of the end-to-end tests
+			python3 python3 runs the tests, and is references and clients of some
+			shellcheck shellcheck reads the scripts
+			procps ps memory of the daemon under test
+			util-linux setarch sanitizers need a fixed address layout on some kernels
+		END
+		;;
+	check-all)
+		cat <<-'END'
+			abigail-tools abidiff the binary interface of the library
+			clang clang second compiler, ThreadSanitizer
 			nodejs node runs the OpenAI client against the daemon
 			npm npm fetches the OpenAI client
-			shellcheck shellcheck reads the scripts
 			sparse sparse reads the driver for mistaken address spaces and byte orders
 			perl - runs the kernel's checkpatch
 			coccinelle spatch applies the kernel's semantic patches to the driver
-			procps ps memory of the daemon under test
-			util-linux setarch sanitizers need a fixed address layout on some kernels
 		END
 		echo "$(clang_runtime) - sanitizer runtimes of clang"
 		[ "$(uname -m)" = aarch64 ] || cat <<-'END'
