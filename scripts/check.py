@@ -32,7 +32,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 B = Path(os.environ.get("B", "build"))
-JOBS = str(os.cpu_count() or 2)
+JOBS = str(len(os.sched_getaffinity(0)))
 START = time.monotonic()
 SLOWEST = 20
 BESIDE = ("static", "module", "vm", "bare")
