@@ -4,17 +4,9 @@
 #ifndef TXDA_TESTS_ENGINE_FIXTURE_H
 #define TXDA_TESTS_ENGINE_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <stdatomic.h>
 
+#include "unit.h"
 #include "engine.h"
 #include "fake_model.h"
 

@@ -7,21 +7,14 @@
 #define HTTP_FIXTURE_H
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include <event2/event.h>
 
+#include "unit.h"
 #include "http.h"
 #include "listen.h"
 

@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "models_fixture.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <event2/event.h>
 #include <fcntl.h>

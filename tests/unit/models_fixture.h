@@ -8,9 +8,9 @@
 #define MODELS_FIXTURE_H
 
 #include <errno.h>
-#include <stdint.h>
 #include <sys/stat.h>
 
+#include "unit.h"
 #include "fake_context.h"
 #include "fake_model.h"
 #include "loader.h"
@@ -70,7 +70,5 @@ int begin_request(struct served_model *m, struct test_request *r, unsigned max_t
 enum engine_finish end_request(struct test_request *r);
 /* A short one, to its end. */
 void run_request(struct served_model *m);
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 #endif

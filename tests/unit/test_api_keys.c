@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* API keys: their file, what may be in it, who may have access to it, and whom a key stands for. */
 #include <errno.h>
-#include <fcntl.h>
 #include <pwd.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <cmocka.h>
 
+#include "test_dir.h"
 #include "api_keys.h"
 #include "secure_file.h"
 
@@ -39,41 +29,15 @@ struct passwd *getpwnam(const char *name)
 	return getpwnam_r(name, &other, room, sizeof(room), &found) ? NULL : found;
 }
 
-static char dir[64], file[96], err[512];
+static char file[96], err[512];
 
 static int setup(void **state)
 {
-	(void)state;
-	strcpy(dir, "/tmp/txda-keys-XXXXXX");
-	assert_non_null(mkdtemp(dir));
-	snprintf(file, sizeof(file), "%s/keys", dir);
+	int r = test_dir_make(state);
+
+	strcpy(file, at("keys"));
 	unsetenv("CREDENTIALS_DIRECTORY");
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	char path[128];
-
-	(void)state;
-	for (const char *const *name = (const char *const[]){"keys", "link", "sub/keys", NULL};
-	     *name; name++) {
-		snprintf(path, sizeof(path), "%s/%s", dir, *name);
-		unlink(path);
-	}
-	snprintf(path, sizeof(path), "%s/sub", dir);
-	rmdir(path);
-	return rmdir(dir);
-}
-
-static void write_file(const char *path, const char *text, mode_t mode)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-	assert_int_equal(fchmod(fd, mode), 0);
-	close(fd);
+	return r;
 }
 
 static struct api_keys *parse(const char *text)
@@ -90,8 +54,7 @@ static struct api_keys *parse(const char *text)
 static void refuse(const char *text, const char *words)
 {
 	assert_null(parse(text));
-	if (!strstr(err, words))
-		fail_msg("\"%s\" does not say \"%s\"", err, words);
+	assert_says(err, words);
 	assert_null(strstr(err, KEY_A));
 	assert_null(strstr(err, "secret"));
 }
@@ -101,14 +64,13 @@ static const struct identity *find(const struct api_keys *k, const char *key)
 	return api_keys_find(k, key, strlen(key));
 }
 
-static void test_users(void **state)
+TEST(test_users)
 {
 	struct api_keys *k;
 	const struct identity *user;
 	const struct passwd *root = getpwuid(0);
 	gid_t gid = root ? root->pw_gid : (gid_t)-1;
 
-	(void)state;
 	k = parse("# who may ask\r\n\n\t teller@home:" KEY_A " \r\n"
 		  "0:" KEY_B ":admin\nteller@home:" KEY_A "2\n12345:" KEY_A "3");
 	assert_non_null(k);
@@ -140,20 +102,18 @@ static void test_users(void **state)
 }
 
 /* Nobody is one of the daemon's own users by having the number. */
-static void test_far_account(void **state)
+TEST(test_far_account)
 {
-	(void)state;
 	refuse("teller:" KEY_B "\nfar:" KEY_A, "line 2: a user's number must be below 2147483648");
 }
 
 /* Each key is found wherever it stands, and nothing that only resembles one is. */
-static void test_comparison(void **state)
+TEST(test_comparison)
 {
 	char text[API_KEYS_MAX * 32], key[32];
 	struct api_keys *k;
 	size_t at = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < API_KEYS_MAX; i++)
 		at += (size_t)sprintf(text + at, "u%u:key-number-%08u\n", i, i);
 	k = parse(text);
@@ -178,13 +138,12 @@ static void test_comparison(void **state)
 	refuse(text, "line 1025: more than 1024 keys");
 }
 
-static void test_hostile_text(void **state)
+TEST(test_hostile_text)
 {
 	static const char with_nul[] = "a:0123456789\0abcdef";
 	char text[1024];
 	struct api_keys *k = NULL;
 
-	(void)state;
 	refuse("", "keys has no keys");
 	refuse("# nothing\n\n", "keys has no keys");
 	refuse("secret-key-without-a-user", "keys, line 1: a ':' between user and key is missing");
@@ -225,14 +184,13 @@ static void test_hostile_text(void **state)
 }
 
 /* Users keep their uids when the file is read again, and those of others are never given anew. */
-static void test_reload(void **state)
+TEST(test_reload)
 {
 	struct api_keys *first = parse("anna-x:" KEY_A "\nberta-x:" KEY_B), *second = NULL,
 			*third = NULL;
 	const char *text = "berta-x:" KEY_B "9\ncarla-x:" KEY_A;
 	uid_t anna = find(first, KEY_A)->uid, berta = find(first, KEY_B)->uid, carla;
 
-	(void)state;
 	assert_int_not_equal(anna, berta);
 	assert_int_equal(
 		api_keys_parse(text, strlen(text), "keys", first, &second, err, sizeof(err)), 0);
@@ -258,8 +216,7 @@ static void refuse_file(const char *path, int error, const char *words)
 
 	assert_int_equal(api_keys_load(path, NULL, &k, err, sizeof(err)), error);
 	assert_null(k);
-	if (!strstr(err, words))
-		fail_msg("\"%s\" does not say \"%s\"", err, words);
+	assert_says(err, words);
 	assert_null(strstr(err, KEY_A));
 }
 
@@ -273,17 +230,16 @@ static void accept_file(const char *path)
 	api_keys_free(k);
 }
 
-static void test_modes(void **state)
+TEST_WITH(test_modes, setup, test_dir_remove)
 {
 	static const mode_t bad[] = {0640, 0604, 0620, 0602, 0610, 0601, 0644, 0666, 0440, 04666};
 	char words[64];
 
-	(void)state;
-	write_file(file, "a:" KEY_A, 0600);
+	put(file, "a:" KEY_A, 0600);
 	accept_file(file);
 	assert_int_equal(chmod(file, 0400), 0);
 	accept_file(file);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		assert_int_equal(chmod(file, bad[i]), 0);
 		snprintf(words, sizeof(words), "(mode %04o); it must be 0600 or less",
 			 (unsigned)bad[i]);
@@ -292,17 +248,16 @@ static void test_modes(void **state)
 }
 
 /* systemd lets the unit's user in by an ACL, whose mask looks like a right of the group. */
-static void test_credential(void **state)
+TEST_WITH(test_credential, setup, test_dir_remove)
 {
 	char sub[80], inner[96];
 
-	(void)state;
-	snprintf(sub, sizeof(sub), "%s/sub", dir);
-	snprintf(inner, sizeof(inner), "%s/sub/keys", dir);
+	strcpy(sub, at("sub"));
+	strcpy(inner, at("sub/keys"));
 	assert_int_equal(mkdir(sub, 0700), 0);
-	write_file(file, "a:" KEY_A, 0440);
-	write_file(inner, "a:" KEY_A, 0440);
-	setenv("CREDENTIALS_DIRECTORY", dir, 1);
+	put(file, "a:" KEY_A, 0440);
+	put(inner, "a:" KEY_A, 0440);
+	setenv("CREDENTIALS_DIRECTORY", test_dir, 1);
 	accept_file(file);
 	refuse_file(inner, -EPERM, "mode 0440");
 	assert_int_equal(chmod(file, 0460), 0);
@@ -316,24 +271,23 @@ static void test_credential(void **state)
 	refuse_file(file, -EPERM, "mode 0440");
 }
 
-static void test_kinds(void **state)
+TEST_WITH(test_kinds, setup, test_dir_remove)
 {
 	static char long_path[5000];
 	char link[96];
 
-	(void)state;
-	snprintf(link, sizeof(link), "%s/link", dir);
-	write_file(file, "a:" KEY_A, 0600);
+	strcpy(link, at("link"));
+	put(file, "a:" KEY_A, 0600);
 	assert_int_equal(symlink(file, link), 0);
 	refuse_file(link, -ELOOP, "is a symbolic link");
 	unlink(link);
 	/* On the way, too. */
-	assert_int_equal(symlink(dir, link), 0);
+	assert_int_equal(symlink(test_dir, link), 0);
 	strcat(link, "/keys");
 	refuse_file(link, -ELOOP, "link is a symbolic link");
 	link[strlen(link) - 5] = 0;
 	unlink(link);
-	refuse_file(dir, -EINVAL, "is not a regular file");
+	refuse_file(test_dir, -EINVAL, "is not a regular file");
 	refuse_file("/", -EINVAL, "/ is not a regular file");
 	refuse_file("", -EINVAL, "is not a regular file");
 	refuse_file("/dev/null", -EINVAL, "is not a regular file");
@@ -344,26 +298,25 @@ static void test_kinds(void **state)
 	*long_path = '/';
 	refuse_file(long_path, -ENAMETOOLONG, "cannot open");
 	/* Relative to the working directory, and with parts that mean nothing. */
-	assert_int_equal(chdir(dir), 0);
+	assert_int_equal(chdir(test_dir), 0);
 	accept_file("keys");
 	accept_file(".//./keys");
 	assert_int_equal(chdir("/"), 0);
 }
 
-static void test_size(void **state)
+TEST_WITH(test_size, setup, test_dir_remove)
 {
 	static char text[API_KEYS_FILE + 2];
 	char *got = NULL, path[64];
 	size_t len;
 
-	(void)state;
 	snprintf(path, sizeof(path), "/proc/%d/environ", (int)getpid());
 	memset(text, '#', API_KEYS_FILE + 1);
-	write_file(file, text, 0600);
+	put(file, text, 0600);
 	refuse_file(file, -EFBIG, "has 262145 bytes; the limit is 262144");
 	memcpy(text, "a:" KEY_A "\n", 19);
 	text[API_KEYS_FILE] = 0;
-	write_file(file, text, 0600);
+	put(file, text, 0600);
 	accept_file(file);
 	/* Files whose size is told as none are read to their end, or to the limit. */
 	if (!geteuid()) {
@@ -373,25 +326,24 @@ static void test_size(void **state)
 }
 
 /* Where others can put another file into its place it is none of ours. */
-static void test_directories(void **state)
+TEST_WITH(test_directories, setup, test_dir_remove)
 {
 	char sub[80], inner[96];
 
-	(void)state;
-	snprintf(sub, sizeof(sub), "%s/sub", dir);
-	snprintf(inner, sizeof(inner), "%s/sub/keys", dir);
+	strcpy(sub, at("sub"));
+	strcpy(inner, at("sub/keys"));
 	assert_int_equal(mkdir(sub, 0700), 0);
-	write_file(inner, "a:" KEY_A, 0600);
+	put(inner, "a:" KEY_A, 0600);
 	accept_file(inner);
 	assert_int_equal(chmod(sub, 0777), 0);
 	refuse_file(inner, -EPERM, "others can write into");
 	assert_int_equal(chmod(sub, 0770), 0);
 	refuse_file(inner, -EPERM, "(mode 0770)");
 	assert_int_equal(chmod(sub, 0755), 0);
-	assert_int_equal(chmod(dir, 0777), 0);
+	assert_int_equal(chmod(test_dir, 0777), 0);
 	refuse_file(inner, -EPERM, "(mode 0777)");
 	/* As /tmp is. */
-	assert_int_equal(chmod(dir, 01777), 0);
+	assert_int_equal(chmod(test_dir, 01777), 0);
 	accept_file(inner);
 	if (geteuid())
 		return;
@@ -402,20 +354,4 @@ static void test_directories(void **state)
 	refuse_file(inner, -EPERM, "sub belongs to user 12345");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_users),
-		cmocka_unit_test(test_far_account),
-		cmocka_unit_test(test_comparison),
-		cmocka_unit_test(test_hostile_text),
-		cmocka_unit_test(test_reload),
-		cmocka_unit_test_setup_teardown(test_modes, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_credential, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_kinds, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_size, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_directories, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Bodies of requests: what is taken from them, and the words and the place of each error. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "api_params.h"
 #include "json_out.h"
 #include "json_strict.h"
@@ -238,10 +231,9 @@ static const struct wrong wrongs[] = {
 	{API_COMPLETION, "{\"prompt\": \"a\", \"echo\": \"b\"}", "echo", "true or false"},
 };
 
-static void test_wrong(void **state)
+TEST(test_wrong)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(wrongs); i++) {
 		struct api_params p;
 		struct api_error e = {0};
 
@@ -262,11 +254,10 @@ static void parse(enum api_kind kind, const char *body, struct api_params *ret)
 		fail_msg("%s: %s", body, e.message);
 }
 
-static void test_defaults(void **state)
+TEST(test_defaults)
 {
 	struct api_params p;
 
-	(void)state;
 	parse(API_CHAT, "{" M ", \"stop\": null, \"seed\": null, \"unknown\": null}", &p);
 	assert_null(p.model);
 	assert_int_equal(p.n, 1);
@@ -279,12 +270,11 @@ static void test_defaults(void **state)
 	api_params_free(&p);
 }
 
-static void test_chat(void **state)
+TEST(test_chat)
 {
 	struct api_params p;
 	const cJSON *content;
 
-	(void)state;
 	parse(API_CHAT,
 	      "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": "
 	      "\"text\", \"text\": \"a\"},"
@@ -310,11 +300,10 @@ static void test_chat(void **state)
 }
 
 /* Empty texts are texts, the first one as well. */
-static void test_joined_texts(void **state)
+TEST(test_joined_texts)
 {
 	struct api_params p;
 
-	(void)state;
 	parse(API_CHAT,
 	      "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
 	      "\"\"}, "
@@ -329,7 +318,7 @@ static void test_joined_texts(void **state)
 	api_params_free(&p);
 }
 
-static void test_images(void **state)
+TEST(test_images)
 {
 	static const char body[] =
 		"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
@@ -344,7 +333,6 @@ static void test_images(void **state)
 	struct api_params p;
 	char *text;
 
-	(void)state;
 	assert_true(api_params_parse(API_CHAT, body, strlen(body), &p, &e));
 	assert_int_equal(p.n_images, 2);
 	assert_string_equal(
@@ -362,7 +350,7 @@ static void test_images(void **state)
 }
 
 /* Of a part the template gets the type and the text alone. */
-static void test_other_members_of_parts(void **state)
+TEST(test_other_members_of_parts)
 {
 	static const char body[] =
 		"{\"messages\": [{\"role\": \"user\", \"content\": [{\"video\": 1, \"type\": "
@@ -373,7 +361,6 @@ static void test_other_members_of_parts(void **state)
 	struct api_params p;
 	char *text;
 
-	(void)state;
 	assert_true(api_params_parse(API_CHAT, body, strlen(body), &p, &e));
 	assert_int_equal(p.n_images, 1);
 	text = cJSON_PrintUnformatted(p.messages);
@@ -385,11 +372,10 @@ static void test_other_members_of_parts(void **state)
 	api_params_free(&p);
 }
 
-static void test_seed_is_exact(void **state)
+TEST(test_seed_is_exact)
 {
 	struct api_params p;
 
-	(void)state;
 	parse(API_CHAT, "{" M ", \"seed\": 9223372036854775807}", &p);
 	assert_true(p.seed == INT64_MAX);
 	api_params_free(&p);
@@ -398,11 +384,10 @@ static void test_seed_is_exact(void **state)
 	api_params_free(&p);
 }
 
-static void test_forms_and_tools(void **state)
+TEST(test_forms_and_tools)
 {
 	struct api_params p;
 
-	(void)state;
 	parse(API_CHAT,
 	      "{" M
 	      ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": "
@@ -449,11 +434,10 @@ static void test_forms_and_tools(void **state)
 	api_params_free(&p);
 }
 
-static void test_answers(void **state)
+TEST(test_answers)
 {
 	struct api_params p;
 
-	(void)state;
 	parse(API_COMPLETION,
 	      "{\"prompt\": \"a\", \"n\": 2, \"best_of\": 5, \"logit_bias\": {\"7\": -100, "
 	      "\"0\": 2.5}, \"frequency_penalty\": 0.5}",
@@ -480,11 +464,10 @@ static void test_answers(void **state)
 	api_params_free(&p);
 }
 
-static void test_prompts(void **state)
+TEST(test_prompts)
 {
 	struct api_params p;
 
-	(void)state;
 	parse(API_COMPLETION, "{\"prompt\": \"a\"}", &p);
 	assert_int_equal(p.n_prompts, 1);
 	assert_int_equal(p.max_tokens, 16);
@@ -509,18 +492,17 @@ static void test_prompts(void **state)
 	api_params_free(&p);
 }
 
-static void test_bombs(void **state)
+TEST(test_bombs)
 {
 	size_t len = 3000000;
 	char *body = malloc(len + 1);
 	struct api_params p;
 	struct api_error e;
 
-	(void)state;
 	for (size_t i = 0; i < len; i += 2)
 		memcpy(body + i, i ? "0," : "[0", 2);
 	assert_false(api_params_parse(API_CHAT, body, len, &p, &e));
-	assert_non_null(strstr(e.message, "more than 1000000 values"));
+	assert_says(e.message, "more than 1000000 values");
 	memset(body, '[', len);
 	assert_false(api_params_parse(API_CHAT, body, len, &p, &e));
 	assert_int_equal(e.status, 400);
@@ -530,13 +512,12 @@ static void test_bombs(void **state)
 	free(body);
 }
 
-static void test_json_out(void **state)
+TEST(test_json_out)
 {
 	struct json_out o;
 	cJSON *json;
 	char err[128];
 
-	(void)state;
 	json_out_init(&o);
 	json_begin(&o, '{');
 	json_key(&o, "a\"b");
@@ -565,7 +546,7 @@ static void test_json_out(void **state)
 }
 
 /* What clients send, and what of it is said to have no effect. */
-static void reports_what_has_no_effect(void **state)
+TEST(reports_what_has_no_effect)
 {
 	static const struct {
 		enum api_kind kind;
@@ -619,8 +600,7 @@ static void reports_what_has_no_effect(void **state)
 	};
 	struct api_params p;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		parse(cases[i].kind, cases[i].body, &p);
 		assert_string_equal(p.ignored, cases[i].ignored);
 		api_params_free(&p);
@@ -628,13 +608,12 @@ static void reports_what_has_no_effect(void **state)
 }
 
 /* The report has a limit, whatever stands in the messages. */
-static void reports_no_more_than_fits(void **state)
+TEST(reports_no_more_than_fits)
 {
 	char *body = malloc(1 << 16);
 	struct api_params p;
 	size_t n;
 
-	(void)state;
 	n = (size_t)sprintf(body, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"");
 	for (unsigned i = 0; i < 1000; i++)
 		n += (size_t)sprintf(body + n, ", \"member%u\": %u", i, i);
@@ -647,11 +626,10 @@ static void reports_no_more_than_fits(void **state)
 	free(body);
 }
 
-static void knows_max_new_tokens(void **state)
+TEST(knows_max_new_tokens)
 {
 	struct api_params p;
 
-	(void)state;
 	parse(API_CHAT, "{" M ", \"max_new_tokens\": 7}", &p);
 	assert_true(p.max_tokens_given && p.max_tokens == 7);
 	api_params_free(&p);
@@ -669,11 +647,10 @@ static void knows_max_new_tokens(void **state)
 }
 
 /* It goes to the template; what the client says of its own goes first. */
-static void passes_the_effort_on(void **state)
+TEST(passes_the_effort_on)
 {
 	struct api_params p;
 
-	(void)state;
 	parse(API_CHAT, "{" M ", \"reasoning_effort\": \"low\"}", &p);
 	assert_string_equal(cJSON_GetObjectItem(p.template_kwargs, "reasoning_effort")->valuestring,
 			    "low");
@@ -696,26 +673,4 @@ static void passes_the_effort_on(void **state)
 	api_params_free(&p);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_wrong),
-		cmocka_unit_test(test_defaults),
-		cmocka_unit_test(test_chat),
-		cmocka_unit_test(test_joined_texts),
-		cmocka_unit_test(test_images),
-		cmocka_unit_test(test_other_members_of_parts),
-		cmocka_unit_test(test_seed_is_exact),
-		cmocka_unit_test(test_forms_and_tools),
-		cmocka_unit_test(test_answers),
-		cmocka_unit_test(test_prompts),
-		cmocka_unit_test(test_bombs),
-		cmocka_unit_test(test_json_out),
-		cmocka_unit_test(reports_what_has_no_effect),
-		cmocka_unit_test(reports_no_more_than_fits),
-		cmocka_unit_test(knows_max_new_tokens),
-		cmocka_unit_test(passes_the_effort_on),
-	};
-
-	return cmocka_run_group_tests_name("api_params", tests, NULL, NULL);
-}
+TEST_MAIN

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Which replica a request goes to. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "balance.h"
 
 #define BLOCK  4
@@ -36,7 +30,7 @@ static int tear_down(void **state)
 }
 
 /* Nobody knows anything: the least busy one, the first of equals. */
-static void goes_to_the_least_busy(void **state)
+TEST(goes_to_the_least_busy)
 {
 	const uint32_t idle[3] = {0, 0, 0}, some[3] = {5, 3, 4};
 	const uint32_t gone[3] = {BALANCE_BUSY, 9, BALANCE_BUSY},
@@ -52,7 +46,7 @@ static void goes_to_the_least_busy(void **state)
 	balance_free(NULL);
 }
 
-static void goes_where_the_beginning_is_known(void **state)
+TEST(goes_where_the_beginning_is_known)
 {
 	const uint32_t idle[3] = {0, 0, 0};
 	uint32_t loads[3] = {0, 0, 1};
@@ -80,7 +74,7 @@ static void goes_where_the_beginning_is_known(void **state)
 }
 
 /* A replica that was loaded anew knows nothing. */
-static void forgets(void **state)
+TEST(forgets)
 {
 	const uint32_t idle[3] = {0, 0, 0};
 
@@ -93,7 +87,7 @@ static void forgets(void **state)
 }
 
 /* More is noted than can be remembered: the latest is known. */
-static void forgets_the_oldest(void **state)
+TEST(forgets_the_oldest)
 {
 	const uint32_t idle[3] = {0, 0, 0};
 	int32_t many[TOKENS];
@@ -106,15 +100,4 @@ static void forgets_the_oldest(void **state)
 	assert_int_equal(balance_choose(*state, many, TOKENS, BLOCK, 1, idle), 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(goes_to_the_least_busy, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(goes_where_the_beginning_is_known, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(forgets, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(forgets_the_oldest, set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(set_up, tear_down)

@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: MIT
 /* What every program stands on, lib/base: checksums, hashes, numbers, and names of the instruction set. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "crc32c.h"
 #include "hash.h"
 #include "isa_names.h"
 #include "number.h"
 #include "txda_isa.h"
 
-static void crc_is_the_same_either_way(void **state)
+TEST(crc_is_the_same_either_way)
 {
 	static unsigned char data[100000];
 
-	(void)state;
 	assert_int_equal(crc32c(0, "123456789", 9), 0xe3069283);
 	assert_int_equal(crc32c_portable(0, "123456789", 9), 0xe3069283);
 	assert_int_equal(crc32c(0, NULL, 0), 0);
@@ -36,9 +30,8 @@ static void crc_is_the_same_either_way(void **state)
 }
 
 /* Seeds, fingerprints and files depend on these. */
-static void hashes_stay_what_they_are(void **state)
+TEST(hashes_stay_what_they_are)
 {
-	(void)state;
 	assert_true(hash_fnv1a(HASH_FNV1A, "", 0) == 0xcbf29ce484222325ull);
 	assert_true(hash_fnv1a(HASH_FNV1A, "foobar", 6) == 0x85944171f73967e8ull);
 	assert_true(hash_fnv1a(hash_fnv1a(HASH_FNV1A, "foo", 3), "bar", 3) ==
@@ -48,9 +41,8 @@ static void hashes_stay_what_they_are(void **state)
 	assert_true(hash_spread(2 * HASH_GOLDEN) == 0x6e789e6aa1b965f4ull);
 }
 
-static void everything_has_a_name(void **state)
+TEST(everything_has_a_name)
 {
-	(void)state;
 	for (unsigned i = 0; i < TXDA_OP_COUNT; i++)
 		assert_true(strlen(isa_opcode_name(i)) > 3);
 	for (unsigned i = 0; i < TXDA_DTYPE_COUNT; i++) {
@@ -67,12 +59,11 @@ static void everything_has_a_name(void **state)
 }
 
 /* Numbers are those of hostile programs. */
-static void what_is_none_is_called_so(void **state)
+TEST(what_is_none_is_called_so)
 {
 	static const unsigned numbers[] = {TXDA_OP_COUNT, 255, 65535, UINT32_MAX};
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++) {
 		assert_string_equal(isa_opcode_name(numbers[i]), "?");
 		assert_string_equal(isa_dtype_name(numbers[i]), "?");
 		assert_int_equal(isa_dtype_bytes(numbers[i]), 0);
@@ -85,7 +76,7 @@ static void what_is_none_is_called_so(void **state)
 	assert_string_equal(isa_symbol_name(TXDA_SYM_COUNT - 1), "?");
 }
 
-static void sizes_are_bytes_with_units(void **state)
+TEST(sizes_are_bytes_with_units)
 {
 	static const struct {
 		const char *word;
@@ -117,13 +108,12 @@ static void sizes_are_bytes_with_units(void **state)
 					  "1Gi"};
 	uint64_t bytes = 77;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		assert_true(number_parse_size(good[i].word, UINT64_MAX, &bytes));
 		assert_int_equal(bytes, good[i].bytes);
 	}
 	bytes = 77;
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_false(number_parse_size(bad[i], UINT64_MAX, &bytes));
 	assert_int_equal(bytes, 77);
 	assert_true(number_parse_size("4K", 4096, &bytes));
@@ -131,7 +121,7 @@ static void sizes_are_bytes_with_units(void **state)
 	assert_int_equal(bytes, 4096);
 }
 
-static void numbers_are_digits_up_to_a_limit(void **state)
+TEST(numbers_are_digits_up_to_a_limit)
 {
 	static const char *const bad[] = {"",
 					  "-1",
@@ -148,8 +138,7 @@ static void numbers_are_digits_up_to_a_limit(void **state)
 	const char *pos = "007,8";
 	uint64_t n = 77;
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_false(number_parse(bad[i], 100, &n));
 	assert_false(number_parse("18446744073709551616", UINT64_MAX, &n));
 	assert_int_equal(n, 77);
@@ -164,16 +153,4 @@ static void numbers_are_digits_up_to_a_limit(void **state)
 	assert_string_equal(pos, ",8");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(crc_is_the_same_either_way),
-		cmocka_unit_test(numbers_are_digits_up_to_a_limit),
-		cmocka_unit_test(sizes_are_bytes_with_units),
-		cmocka_unit_test(hashes_stay_what_they_are),
-		cmocka_unit_test(everything_has_a_name),
-		cmocka_unit_test(what_is_none_is_called_so),
-	};
-
-	return cmocka_run_group_tests_name("base", tests, NULL, NULL);
-}
+TEST_MAIN

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Users' shares of memory, and things kept for later requests, which give way to them. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "budget.h"
 
 #define LIMIT (4096ull << 10)
@@ -100,11 +94,10 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void a_user_holds_three_times_what_is_left(void **state)
+TEST(a_user_holds_three_times_what_is_left)
 {
 	struct account *a = account_get(&budget, 1, ""), *b = account_get(&budget, 2, "");
 
-	(void)state;
 	assert_false(budget_take(a, LIMIT / 4 * 3 + 4));
 	assert_true(budget_take(a, LIMIT / 4 * 3));
 	assert_false(budget_take(a, 4));
@@ -117,12 +110,11 @@ static void a_user_holds_three_times_what_is_left(void **state)
 	account_unref(b);
 }
 
-static void what_is_kept_counts_and_gives_way(void **state)
+TEST(what_is_kept_counts_and_gives_way)
 {
 	struct account *a = account_get(&budget, 1, ""), *b = account_get(&budget, 2, "");
 	int owner;
 
-	(void)state;
 	keep(a, &owner, 'x', 256 * KIB);
 	keep(a, &owner, 'y', 256 * KIB);
 	keep(b, &owner, 'x', 256 * KIB);
@@ -144,14 +136,13 @@ static void what_is_kept_counts_and_gives_way(void **state)
 	account_unref(b);
 }
 
-static void nothing_is_freed_in_vain(void **state)
+TEST(nothing_is_freed_in_vain)
 {
 	struct account *a = account_get(&budget, 1, ""), *b = account_get(&budget, 2, "");
 	char letter = 'x';
 	struct thing *used;
 	int owner;
 
-	(void)state;
 	keep(a, &owner, 'x', 256 * KIB);
 	keep(b, &owner, 'x', 256 * KIB);
 	/* Never fits. */
@@ -169,12 +160,11 @@ static void nothing_is_freed_in_vain(void **state)
 	account_unref(b);
 }
 
-static void all_that_is_kept_has_a_limit(void **state)
+TEST(all_that_is_kept_has_a_limit)
 {
 	struct account *a = account_get(&budget, 1, ""), *b = account_get(&budget, 2, "");
 	int owner, other;
 
-	(void)state;
 	keep(b, &owner, 'x', 64 * KIB);
 	for (unsigned i = 0; i < 64; i++)
 		keep(a, &owner, (char)('0' + i), 64 * KIB);
@@ -196,14 +186,13 @@ static void all_that_is_kept_has_a_limit(void **state)
 }
 
 /* Things grow while they are used: the limit holds again when that has ended. */
-static void what_has_grown_is_limited(void **state)
+TEST(what_has_grown_is_limited)
 {
 	struct account *a = account_get(&budget, 1, "");
 	char letter = 'y';
 	struct thing *grows;
 	int owner;
 
-	(void)state;
 	keep(a, &owner, 'x', 64 * KIB);
 	keep(a, &owner, 'y', 64 * KIB);
 	keep(a, &owner, 'z', 64 * KIB);
@@ -222,14 +211,13 @@ static void what_has_grown_is_limited(void **state)
 }
 
 /* As requests go on using what they have found, it is the last to be thrown out. */
-static void what_is_used_stays_longest(void **state)
+TEST(what_is_used_stays_longest)
 {
 	struct account *a = account_get(&budget, 1, ""), *b = account_get(&budget, 2, "");
 	const uint64_t third = LIMIT / KEPT_PART / 3;
 	struct thing *used[2];
 	int owner;
 
-	(void)state;
 	keep(b, &owner, 'x', KIB);
 	for (unsigned i = 0; i < 2; i++) {
 		char letter = (char)('0' + i);
@@ -256,12 +244,11 @@ static void what_is_used_stays_longest(void **state)
 	account_unref(b);
 }
 
-static void answers_are_ended_after_what_is_kept(void **state)
+TEST(answers_are_ended_after_what_is_kept)
 {
 	struct account *a = account_get(&budget, 1, ""), *b = account_get(&budget, 2, "");
 	int owner;
 
-	(void)state;
 	keep(b, &owner, 'x', 256 * KIB);
 	/* It would not be enough, so nothing is freed. */
 	budget_add(a, LIMIT + KIB);
@@ -278,12 +265,11 @@ static void answers_are_ended_after_what_is_kept(void **state)
 }
 
 /* An account without requests stays as long as something is charged to it. */
-static void what_is_kept_holds_its_account(void **state)
+TEST(what_is_kept_holds_its_account)
 {
 	struct account *a = account_get(&budget, 1, "");
 	int owner;
 
-	(void)state;
 	keep(a, &owner, 'x', KIB);
 	account_unref(a);
 	for (uid_t uid = 2; uid < 2 + 2 * ACCOUNTS_KEPT; uid++)
@@ -295,19 +281,4 @@ static void what_is_kept_holds_its_account(void **state)
 	assert_int_equal(a->held, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
-		TEST(a_user_holds_three_times_what_is_left),
-		TEST(what_is_kept_counts_and_gives_way),
-		TEST(nothing_is_freed_in_vain),
-		TEST(all_that_is_kept_has_a_limit),
-		TEST(what_has_grown_is_limited),
-		TEST(what_is_used_stays_longest),
-		TEST(answers_are_ended_after_what_is_kept),
-		TEST(what_is_kept_holds_its_account),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(setup, teardown)

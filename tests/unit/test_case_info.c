@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* A hostile model_info.json, and a process that lies about one: refused with a reason. */
 #include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-#include <unistd.h>
-
+#include "test_dir.h"
 #include "case_info.h"
 
 #define TENSORS                                                                                    \
@@ -42,12 +32,6 @@ static int parse(const char *json)
 	return case_said_parse(json, strlen(json), &said, err, sizeof(err));
 }
 
-static void has(const char *what, const char *words)
-{
-	if (!strstr(what, words))
-		fail_msg("\"%s\" does not say \"%s\"", what, words);
-}
-
 static int set_up(void **state)
 {
 	(void)state;
@@ -70,10 +54,10 @@ static void check_text(const char *from, const char *to, const char *words)
 	free(bad);
 	if (!r && !said.error)
 		fail_msg("\"%s\" was taken", to);
-	has(r ? err : said.message, words);
+	assert_says(r ? err : said.message, words);
 }
 
-static void refuses_hostile_files(void **state)
+TEST_WITH(refuses_hostile_files, set_up, NULL)
 {
 	static const struct {
 		const char *from, *to, *words;
@@ -109,38 +93,36 @@ static void refuses_hostile_files(void **state)
 	};
 	char *large = malloc(CASE_INFO_BYTES + 1);
 
-	(void)state;
 	assert_non_null(large);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		check_text(cases[i].from, cases[i].to, cases[i].words);
 	for (size_t n = 0; n + 1 < sizeof(text); n++) {
 		assert_int_equal(case_said_parse(text, n, &said, err, sizeof(err)), -EINVAL);
-		has(err, "model_info.json is not JSON: ");
+		assert_says(err, "model_info.json is not JSON: ");
 	}
 	assert_int_equal(parse("[]"), -EINVAL);
-	has(err, "model_info.json is not a JSON object");
+	assert_says(err, "model_info.json is not a JSON object");
 	for (const char *c = "[{\" 9"; *c; c++) {
 		memset(large, *c, CASE_INFO_BYTES + 1);
 		assert_int_equal(case_said_parse(large, CASE_INFO_BYTES, &said, err, sizeof(err)),
 				 -EINVAL);
-		has(err, "model_info.json is not ");
+		assert_says(err, "model_info.json is not ");
 		assert_int_equal(
 			case_said_parse(large, CASE_INFO_BYTES + 1, &said, err, sizeof(err)),
 			-EFBIG);
-		has(err, "has 1048577 bytes; the limit is 1048576");
+		assert_says(err, "has 1048577 bytes; the limit is 1048576");
 	}
 	free(large);
 }
 
 /* Facts are taken from invalid ones, too, so that what does not match can be told. */
-static void takes_facts(void **state)
+TEST(takes_facts)
 {
-	(void)state;
 	assert_int_equal(parse("{\"tp\": 3, \"family\": \"x\", \"programs\": [\"y\"], \"chips\": "
 			       "[{\"kcore\": \"a\", \"kcore_bytes\": 1e99, \"param\": 5}, 7]}"),
 			 0);
 	assert_int_equal(said.error, -EINVAL);
-	has(said.message, "format is missing");
+	assert_says(said.message, "format is missing");
 	assert_int_equal(said.facts.tp, 3);
 	assert_true(said.facts.lacks_step);
 	assert_int_equal(said.facts.n_files, 1);
@@ -156,13 +138,12 @@ static void takes_facts(void **state)
 		said.member = value;                                                               \
 		case_said_tame(&said);                                                             \
 		assert_int_equal(said.error, -EINVAL);                                             \
-		has(said.message, words);                                                          \
+		assert_says(said.message, words);                                                  \
 		assert_int_equal(said.info.tp, 0);                                                 \
 	} while (0)
 
-static void refuses_lies(void **state)
+TEST_WITH(refuses_lies, set_up, NULL)
 {
-	(void)state;
 	said = right;
 	case_said_tame(&said);
 	assert_memory_equal(&said, &right, sizeof(said));
@@ -199,9 +180,8 @@ static void refuses_lies(void **state)
 	CHECK_LIE(error, -EFAULT, "");
 }
 
-static void tames(void **state)
+TEST_WITH(tames, set_up, NULL)
 {
-	(void)state;
 	memset(&said, 0xff, sizeof(said));
 	case_said_tame(&said);
 	assert_int_equal(said.error, -EINVAL);
@@ -215,11 +195,11 @@ static void tames(void **state)
 	said = right;
 	memset(said.info.name, 'x', sizeof(said.info.name));
 	case_said_tame(&said);
-	has(said.message, "name is not a string of 1 to 127 bytes");
+	assert_says(said.message, "name is not a string of 1 to 127 bytes");
 	said = right;
 	memset(said.info.pooling, 'x', sizeof(said.info.pooling));
 	case_said_tame(&said);
-	has(said.message, "pooling is \"xxxxxxxx\"");
+	assert_says(said.message, "pooling is \"xxxxxxxx\"");
 
 	/* Files are checked under the names under which they are opened. */
 	said = right;
@@ -244,17 +224,11 @@ static int refuse(int fd, struct case_said *ret, char *why, size_t len)
 }
 
 /* Whoever must not parse them does not. */
-static void has_another_read(void **state)
+TEST_WITH(has_another_read, test_dir_make, test_dir_remove)
 {
-	char dir[] = "/tmp/test_case_info_XXXXXX";
-	int fd, file;
+	int fd = open(test_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	(void)state;
-	assert_non_null(mkdtemp(dir));
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	file = openat(fd, "model_info.json", O_WRONLY | O_CREAT, 0644);
-	assert_true(fd >= 0 && file >= 0);
-	assert_int_equal(write(file, text, strlen(text)), (ssize_t)strlen(text));
+	put("model_info.json", text, 0644);
 	assert_int_equal(case_said_read(fd, &said, err, sizeof(err)), 0);
 	assert_int_equal(said.error, 0);
 	assert_int_equal(asked, 0);
@@ -262,25 +236,11 @@ static void has_another_read(void **state)
 	assert_int_equal(case_said_read(fd, &said, err, sizeof(err)), -EIO);
 	assert_string_equal(err, "no");
 	assert_int_equal(asked, 1);
-	assert_int_equal(ftruncate(file, 100 << 20), 0);
+	assert_int_equal(truncate(at("model_info.json"), 100 << 20), 0);
 	assert_int_equal(case_said_read(fd, &said, err, sizeof(err)), -EFBIG);
 	assert_int_equal(asked, 1);
 	case_info_use(NULL);
-	close(file);
-	assert_int_equal(unlinkat(fd, "model_info.json", 0), 0);
 	close(fd);
-	assert_int_equal(rmdir(dir), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(refuses_hostile_files, set_up),
-		cmocka_unit_test(takes_facts),
-		cmocka_unit_test_setup(refuses_lies, set_up),
-		cmocka_unit_test_setup(tames, set_up),
-		cmocka_unit_test(has_another_read),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -1,23 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* txda-cdi: what the specification says, and that the last state of the machine wins. */
-#include <fcntl.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include <cjson/cJSON.h>
 
+#include "test_dir.h"
 #include "files.h"
 #include "spec.h"
 #include "store.h"
@@ -141,7 +130,7 @@ static void assert_nodes(const cJSON *spec, const char *name, const char *nodes)
 
 /* ---- what it says ---------------------------------------------------------------------------- */
 
-static void test_chips(void **state)
+TEST(test_chips)
 {
 	const struct cdi_chip chips[] = {
 		{0, "/dev/accel/accel3", "0000:01:00.0", "TX8-0042"},
@@ -151,7 +140,6 @@ static void test_chips(void **state)
 	const cJSON *mount;
 	cJSON *spec;
 
-	(void)state;
 	assert_non_null(text);
 	spec = parse(text);
 	assert_nodes(spec, "0", "/dev/accel/accel3");
@@ -177,7 +165,7 @@ static void test_chips(void **state)
 }
 
 /* A serial number is what a card says: it may be anything, and somebody else's name. */
-static void test_hostile(void **state)
+TEST(test_hostile)
 {
 	const struct cdi_chip chips[] = {
 		{0, "/dev/accel/accel0", "0000:01:00.0", "1"},
@@ -194,11 +182,10 @@ static void test_hostile(void **state)
 		{11, "/dev/accel/accel11", "", "caf\xc3\xa9"},
 		{12, "/dev/accel/accel12", "", ""},
 	};
-	unsigned n = sizeof(chips) / sizeof(chips[0]);
+	unsigned n = ARRAY_SIZE(chips);
 	char *text = cdi_spec(chips, n, NULL), long_name[CDI_MAX_NAME + 2];
 	cJSON *spec = parse(text);
 
-	(void)state;
 	assert_nodes(spec, "1", "/dev/accel/accel1");
 	assert_nodes(spec, "same", NULL);
 	/* Neither's, rather than now the one's and now the other's. */
@@ -217,28 +204,24 @@ static void test_hostile(void **state)
 
 /* ---- keeping a file -------------------------------------------------------------------------- */
 
-static char directory[64], path[128];
+static char path[128];
 
 static int make_directory(void **state)
 {
-	(void)state;
-	snprintf(directory, sizeof(directory), "/tmp/txda-cdi.XXXXXX");
-	assert_non_null(mkdtemp(directory));
+	int r = test_dir_make(state);
+
 	/* Its directory is made, too. */
-	snprintf(path, sizeof(path), "%s/cdi/chip.json", directory);
-	return 0;
+	strcpy(path, at("cdi/chip.json"));
+	return r;
 }
 
 static int remove_directory(void **state)
 {
-	char name[140];
-
 	(void)state;
 	unlink(path);
-	snprintf(name, sizeof(name), "%s/cdi", directory);
-	rmdir(name);
+	rmdir(at("cdi"));
 	/* Fails if something was left behind. */
-	return rmdir(directory);
+	return rmdir(test_dir);
 }
 
 static void assert_file(const char *wanted)
@@ -273,7 +256,7 @@ static int look(void *data, char **ret_text, struct tool_error *error)
 	return 0;
 }
 
-static void test_changes(void **state)
+TEST_WITH(test_changes, make_directory, remove_directory)
 {
 	const char *const grows[] = {"one", "two", "three", "three"};
 	const char *const ends[] = {"three", NULL, NULL};
@@ -283,7 +266,6 @@ static void test_changes(void **state)
 	struct machine machine = {grows, 0};
 	struct stat st;
 
-	(void)state;
 	assert_int_equal(cdi_store(path, look, &machine, &error), 1);
 	assert_int_equal(machine.looks, 4);
 	assert_file("three");
@@ -299,17 +281,16 @@ static void test_changes(void **state)
 	assert_string_equal(error.text, "broken");
 }
 
-static void test_no_place(void **state)
+TEST_WITH(test_no_place, make_directory, remove_directory)
 {
 	const char *const one[] = {"one", "one"};
 	struct machine machine = {one, 0};
 	struct tool_error error;
 	char name[5000];
 
-	(void)state;
-	snprintf(name, sizeof(name), "%s/no/such/chip.json", directory);
+	strcpy(name, at("no/such/chip.json"));
 	assert_int_equal(cdi_store(name, look, &machine, &error), -ENOENT);
-	assert_non_null(strstr(error.text, "/no/such"));
+	assert_says(error.text, "/no/such");
 	memset(name, 'a', sizeof(name));
 	name[0] = '/';
 	name[sizeof(name) - 1] = '\0';
@@ -328,14 +309,13 @@ static int look_at_number(void *data, char **ret_text, struct tool_error *error)
 }
 
 /* As udev does it: a process for each of many changes, all at the same time. */
-static void test_flock(void **state)
+TEST_WITH(test_flock, make_directory, remove_directory)
 {
 	_Atomic int *number = mmap(NULL, sizeof(*number), PROT_READ | PROT_WRITE,
 				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	char wanted[16];
 	int status;
 
-	(void)state;
 	assert_ptr_not_equal(number, MAP_FAILED);
 	for (int round = 0; round < 40; round++) {
 		for (int i = 0; i < 8; i++) {
@@ -354,15 +334,4 @@ static void test_flock(void **state)
 	munmap(number, sizeof(*number));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_chips),
-		cmocka_unit_test(test_hostile),
-		cmocka_unit_test_setup_teardown(test_changes, make_directory, remove_directory),
-		cmocka_unit_test_setup_teardown(test_no_place, make_directory, remove_directory),
-		cmocka_unit_test_setup_teardown(test_flock, make_directory, remove_directory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* A compiler's process from the daemon's side. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "child.h"
 
 static atomic_bool stop;
@@ -31,11 +25,10 @@ static int run(const char *script, char *out, size_t outlen, char *err, size_t e
 	return child_run(&options, argv, out, outlen, NULL, err, errlen);
 }
 
-static void test_says(void **state)
+TEST(test_says)
 {
 	char out[64], err[256];
 
-	(void)state;
 	assert_int_equal(run("echo a key", out, sizeof(out), err, sizeof(err)), 0);
 	assert_string_equal(out, "a key\n");
 	assert_int_equal(
@@ -50,11 +43,10 @@ static void test_says(void **state)
 }
 
 /* It writes faster than anybody reads: the stop is seen all the same. */
-static void test_floods(void **state)
+TEST(test_floods)
 {
 	char out[64], err[256];
 
-	(void)state;
 	assert_int_equal(run("exec yes 'progress 1 2' >&2", out, sizeof(out), err, sizeof(err)),
 			 -ECANCELED);
 	assert_int_equal(run("yes & exec yes "
@@ -63,12 +55,4 @@ static void test_floods(void **state)
 			 -ECANCELED);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_says),
-		cmocka_unit_test(test_floods),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

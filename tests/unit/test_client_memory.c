@@ -8,21 +8,15 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include <linux/dma-buf.h>
 
+#include "unit.h"
 #include "client_memory.h"
 #include "textpool.h"
 
@@ -211,25 +205,23 @@ static void *open_in_thread(void *arg)
 	return NULL;
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	struct client_memory m;
 	char err[256];
 
-	(void)state;
 	busy_early = true;
 	assert_int_equal(client_memory_open(buf, 0, BYTES, true, &m, err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "poll()"));
+	assert_says(err, "poll()");
 	assert_int_equal(n_started + n_ended, 0);
 }
 
 /* It waits, also after a signal; nothing else has to wait for it; access ends as it began. */
-static void test_waits(void **state)
+TEST(test_waits)
 {
 	struct opening late = {.fd = buf}, other = {.fd = make_memory()};
 	pthread_t thread;
 
-	(void)state;
 	signalled = true;
 	assert_int_equal(pthread_create(&thread, NULL, open_in_thread, &late), 0);
 	await_waiting(1);
@@ -265,12 +257,11 @@ static void await_back(struct textpool *pool, unsigned n)
 }
 
 /* However many such requests a user has: others' are served, and all end with the fence. */
-static void test_others_go_on(void **state)
+TEST(test_others_go_on)
 {
 	struct opening blocked[N_BLOCKED], others[8];
 	struct textpool *pool;
 
-	(void)state;
 	n_back = 0;
 	assert_int_equal(textpool_new(4, 16, 64, &pool), 0);
 	for (unsigned i = 0; i < N_BLOCKED; i++) {
@@ -306,17 +297,16 @@ static void test_others_go_on(void **state)
 }
 
 /* Without process_vm_readv(2) only memory that is read works, and the others' error says why. */
-static void test_copy_forbidden(void **state)
+TEST(test_copy_forbidden)
 {
 	int fd = make_memory();
 	struct client_memory m;
 	char err[256], byte;
 
-	(void)state;
 	copy_forbidden = true;
 	client_memory_start();
 	assert_int_equal(client_memory_open(fd, 0, BYTES, true, &m, err, sizeof(err)), -ENOTSUP);
-	assert_non_null(strstr(err, "process_vm_readv(2) here (Function not implemented)"));
+	assert_says(err, "process_vm_readv(2) here (Function not implemented)");
 	assert_int_equal(client_memory_open(buf, 0, BYTES, false, &m, err, sizeof(err)), -ENOTSUP);
 	assert_int_equal(n_started + n_ended, 0);
 	assert_int_equal(client_memory_open(fd, 0, BYTES, false, &m, err, sizeof(err)), 0);
@@ -331,14 +321,4 @@ static void test_copy_forbidden(void **state)
 	close(fd);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_waits, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_others_go_on, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_copy_forbidden, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(setup, teardown)

@@ -4,36 +4,25 @@
  * compiler does, then tries what it must not do. Each line of the table that it prints is a try and what came of it.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
-#include <cmocka.h>
 
+#include "test_dir.h"
 #include "confine.h"
 #include "confined.h"
 #include "forbidden_calls.h"
 
-static char top[] = "/tmp/txda-confine-XXXXXX";
-static char mine[64], given[64], others[64], secret[80], listener[80], swapped[80], moved[80];
+static char mine[80], given[80], secret[80], listener[80], swapped[80], moved[80];
 
 static const char *const calls[] = {"openat", "newfstatat", "mkdirat", "unlinkat", "socket", NULL};
 
@@ -51,26 +40,17 @@ static int try_open(const char *path, int flags)
 
 static int read_given(void)
 {
-	char path[80];
-
-	snprintf(path, sizeof(path), "%s/file", given);
-	return try_open(path, O_RDONLY);
+	return try_open(in(given, "file"), O_RDONLY);
 }
 
 static int write_given(void)
 {
-	char path[80];
-
-	snprintf(path, sizeof(path), "%s/file", given);
-	return try_open(path, O_RDWR);
+	return try_open(in(given, "file"), O_RDWR);
 }
 
 static int write_mine(void)
 {
-	char path[80];
-
-	snprintf(path, sizeof(path), "%s/file", mine);
-	return try_open(path, O_RDWR | O_CREAT | O_TRUNC);
+	return try_open(in(mine, "file"), O_RDWR | O_CREAT | O_TRUNC);
 }
 
 static int read_secret(void)
@@ -90,10 +70,7 @@ static int read_swapped(void)
 
 static int create_beside(void)
 {
-	char path[80];
-
-	snprintf(path, sizeof(path), "%s/new", top);
-	return try_open(path, O_RDWR | O_CREAT);
+	return try_open(at("new"), O_RDWR | O_CREAT);
 }
 
 static int open_device(void)
@@ -116,10 +93,7 @@ static int open_parents(void)
 
 static int make_link(void)
 {
-	char path[80];
-
-	snprintf(path, sizeof(path), "%s/link", mine);
-	return symlink(secret, path) ? errno : 0;
+	return symlink(secret, in(mine, "link")) ? errno : 0;
 }
 
 static int connect_unix(void)
@@ -304,11 +278,9 @@ static int confine_plainly(char *err, size_t errlen)
 static int confine_compiler(char *err, size_t errlen)
 {
 	struct tool_error error = {{0}};
-	char output[80];
-	int r;
+	const struct compile_paths paths = {.model = given, .output = in(mine, "case")};
+	int r = compile_confine(&paths, &error);
 
-	snprintf(output, sizeof(output), "%s/case", mine);
-	r = compile_confine(&(struct compile_paths){.model = given, .output = output}, &error);
 	snprintf(err, errlen, "%s", error.text);
 	return r;
 }
@@ -332,7 +304,7 @@ static int attempt_all(int (*confine)(char *err, size_t errlen), bool landlock)
 		fprintf(stderr, "%s\n", err);
 		return 100;
 	}
-	for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(attempts); i++) {
 		const struct attempt *a = &attempts[i];
 		bool is_file = a->try == read_given || a->try == write_mine || a->try == read_moved,
 		     allowed = a->allowed && !(bare && is_file) && (plain || a->try != read_moved);
@@ -368,26 +340,23 @@ static void attempt_in_child(int (*confine)(char *err, size_t errlen))
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void confined(void **state)
+TEST(confined)
 {
-	(void)state;
 	attempt_in_child(confine_plainly);
 }
 
-static void compiler(void **state)
+TEST(compiler)
 {
-	(void)state;
 	attempt_in_child(confine_compiler);
 }
 
-static void decoder(void **state)
+TEST(decoder)
 {
-	(void)state;
 	attempt_in_child(confine_decoder);
 }
 
 /* What is not open cannot be given, and the process hears of it. */
-static void closed_file(void **state)
+TEST(closed_file)
 {
 	const int readable[] = {1 << 20, -1};
 	const struct confinement c = {.readable = readable};
@@ -395,7 +364,6 @@ static void closed_file(void **state)
 	int status;
 	pid_t pid;
 
-	(void)state;
 	if (!confine_works() || !confine_landlock())
 		skip();
 	pid = fork();
@@ -454,12 +422,11 @@ static int score_of_confined(const char *before)
 }
 
 /* It goes before whom it serves, even if that is to go early itself. */
-static void expendable(void **state)
+TEST(expendable)
 {
 	int fd = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
 	char own[16] = "";
 
-	(void)state;
 	assert_true(fd >= 0);
 	assert_true(read(fd, own, sizeof(own) - 1) > 0);
 	close(fd);
@@ -471,60 +438,28 @@ static void expendable(void **state)
 
 /* ---- files ------------------------------------------------------------------------------------- */
 
-static void put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-	close(fd);
-}
-
 static int make_files(void **state)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	char path[80];
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	*state = NULL;
-	assert_non_null(mkdtemp(top));
-	snprintf(mine, sizeof(mine), "%s/mine", top);
-	snprintf(given, sizeof(given), "%s/given", top);
-	snprintf(others, sizeof(others), "%s/others", top);
-	snprintf(secret, sizeof(secret), "%s/secret", others);
-	snprintf(listener, sizeof(listener), "%s/socket", top);
-	assert_int_equal(mkdir(mine, 0700) | mkdir(given, 0700) | mkdir(others, 0700), 0);
-	snprintf(path, sizeof(path), "%s/file", given);
-	put(path, "");
+	assert_int_equal(test_dir_make(state), 0);
+	strcpy(mine, at("mine"));
+	strcpy(given, at("given"));
+	strcpy(secret, at("others/secret"));
+	strcpy(listener, at("socket"));
+	strcpy(swapped, at("swapped"));
+	strcpy(moved, at("moved"));
+	assert_int_equal(mkdir(mine, 0700) | mkdir(given, 0700) | mkdir(at("others"), 0700), 0);
+	put("given/file", "", 0600);
 	/* Files of that directory may be read, not what lies further below. */
-	snprintf(path, sizeof(path), "%s/config.json", given);
-	put(path, "{\"param_dir\": \"/\"}");
-	put(secret, "");
-	snprintf(swapped, sizeof(swapped), "%s/swapped", top);
-	snprintf(moved, sizeof(moved), "%s/moved", top);
-	put(swapped, "");
-	memcpy(address.sun_path, listener, strlen(listener));
+	put("given/config.json", "{\"param_dir\": \"/\"}", 0600);
+	put(secret, "", 0600);
+	put(swapped, "", 0600);
+	strcpy(address.sun_path, listener);
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	assert_int_equal(listen(fd, 1), 0);
 	return 0;
 }
 
-static int remove_files(void **state)
-{
-	char command[80];
-
-	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", top);
-	return system(command);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(confined),   cmocka_unit_test(compiler),
-		cmocka_unit_test(decoder),    cmocka_unit_test(closed_file),
-		cmocka_unit_test(expendable),
-	};
-
-	return cmocka_run_group_tests(tests, make_files, remove_files);
-}
+TEST_MAIN_ALL(make_files, test_dir_remove)

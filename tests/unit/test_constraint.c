@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Reasoning within its budget, the form behind it, and by what a form is found again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "constraint.h"
 #include "grammar.h"
 #include "grammar_build.h"
@@ -88,11 +81,10 @@ static struct engine_constraint *make(struct grammar *g, bool in_reasoning, unsi
 	return c;
 }
 
-static void reasoning_ends_with_its_budget(void **state)
+TEST(reasoning_ends_with_its_budget)
 {
 	struct engine_constraint *c = make(NULL, true, 2);
 
-	(void)state;
 	take(c, 'x');
 	take(c, 'y');
 	assert_false(allows(c, 'z'));
@@ -118,11 +110,10 @@ static void reasoning_ends_with_its_budget(void **state)
 	c->ops->free(c);
 }
 
-static void a_form_follows_it(void **state)
+TEST(a_form_follows_it)
 {
 	struct engine_constraint *c = make(form, false, 1);
 
-	(void)state;
 	assert_true(allows(c, 'a'));
 	assert_false(allows(c, 'x'));
 	take(c, THINK);
@@ -169,9 +160,8 @@ static bool same_key(const char *one, const char *other)
 	ASK "\"tool_choice\": \"required\", \"tools\": [{\"type\": \"function\", \"function\": "   \
 	    "{\"name\": \"f\", \"parameters\": {\"properties\": {\"x\": {\"const\": "
 
-static void keys_tell_grammars_apart(void **state)
+TEST(keys_tell_grammars_apart)
 {
-	(void)state;
 	assert_true(same_key(SCHEMA "{\"enum\": [1]}}", SCHEMA "{ \"enum\":[1] }, \"top_p\": 1}"));
 	assert_false(same_key(SCHEMA "{\"enum\": [1]}}", SCHEMA "{\"enum\": [2]}}"));
 	/* One double, but other literals. */
@@ -183,13 +173,4 @@ static void keys_tell_grammars_apart(void **state)
 	assert_false(same_key(SCHEMA "true}", SCHEMA "true, \"guided_whitespace_pattern\": \"\"}"));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reasoning_ends_with_its_budget),
-		cmocka_unit_test(a_form_follows_it),
-		cmocka_unit_test(keys_tell_grammars_apart),
-	};
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_MAIN_ALL(set_up, tear_down)

@@ -4,23 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <dirent.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "client_memory.h"
 #include "descriptors.h"
 #include "http_fds.h"
@@ -148,11 +141,10 @@ static void wait_held(unsigned n)
 	assert_true(descriptors_held(t.descriptors) <= n);
 }
 
-static void belong_to_their_request(void **state)
+TEST(belong_to_their_request)
 {
 	unsigned n = 99;
 
-	(void)state;
 	/* Three requests of ten bytes, read in one go as far as the kernel allows. */
 	say("request 1.", 0);
 	say("requ", 2);
@@ -171,11 +163,10 @@ static void belong_to_their_request(void **state)
 	assert_int_equal(n, 0);
 }
 
-static void are_limited(void **state)
+TEST(are_limited)
 {
 	unsigned n = 99;
 
-	(void)state;
 	/* Of a request; the next one has its own. */
 	say("aaaaa", 12);
 	say("bbbbb", 5);
@@ -208,9 +199,8 @@ static void expect_full(void)
 	assert_int_equal(t.fds.received, received);
 }
 
-static void each_user_has_a_share(void **state)
+TEST(each_user_has_a_share)
 {
-	(void)state;
 	assert_int_equal(descriptors_room(t.descriptors, USER), 30);
 	descriptors_take(t.descriptors, USER, 30);
 	assert_int_equal(descriptors_room(t.descriptors, USER), 0);
@@ -221,7 +211,7 @@ static void each_user_has_a_share(void **state)
 }
 
 /* The limit of all clients together, and that of the process. */
-static void run_out(void **state)
+TEST(run_out)
 {
 	struct http_fds other = {.owner = t.descriptors, .uid = USER};
 	struct descriptor_set *set = NULL;
@@ -229,7 +219,6 @@ static void run_out(void **state)
 	char buf[64];
 	unsigned n = 99;
 
-	(void)state;
 	descriptors_take(t.descriptors, OTHER, LIMIT - 4);
 	say("aaaaa", 5);
 	assert_int_equal(http_fds_recv(&other, t.server, buf, sizeof(buf)), 5);
@@ -259,11 +248,10 @@ static void run_out(void **state)
 }
 
 /* Two that cannot be closed keep nothing else from being closed. */
-static void hang(void **state)
+TEST(hang)
 {
 	struct descriptor_set *set;
 
-	(void)state;
 	descriptors_take(t.descriptors, USER, 6);
 	for (unsigned i = 0; i < 6; i++) {
 		set = descriptors_set(t.descriptors, USER);
@@ -282,11 +270,10 @@ static void hang(void **state)
 }
 
 /* As many as there are threads, which cannot be closed, keep those of another user from nothing. */
-static void hang_alone(void **state)
+TEST(hang_alone)
 {
 	struct descriptor_set *set;
 
-	(void)state;
 	descriptors_take(t.descriptors, USER, 9);
 	descriptors_take(t.descriptors, OTHER, 1);
 	for (unsigned i = 0; i < 10; i++) {
@@ -305,11 +292,10 @@ static void hang_alone(void **state)
 }
 
 /* What nobody has read goes with the connection; the peer need not wait for that. */
-static void go_with_the_connection(void **state)
+TEST(go_with_the_connection)
 {
 	char byte;
 
-	(void)state;
 	say("aaaaa", 200);
 	say("bbbbb", 0);
 	say("ccccc", 7);
@@ -321,11 +307,10 @@ static void go_with_the_connection(void **state)
 }
 
 /* Unread bytes alone cannot delay a close: no thread is woken for them. */
-static void bytes_go_at_once(void **state)
+TEST(bytes_go_at_once)
 {
 	char byte;
 
-	(void)state;
 	say("aaaaa", 0);
 	say("bbbbb", 0);
 	descriptors_close(t.descriptors, USER, t.server);
@@ -359,14 +344,13 @@ static void discard(struct client_memory *m)
 	descriptors_discard(set);
 }
 
-static void memory_is_read_and_written(void **state)
+TEST(memory_is_read_and_written)
 {
 	static unsigned char from[100000], to[100000];
 	struct client_memory in, out;
 	char err[256] = "";
 	int fd = memory(300000, 0), copy = dup(fd);
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(from); i++)
 		from[i] = (unsigned char)(i * 7 >> 3);
 	assert_int_equal(client_memory_open(fd, 4100, 200000, true, &out, err, sizeof(err)), 0);
@@ -380,14 +364,13 @@ static void memory_is_read_and_written(void **state)
 }
 
 /* No signal, whatever the client does to it. */
-static void memory_goes_away(void **state)
+TEST(memory_goes_away)
 {
 	static char bytes[64 << 10];
 	struct client_memory m;
 	char err[256] = "";
 	int fd = memory(1 << 20, 0);
 
-	(void)state;
 	assert_int_equal(client_memory_open(fd, 0, 1 << 20, true, &m, err, sizeof(err)), 0);
 	assert_int_equal(ftruncate(fd, 128 << 10), 0);
 	assert_int_equal(client_memory_write(&m, 64 << 10, bytes, sizeof(bytes)), 0);
@@ -407,18 +390,16 @@ static void expect_refused(int fd, uint64_t offset, uint64_t len, bool writable,
 
 	assert_int_equal(client_memory_open(fd, offset, len, writable, &m, err, sizeof(err)),
 			 -EINVAL);
-	if (!strstr(err, words))
-		fail_msg("'%s' does not say '%s'", err, words);
+	assert_says(err, words);
 }
 
-static void other_memory_is_refused(void **state)
+TEST(other_memory_is_refused)
 {
 	int fd = memory(8192, MFD_ALLOW_SEALING), huge = memory(0, MFD_HUGETLB), pipes[2];
 	int sparse = memory(8192, 0);
 	struct client_memory m;
 	char err[256];
 
-	(void)state;
 	expect_refused(fd, 1, 8192, true, "offset 1 and 8192 bytes");
 	expect_refused(fd, UINT64_MAX - 4, 8192, true, "memory of 8192 bytes");
 	expect_refused(fd, 8, UINT64_MAX - 4, true, "memory of 8192 bytes");
@@ -445,23 +426,4 @@ static void other_memory_is_refused(void **state)
 	close(pipes[1]);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(belong_to_their_request),
-		CASE(are_limited),
-		CASE(each_user_has_a_share),
-		CASE(run_out),
-		CASE(hang),
-		CASE(hang_alone),
-		CASE(go_with_the_connection),
-		CASE(bytes_go_at_once),
-		CASE(memory_is_read_and_written),
-		CASE(memory_goes_away),
-		CASE(other_memory_is_refused),
-	};
-
-	return cmocka_run_group_tests_name("descriptors", tests, NULL, NULL);
-}
+TEST_MAIN_EACH(setup, teardown)

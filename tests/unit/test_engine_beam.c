@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Beam search against enumeration, over a model that is a table of random numbers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <errno.h>
 #include <math.h>
 
+#include "unit.h"
 #include "beam.h"
 
 #define VOCAB 5
@@ -159,11 +152,10 @@ static struct beam_options options_of(unsigned width, double penalty, enum beam_
 	};
 }
 
-static void wide_enough_it_is_exact(void **state)
+TEST(wide_enough_it_is_exact)
 {
 	static struct found all[512];
 
-	(void)state;
 	for (model_seed = 1; model_seed < 300; model_seed++) {
 		struct beam_options o = options_of(256, model_seed % 3 * 0.5, BEAM_STOP_NEVER);
 		struct found best, truth = {.score = -INFINITY};
@@ -178,11 +170,10 @@ static void wide_enough_it_is_exact(void **state)
 	}
 }
 
-static void one_beam_is_greedy(void **state)
+TEST(one_beam_is_greedy)
 {
 	struct found all[4];
 
-	(void)state;
 	for (model_seed = 1; model_seed < 100; model_seed++) {
 		struct beam_options o = options_of(1, 1, BEAM_STOP_AT_WIDTH);
 		struct engine_logprob list[VOCAB];
@@ -203,12 +194,11 @@ static void one_beam_is_greedy(void **state)
 }
 
 /* More beams find nothing worse, as long as they look to the end. */
-static void narrow_ones_find_enough(void **state)
+TEST(narrow_ones_find_enough)
 {
 	struct found all[16];
 	unsigned as_good = 0, total = 0;
 
-	(void)state;
 	for (model_seed = 1; model_seed < 400; model_seed++) {
 		struct found truth = {.score = -INFINITY};
 		int32_t tokens[DEPTH];
@@ -229,12 +219,11 @@ static void narrow_ones_find_enough(void **state)
 	assert_true(as_good > total / 2);
 }
 
-static void refuses_nothing_to_do(void **state)
+TEST(refuses_nothing_to_do)
 {
 	struct beam_options o = options_of(0, 1, BEAM_STOP_NEVER);
 	struct beam_search *b = NULL;
 
-	(void)state;
 	assert_int_equal(beam_search_new(&o, &b), -EINVAL);
 	o = options_of(1, 1, BEAM_STOP_NEVER);
 	o.max_tokens = 0;
@@ -242,14 +231,4 @@ static void refuses_nothing_to_do(void **state)
 	assert_null(b);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wide_enough_it_is_exact),
-		cmocka_unit_test(one_beam_is_greedy),
-		cmocka_unit_test(narrow_ones_find_enough),
-		cmocka_unit_test(refuses_nothing_to_do),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

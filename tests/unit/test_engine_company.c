@@ -106,14 +106,13 @@ static void random_pair(int32_t prompts[4][MAX_PROMPT], struct engine_request **
  * and random cancellations: each gives what it gives alone. Limits of step and cache change with
  * each round.
  */
-static void company_changes_nothing(void **state)
+TEST(company_changes_nothing)
 {
 	enum { REQUESTS = 60 };
 	static int32_t prompts[4][MAX_PROMPT];
 	struct engine_request *alone[REQUESTS], *shared[REQUESTS];
 	uint64_t preemptions = 0, hits = 0, cancelled = 0, limited = 0, accepted = 0;
 
-	(void)state;
 	srand(13);
 	for (unsigned i = 0; i < 4; i++)
 		random_prompt(prompts[i], MAX_PROMPT);
@@ -164,7 +163,7 @@ static void company_changes_nothing(void **state)
 /* ---- the model's own layer proposes ---------------------------------------------------------- */
 
 /* What it proposes is what the model says, so everything stands, whatever happens around it. */
-static void predicts_further_tokens(void **state)
+TEST(predicts_further_tokens)
 {
 	enum { REQUESTS = 24 };
 	struct engine_options o = {
@@ -184,7 +183,6 @@ static void predicts_further_tokens(void **state)
 	int32_t prompt[MAX_PROMPT];
 	struct engine *e;
 
-	(void)state;
 	random_prompt(prompt, MAX_PROMPT);
 	fake_model_config.states = true;
 	e = open_engine(&(struct engine_options){.case_dir = "step"});
@@ -217,7 +215,7 @@ static void predicts_further_tokens(void **state)
 }
 
 /* While too many run, nothing is proposed; whom that left behind goes on without. */
-static void proposes_again_after_a_flood(void **state)
+TEST(proposes_again_after_a_flood)
 {
 	struct engine_options o = {
 		.case_dir = "step",
@@ -231,7 +229,6 @@ static void proposes_again_after_a_flood(void **state)
 	int32_t prompt[20];
 	struct engine *e;
 
-	(void)state;
 	fake_model_config.states = true;
 	random_prompt(prompt, 20);
 	e = open_engine(&o);
@@ -254,30 +251,19 @@ static void proposes_again_after_a_flood(void **state)
 	assert_int_equal(stats.accepted_tokens, stats.draft_tokens);
 }
 
-static void refuses_a_layer_alone(void **state)
+TEST(refuses_a_layer_alone)
 {
 	struct engine_options o = {.case_dir = "mtp"};
 	char err[256] = "";
 	struct engine *e;
 
-	(void)state;
 	assert_int_equal(engine_new(fake_group(0), &o, &e, err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "--mtp"));
+	assert_says(err, "--mtp");
 	o = (struct engine_options){
 		.case_dir = "step", .draft_case_dir = "mtp", .speculation = ENGINE_SPECULATE_MODEL};
 	assert_int_equal(engine_new(fake_group(0), &o, &e, err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "--states"));
+	assert_says(err, "--states");
 	assert_int_equal(atomic_load(&fake_model_loaded), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(company_changes_nothing, small_model),
-		cmocka_unit_test_setup(predicts_further_tokens, small_model),
-		cmocka_unit_test_setup(proposes_again_after_a_flood, small_model),
-		cmocka_unit_test_setup(refuses_a_layer_alone, small_model),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(small_model, NULL)

@@ -4,21 +4,13 @@
  * run by the device model. argv[1], argv[2]: the model's and its
  * draft's directories; argv[3]: the golden fixture of DeepSeek-V3's shape.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <errno.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <txda.h>
 
+#include "test_dir.h"
 #include "cache.h"
 #include "cache_room.h"
 #include "engine.h"
@@ -31,7 +23,6 @@
 
 static const char *model_dir, *draft_dir, *fixtures_dir;
 static int vocab = 4096;
-static char root[64];
 
 struct daemon {
 	struct txda_context *context;
@@ -46,11 +37,10 @@ static void compile(const char *path, unsigned tp, const char *output, char *cas
 		.compiler = getenv("TXDA_COMPILE"), .path = path, .tp = tp, .output = output};
 	static const atomic_bool never;
 	const struct child_options child = {.seconds = 600, .stop = &never};
-	char wanted[128], cache[256], err[512] = "";
+	char cache[256], err[512] = "";
 	struct cache_use *use = NULL;
 
-	snprintf(wanted, sizeof(wanted), "%s/cache", root);
-	assert_int_equal(cache_find(wanted, cache, sizeof(cache), err, sizeof(err)), 0);
+	assert_int_equal(cache_find(at("cache"), cache, sizeof(cache), err, sizeof(err)), 0);
 	if (cache_get(cache, &source, false, &child, case_dir, len, &use, err, sizeof(err)))
 		fail_msg("%s", err);
 	cache_release(use);
@@ -250,21 +240,19 @@ static void same_bits(unsigned tp, unsigned few)
 		engine_request_unref(reference[i]);
 }
 
-static void same_bits_on_one_chip(void **state)
+TEST(same_bits_on_one_chip)
 {
-	(void)state;
 	same_bits(1, 20);
 }
 
-static void same_bits_on_two_chips(void **state)
+TEST(same_bits_on_two_chips)
 {
-	(void)state;
 	same_bits(2, 20);
 }
 
 /* The other families, of which some keep more than keys and values: states, an indexer's keys, windows
  * in groups of their own. */
-static void same_bits_of_families(void **state)
+TEST(same_bits_of_families)
 {
 	static const struct {
 		const char *name;
@@ -277,9 +265,8 @@ static void same_bits_of_families(void **state)
 	const char *model = model_dir;
 	char dir[512];
 
-	(void)state;
 	vocab = 500;
-	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
 		printf("%s\n", families[i].name);
 		snprintf(dir, sizeof(dir), "%s/%s", fixtures_dir, families[i].name);
 		model_dir = dir;
@@ -290,18 +277,17 @@ static void same_bits_of_families(void **state)
 }
 
 /* A proposal that is not kept would stay in a state. */
-static void no_speculation_with_states(void **state)
+TEST(no_speculation_with_states)
 {
 	const struct engine_options options = {.speculation = ENGINE_SPECULATE_NGRAM};
 	const char *model = model_dir;
 	struct daemon d = {.context = open_context(CHIPS)};
 	char dir[512], err[512] = "";
 
-	(void)state;
 	snprintf(dir, sizeof(dir), "%s/qwen3next", fixtures_dir);
 	model_dir = dir;
 	assert_int_equal(try_engine(&d, 0, 1, &options, err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "state"));
+	assert_says(err, "state");
 	txda_group_unref(d.group);
 	txda_context_unref(d.context);
 	model_dir = model;
@@ -359,15 +345,13 @@ static void speculate(unsigned tp, size_t n_runs)
 		engine_request_unref(reference[i]);
 }
 
-static void speculation_changes_no_bit(void **state)
+TEST(speculation_changes_no_bit)
 {
-	(void)state;
 	speculate(1, 5);
 }
 
-static void speculation_on_two_chips(void **state)
+TEST(speculation_on_two_chips)
 {
-	(void)state;
 	speculate(2, 2);
 }
 
@@ -378,7 +362,7 @@ static void own_layer(const char *name)
 	char dir[128], fixture[512];
 
 	snprintf(fixture, sizeof(fixture), "%s/%s", fixtures_dir, name);
-	snprintf(dir, sizeof(dir), "%s/%s", root, name);
+	strcpy(dir, at(name));
 	v3_checkpoint_make(fixture, dir);
 	model_dir = dir;
 	draft_dir = "mtp";
@@ -390,15 +374,13 @@ static void own_layer(const char *name)
 	vocab = 4096;
 }
 
-static void the_own_layer_speculates(void **state)
+TEST(the_own_layer_speculates)
 {
-	(void)state;
 	own_layer("deepseek3");
 }
 
-static void the_layer_of_glm_speculates(void **state)
+TEST(the_layer_of_glm_speculates)
 {
-	(void)state;
 	own_layer("glm4moe-mtp");
 }
 
@@ -428,8 +410,7 @@ static void fails_alone(const char *cmodel, const char *words)
 	for (unsigned i = 0; i < REQUESTS; i++) {
 		assert_int_equal(atomic_load(&reference[i]->finish), ENGINE_FINISH_LENGTH);
 		assert_int_equal(atomic_load(&requests[i]->finish), ENGINE_FINISH_ERROR);
-		if (!strstr(requests[i]->error_text, words))
-			fail_msg("\"%s\" does not say \"%s\"", requests[i]->error_text, words);
+		assert_says(requests[i]->error_text, words);
 		engine_request_unref(requests[i]);
 	}
 	engine_stats(bad.engine, &stats);
@@ -450,56 +431,23 @@ static void fails_alone(const char *cmodel, const char *words)
 	txda_context_unref(context);
 }
 
-static void a_lost_chip(void **state)
+TEST(a_lost_chip)
 {
-	(void)state;
 	fails_alone(CHIPS ",faults=lost:chip=0:after=500", "lost");
 }
 
-static void a_faulting_op(void **state)
+TEST(a_faulting_op)
 {
-	(void)state;
 	fails_alone(CHIPS ",faults=page:chip=0:after=500", "page");
 }
 
-static void a_hung_chip(void **state)
+TEST(a_hung_chip)
 {
-	(void)state;
 	fails_alone(CHIPS ",faults=hang:chip=0:after=500", "did not end");
-}
-
-static int make_root(void **state)
-{
-	(void)state;
-	snprintf(root, sizeof(root), "/tmp/test_engine_demo.XXXXXX");
-	return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-	char command[128];
-
-	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", root);
-	return system(command);
 }
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(same_bits_on_one_chip),
-		cmocka_unit_test(same_bits_on_two_chips),
-		cmocka_unit_test(same_bits_of_families),
-		cmocka_unit_test(no_speculation_with_states),
-		cmocka_unit_test(speculation_changes_no_bit),
-		cmocka_unit_test(speculation_on_two_chips),
-		cmocka_unit_test(the_own_layer_speculates),
-		cmocka_unit_test(the_layer_of_glm_speculates),
-		cmocka_unit_test(a_lost_chip),
-		cmocka_unit_test(a_faulting_op),
-		cmocka_unit_test(a_hung_chip),
-	};
-
 	if (argc != 4) {
 		fprintf(stderr, "usage: %s MODEL_DIR DRAFT_DIR FIXTURES_DIR\n", argv[0]);
 		return 2;
@@ -507,5 +455,5 @@ int main(int argc, char **argv)
 	model_dir = argv[1];
 	draft_dir = argv[2];
 	fixtures_dir = argv[3];
-	return cmocka_run_group_tests(tests, make_root, remove_root);
+	return cmocka_run_group_tests(unit_tests, test_dir_make, test_dir_remove);
 }

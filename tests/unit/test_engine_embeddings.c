@@ -43,7 +43,7 @@ static struct engine_request *new_embedding(const int32_t *prompt, unsigned n,
 	return r;
 }
 
-static void embeds(void **state)
+TEST(embeds)
 {
 	enum { LENGTHS = 12, VECTORS = 3 * LENGTHS };
 	static const unsigned lengths[LENGTHS] = {1, 2, 3, 4, 5, 8, 31, 32, 33, 64, 99, 100};
@@ -54,7 +54,6 @@ static void embeds(void **state)
 	int32_t prompt[100];
 	struct engine *e;
 
-	(void)state;
 	fake_model_config.hidden = HIDDEN;
 	strcpy(fake_model_config.info.pooling, "mean");
 	random_prompt(prompt, 100);
@@ -111,14 +110,13 @@ static void embeds(void **state)
 	close_engine(e);
 }
 
-static void refuses_bad_embeddings(void **state)
+TEST(refuses_bad_embeddings)
 {
 	int32_t prompt[] = {1, 2, 3};
 	struct engine_request *r = new_embedding(prompt, 3, ENGINE_POOL_LAST, HIDDEN, true);
 	struct engine *e = open_engine(&(struct engine_options){0});
 	char err[256] = "";
 
-	(void)state;
 	assert_int_equal(engine_submit(e, r, err, sizeof(err)), -EOPNOTSUPP);
 	close_engine(e);
 	engine_request_unref(r);
@@ -126,18 +124,10 @@ static void refuses_bad_embeddings(void **state)
 	e = open_engine(&(struct engine_options){0});
 	r = new_embedding(prompt, 3, ENGINE_POOL_LAST, HIDDEN + 1, true);
 	assert_int_equal(engine_submit(e, r, err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "8"));
+	assert_says(err, "8");
 	engine_request_unref(r);
 	assert_int_equal(engine_embedding_new(prompt, 3, &(struct engine_pooling){0}, &r), -EINVAL);
 	close_engine(e);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(embeds, small_model),
-		cmocka_unit_test_setup(refuses_bad_embeddings, small_model),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(small_model, NULL)

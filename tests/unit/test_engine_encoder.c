@@ -255,7 +255,7 @@ static unsigned count_steps(unsigned end)
 	return n;
 }
 
-static void divides_images(void **state)
+TEST(divides_images)
 {
 	enum { STREAM = 120 };
 	struct engine_sampling s = greedy(STREAM), one = greedy(1);
@@ -266,7 +266,6 @@ static void divides_images(void **state)
 	int32_t word = 7;
 	struct engine *e = open_seeing(200);
 
-	(void)state;
 	s.ignore_eos = true;
 	stream = new_request(&word, 1, &s, false);
 	stream->uid = 1;
@@ -303,13 +302,12 @@ static void divides_images(void **state)
 	assert_int_equal(stats.encode_launches, parts);
 }
 
-static void runs_whole_images(void **state)
+TEST(runs_whole_images)
 {
 	struct engine_sampling one = greedy(1);
 	struct engine_image *image;
 	struct engine *e = open_seeing(200);
 
-	(void)state;
 	/* Nobody runs beside them. */
 	for (unsigned i = 0; i < 2; i++) {
 		struct engine_request *r;
@@ -369,13 +367,12 @@ static bool launch(struct encoder *e, struct engine_images *images, uid_t uid, u
 	return encoded;
 }
 
-static void remembers(void **state)
+TEST(remembers)
 {
 	struct encoder *e = open_encoder();
 	struct engine_images *a = hold(new_image(3, 1)), *same = hold(new_image(3, 1)),
 			     *b = hold(new_image(3, 2));
 
-	(void)state;
 	assert_int_equal(encoder_recall(e, 1, a), 0);
 	assert_true(launch(e, a, 1, 0));
 	/* Nobody else's, no other image's. */
@@ -402,13 +399,12 @@ static void remembers(void **state)
 	encoder_free(e);
 }
 
-static void begins_anew(void **state)
+TEST(begins_anew)
 {
 	struct encoder *e = open_encoder();
 	struct engine_images *a = hold(new_image(3, 1)), *b = hold(new_image(2, 2));
 	unsigned parts = 1;
 
-	(void)state;
 	/* The request of a half done image goes; another one's begins with its own first op. */
 	assert_false(launch(e, a, 1, 1));
 	engine_images_unref(a);
@@ -425,14 +421,4 @@ static void begins_anew(void **state)
 	encoder_free(e);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(divides_images, each),
-		cmocka_unit_test_setup(runs_whole_images, each),
-		cmocka_unit_test_setup(remembers, each),
-		cmocka_unit_test_setup(begins_anew, each),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(each, NULL)

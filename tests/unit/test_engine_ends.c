@@ -8,14 +8,13 @@
 #include "engine_fixture.h"
 #include "clock.h"
 
-static void cancels(void **state)
+TEST(cancels)
 {
 	struct engine *e;
 	struct engine_sampling s = greedy(100);
 	int32_t prompt[] = {1, 2, 3};
 	struct engine_request *r[6];
 
-	(void)state;
 	fake_model_config.delay_us = 2000;
 	e = open_engine(&(struct engine_options){.max_num_seqs = 2});
 	for (unsigned i = 0; i < 6; i++) {
@@ -40,7 +39,7 @@ static void cancels(void **state)
 	fake_model_config.delay_us = 0;
 }
 
-static void bounds_the_queue(void **state)
+TEST(bounds_the_queue)
 {
 	struct engine *e;
 	struct engine_sampling s = greedy(50);
@@ -49,7 +48,6 @@ static void bounds_the_queue(void **state)
 	unsigned launches;
 	char err[256] = "";
 
-	(void)state;
 	e = open_engine(&(struct engine_options){.max_num_seqs = 2, .max_queue = 2});
 	for (unsigned i = 0; i < 6; i++)
 		r[i] = new_request(prompt, 3, &s, false);
@@ -62,14 +60,14 @@ static void bounds_the_queue(void **state)
 	submit(e, r[1]);
 	submit(e, r[2]);
 	assert_int_equal(engine_submit(e, r[3], err, sizeof(err)), -EAGAIN);
-	assert_non_null(strstr(err, "limit is 2"));
+	assert_says(err, "limit is 2");
 	/* What goes on with work that was done finds a place, but not without end. */
 	for (unsigned i = 3; i < 6; i++)
 		r[i]->beyond_queue = true;
 	submit(e, r[3]);
 	submit(e, r[4]);
 	assert_int_equal(engine_submit(e, r[5], err, sizeof(err)), -EAGAIN);
-	assert_non_null(strstr(err, "limit is 4"));
+	assert_says(err, "limit is 4");
 	atomic_store(&fake_model_hang, false);
 	wait_finished(e, 5);
 	for (unsigned i = 0; i < 6; i++)
@@ -78,14 +76,13 @@ static void bounds_the_queue(void **state)
 }
 
 /* Freed in the middle of work, everything ends and nothing leaks. */
-static void frees_in_the_middle(void **state)
+TEST(frees_in_the_middle)
 {
 	struct engine_sampling s = greedy(100);
 	int32_t prompt[] = {1, 2, 3};
 	struct engine_request *r[8];
 	struct engine *e;
 
-	(void)state;
 	fake_model_config.delay_us = 1000;
 	e = open_engine(&(struct engine_options){.max_num_seqs = 2});
 	for (unsigned i = 0; i < 8; i++) {
@@ -103,7 +100,7 @@ static void frees_in_the_middle(void **state)
 	fake_model_config.delay_us = 0;
 }
 
-static void survives_a_lost_chip(void **state)
+TEST(survives_a_lost_chip)
 {
 	struct engine_options options = {.max_num_seqs = 2};
 	struct engine_sampling s = greedy(100);
@@ -113,7 +110,6 @@ static void survives_a_lost_chip(void **state)
 	struct engine_stats stats;
 	char err[256] = "";
 
-	(void)state;
 	assert_int_equal(engine_new(fake_group(1), &options, &other, err, sizeof(err)), 0);
 	fake_model_fail_group = fake_group(0);
 	atomic_store(&fake_model_fail_after, 10);
@@ -130,16 +126,16 @@ static void survives_a_lost_chip(void **state)
 	for (unsigned i = 0; i < 4; i++) {
 		assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_ERROR);
 		assert_int_equal(r[i]->error, -EIO);
-		assert_non_null(strstr(r[i]->error_text, "fell off the bus"));
+		assert_says(r[i]->error_text, "fell off the bus");
 		expect_greedy(r[i]);
 		engine_request_unref(r[i]);
 	}
 	engine_stats(e, &stats);
 	assert_true(stats.lost);
-	assert_non_null(strstr(stats.error, "fell off the bus"));
+	assert_says(stats.error, "fell off the bus");
 	r[4] = new_request(prompt, 3, &s, false);
 	assert_int_equal(engine_submit(e, r[4], err, sizeof(err)), -EIO);
-	assert_non_null(strstr(err, "fell off the bus"));
+	assert_says(err, "fell off the bus");
 	engine_request_unref(r[4]);
 	wait_finished(other, 1);
 	assert_int_equal(atomic_load(&good->finish), ENGINE_FINISH_LENGTH);
@@ -149,36 +145,34 @@ static void survives_a_lost_chip(void **state)
 	close_engine(other);
 }
 
-static void gives_a_hung_step_up(void **state)
+TEST(gives_a_hung_step_up)
 {
 	struct engine *e = open_engine(&(struct engine_options){.step_seconds = 1});
 	struct engine_sampling s = greedy(10);
 	int32_t prompt[] = {1, 2, 3};
 	struct engine_request *r = new_request(prompt, 3, &s, false);
 
-	(void)state;
 	atomic_store(&fake_model_hang, true);
 	run(e, r);
 	atomic_store(&fake_model_hang, false);
 	assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_ERROR);
-	assert_non_null(strstr(r->error_text, "did not end within"));
+	assert_says(r->error_text, "did not end within");
 	engine_request_unref(r);
 	close_engine(e);
 }
 
-static void reports_a_failed_load(void **state)
+TEST(reports_a_failed_load)
 {
 	struct engine *e = NULL;
 	char err[256] = "";
 
-	(void)state;
 	fake_model_load_error = -ENOSPC;
 	assert_int_equal(engine_new(fake_group(0), &(struct engine_options){.case_dir = "/x"}, &e,
 				    err, sizeof(err)),
 			 -ENOSPC);
 	fake_model_load_error = 0;
 	assert_null(e);
-	assert_non_null(strstr(err, "/x"));
+	assert_says(err, "/x");
 }
 
 /* Waits until the engine has launched a step more than @before, which does not end. */
@@ -189,14 +183,13 @@ static void wait_launch(unsigned before)
 }
 
 /* Those that end while a step runs are not in the next one, which is prepared by then. */
-static void cancels_while_the_next_step_is_ready(void **state)
+TEST(cancels_while_the_next_step_is_ready)
 {
 	struct engine_sampling s = greedy(60);
 	struct engine_request *r[4];
 	struct engine *e;
 	int32_t prompt[5];
 
-	(void)state;
 	random_prompt(prompt, 5);
 	fake_model_config.delay_us = 1000;
 	e = open_engine(&(struct engine_options){0});
@@ -223,7 +216,7 @@ static void cancels_while_the_next_step_is_ready(void **state)
 
 /* A stop token that nobody knew of ends a sequence that the next step was to go on with: no token
  * is computed behind it. */
-static void computes_nothing_behind_the_end(void **state)
+TEST(computes_nothing_behind_the_end)
 {
 	struct engine *e = open_engine(&(struct engine_options){0});
 	struct engine_sampling s = greedy(30);
@@ -231,7 +224,6 @@ static void computes_nothing_behind_the_end(void **state)
 	unsigned before, expected = 0;
 	int32_t prompt[8];
 
-	(void)state;
 	random_prompt(prompt, 8);
 	for (unsigned i = 0; i < 3; i++) {
 		s = greedy(30);
@@ -257,14 +249,13 @@ static void computes_nothing_behind_the_end(void **state)
 }
 
 /* The chip goes while a step runs and the next one is prepared. */
-static void loses_the_chip_with_a_step_ready(void **state)
+TEST(loses_the_chip_with_a_step_ready)
 {
 	struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 3});
 	struct engine_sampling s = greedy(100);
 	struct engine_request *r[6];
 	int32_t prompt[8];
 
-	(void)state;
 	random_prompt(prompt, 8);
 	fake_model_fail_group = fake_group(0);
 	atomic_store(&fake_model_hang, true);
@@ -288,7 +279,7 @@ static void loses_the_chip_with_a_step_ready(void **state)
 }
 
 /* Who waits and who runs ends when its time is over; others do not. */
-static void keeps_deadlines(void **state)
+TEST(keeps_deadlines)
 {
 	struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 2});
 	struct engine_sampling s = greedy(50);
@@ -298,7 +289,6 @@ static void keeps_deadlines(void **state)
 	struct engine_stats stats;
 	uint64_t deadline;
 
-	(void)state;
 	atomic_store(&fake_model_hang, true);
 	for (unsigned i = 0; i < 5; i++)
 		r[i] = new_request(prompt, 3, &s, false);
@@ -329,7 +319,7 @@ static void keeps_deadlines(void **state)
 }
 
 /* One that runs keeps what it has said. */
-static void ends_late_while_it_runs(void **state)
+TEST(ends_late_while_it_runs)
 {
 	struct engine *e = open_engine(&(struct engine_options){0});
 	struct engine_sampling s = greedy(100);
@@ -337,7 +327,6 @@ static void ends_late_while_it_runs(void **state)
 	unsigned before = atomic_load(&fake_model_launches);
 	struct engine_request *r = new_request(prompt, 3, &s, false);
 
-	(void)state;
 	atomic_store(&fake_model_hang, true);
 	r->deadline_ns = clock_ns() + 100000000;
 	submit(e, r);
@@ -355,21 +344,4 @@ static void ends_late_while_it_runs(void **state)
 	close_engine(e);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(cancels, small_model),
-		cmocka_unit_test_setup(bounds_the_queue, small_model),
-		cmocka_unit_test_setup(frees_in_the_middle, small_model),
-		cmocka_unit_test_setup(survives_a_lost_chip, small_model),
-		cmocka_unit_test_setup(gives_a_hung_step_up, small_model),
-		cmocka_unit_test_setup(reports_a_failed_load, small_model),
-		cmocka_unit_test_setup(cancels_while_the_next_step_is_ready, small_model),
-		cmocka_unit_test_setup(computes_nothing_behind_the_end, small_model),
-		cmocka_unit_test_setup(loses_the_chip_with_a_step_ready, small_model),
-		cmocka_unit_test_setup(keeps_deadlines, small_model),
-		cmocka_unit_test_setup(ends_late_while_it_runs, small_model),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(small_model, NULL)

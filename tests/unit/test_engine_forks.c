@@ -40,7 +40,7 @@ static void expect_same(const struct engine_request *a, const struct engine_requ
 }
 
 /* The choices of a prompt are what they are alone, and the prompt is computed once. */
-static void forks_are_what_they_are_alone(void **state)
+TEST(forks_are_what_they_are_alone)
 {
 	const struct engine_options options[] = {
 		{0},
@@ -50,7 +50,6 @@ static void forks_are_what_they_are_alone(void **state)
 		{.speculation = ENGINE_SPECULATE_MODEL, .draft_case_dir = "draft"},
 	};
 
-	(void)state;
 	for (unsigned round = 0; round < 10; round++) {
 		struct engine_request *alone[N], *r[N];
 		const struct engine_options *o = &options[round / 2];
@@ -86,7 +85,7 @@ static void forks_are_what_they_are_alone(void **state)
 }
 
 /* The chip has the prompt once, and of each fork the last block again at most. */
-static void prompts_are_computed_once(void **state)
+TEST(prompts_are_computed_once)
 {
 	struct engine *e = open_engine(&(struct engine_options){0});
 	struct engine_sampling s = greedy(8);
@@ -94,7 +93,6 @@ static void prompts_are_computed_once(void **state)
 	int32_t prompt[90];
 	unsigned before = atomic_load(&fake_model_launch_tokens);
 
-	(void)state;
 	random_prompt(prompt, 90);
 	for (unsigned i = 0; i < N; i++) {
 		r[i] = new_request(prompt, 90, &s, false);
@@ -115,13 +113,12 @@ static void prompts_are_computed_once(void **state)
 }
 
 /* Whoever ends while the others wait for its prompt, they go on; all or none are taken. */
-static void leaders_may_end(void **state)
+TEST(leaders_may_end)
 {
 	struct engine_sampling s = greedy(8);
 	int32_t prompt[] = {4, 5, 6};
 	char err[256] = "";
 
-	(void)state;
 	for (unsigned who = 0; who < 3; who++) {
 		struct engine *e = open_engine(&(struct engine_options){.max_queue = 3});
 		struct engine_request *r[4];
@@ -211,7 +208,7 @@ static void expect_same_beams(const struct beam_search *a, const struct beam_sea
 }
 
 /* Beams give bit by bit what requests of one token give, whatever is beside them. */
-static void beams_are_exact(void **state)
+TEST(beams_are_exact)
 {
 	const struct engine_options options[] = {
 		{0},
@@ -223,7 +220,6 @@ static void beams_are_exact(void **state)
 	};
 	struct engine_sampling s = greedy(30);
 
-	(void)state;
 	fake_model_config.states = true;
 	for (unsigned round = 0; round < 12; round++) {
 		struct beam_options o = {
@@ -262,11 +258,10 @@ static void beams_are_exact(void **state)
 }
 
 /* Searches of several users that take blocks and slots from each other, and are computed again. */
-static void beams_beside_beams_are_exact(void **state)
+TEST(beams_beside_beams_are_exact)
 {
 	struct engine_sampling s = greedy(40);
 
-	(void)state;
 	for (unsigned round = 0; round < 35; round++) {
 		const struct engine_options options = {
 			.prefix_caching = round % 2,
@@ -315,7 +310,7 @@ static void beams_beside_beams_are_exact(void **state)
 }
 
 /* However many beams of a search wait, it is one request in the queue. */
-static void beams_leave_the_queue_to_others(void **state)
+TEST(beams_leave_the_queue_to_others)
 {
 	const struct beam_options o = {.width = 16, .max_tokens = 80, .length_penalty = 1};
 	struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 3, .max_queue = 3});
@@ -324,7 +319,6 @@ static void beams_leave_the_queue_to_others(void **state)
 	struct engine_stats stats;
 	int32_t prompt[10];
 
-	(void)state;
 	random_prompt(prompt, 10);
 	assert_int_equal(engine_beam_new(prompt, 10, &o, &search), 0);
 	submit(e, search);
@@ -344,7 +338,7 @@ static void beams_leave_the_queue_to_others(void **state)
 	close_engine(e);
 }
 
-static void beams_may_end(void **state)
+TEST(beams_may_end)
 {
 	struct beam_options o = {.width = 8, .max_tokens = 100, .length_penalty = 1};
 	int32_t prompt[40];
@@ -352,12 +346,11 @@ static void beams_may_end(void **state)
 	struct engine_request *r[4];
 	struct engine *e;
 
-	(void)state;
 	random_prompt(prompt, 40);
 	e = open_engine(&(struct engine_options){0});
 	assert_int_equal(engine_beam_new(prompt, 40, &o, &r[0]), 0);
 	assert_int_equal(engine_submit(e, r[0], err, sizeof(err)), -E2BIG);
-	assert_non_null(strstr(err, "100"));
+	assert_says(err, "100");
 	engine_request_unref(r[0]);
 	o.width = ENGINE_MAX_BEAMS + 1;
 	assert_int_equal(engine_beam_new(prompt, 40, &o, &r[0]), -E2BIG);
@@ -390,17 +383,4 @@ static void beams_may_end(void **state)
 	assert_int_equal(atomic_load(&fake_model_violations), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(forks_are_what_they_are_alone, small_model),
-		cmocka_unit_test_setup(prompts_are_computed_once, small_model),
-		cmocka_unit_test_setup(leaders_may_end, small_model),
-		cmocka_unit_test_setup(beams_are_exact, small_model),
-		cmocka_unit_test_setup(beams_beside_beams_are_exact, small_model),
-		cmocka_unit_test_setup(beams_leave_the_queue_to_others, small_model),
-		cmocka_unit_test_setup(beams_may_end, small_model),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(small_model, NULL)

@@ -108,13 +108,12 @@ static int hidden_model(void **state)
 	return 0;
 }
 
-static void gives_rows(void **state)
+TEST(gives_rows)
 {
 	static const unsigned lengths[] = {1, 2, 4, 5, 31, 33, 100, 128};
 	struct engine *e = open_engine(&(struct engine_options){.prefix_caching = true});
 	int32_t prompt[128];
 
-	(void)state;
 	random_prompt(prompt, 128);
 	for (unsigned i = 0; i < 8; i++) {
 		for (unsigned step = 1; step < 10; step += 4) {
@@ -129,12 +128,11 @@ static void gives_rows(void **state)
 	close_sinks(e);
 }
 
-static void uses_the_prefix_up_to_the_first_row(void **state)
+TEST(uses_the_prefix_up_to_the_first_row)
 {
 	struct engine *e = open_engine(&(struct engine_options){.prefix_caching = true});
 	int32_t prompt[100];
 
-	(void)state;
 	random_prompt(prompt, 100);
 	for (unsigned i = 0; i < 4; i++) {
 		static const unsigned rows[] = {100, 1, 33, 100}, cached[] = {0, 96, 64, 0};
@@ -149,7 +147,7 @@ static void uses_the_prefix_up_to_the_first_row(void **state)
 }
 
 /* Many at once with little room: in pieces, beside others, preempted. */
-static void company_changes_nothing(void **state)
+TEST(company_changes_nothing)
 {
 	enum { N = 24 };
 	const struct engine_sampling sampling = greedy(20);
@@ -158,7 +156,6 @@ static void company_changes_nothing(void **state)
 	struct engine *e;
 	int32_t prompt[100];
 
-	(void)state;
 	random_prompt(prompt, 100);
 	e = open_engine(&(struct engine_options){.prefix_caching = true,
 						 .max_num_batched_tokens = 24,
@@ -189,7 +186,7 @@ static void company_changes_nothing(void **state)
  * Beside a user with many requests, more of which wait, another one's prompt is the next step behind
  * the one that runs, alone in it: what it waits for is one step of theirs and its own.
  */
-static void light_users_come_next(void **state)
+TEST(light_users_come_next)
 {
 	enum { HEAVY = 20, PROMPT = 30 };
 	struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 8});
@@ -199,7 +196,6 @@ static void light_users_come_next(void **state)
 	unsigned before = atomic_load(&fake_model_launches), tokens;
 	int32_t prompt[PROMPT];
 
-	(void)state;
 	random_prompt(prompt, PROMPT);
 	for (unsigned i = 0; i < HEAVY; i++) {
 		heavy[i] = new_request(prompt, 3, &s, false);
@@ -239,13 +235,12 @@ static void light_users_come_next(void **state)
 	close_sinks(e);
 }
 
-static void ends_with_a_failed_sink(void **state)
+TEST(ends_with_a_failed_sink)
 {
 	static const unsigned fail_at[] = {0, 1, 40, 99};
 	struct engine *e = open_engine(&(struct engine_options){.max_num_batched_tokens = 32});
 	int32_t prompt[100];
 
-	(void)state;
 	random_prompt(prompt, 100);
 	for (unsigned i = 0; i < 4; i++) {
 		struct test_sink *s = new_sink(100, 1, UINT32_MAX);
@@ -262,7 +257,7 @@ static void ends_with_a_failed_sink(void **state)
 	close_sinks(e);
 }
 
-static void refuses_wrong_rows(void **state)
+TEST(refuses_wrong_rows)
 {
 	struct engine *e = open_engine(&(struct engine_options){0});
 	int32_t prompt[4] = {1, 2, 3, 4};
@@ -270,7 +265,6 @@ static void refuses_wrong_rows(void **state)
 	struct engine_request *r = NULL;
 	char err[256] = "";
 
-	(void)state;
 	assert_int_equal(engine_forward_new(prompt, 3, &s->base, &r), -EINVAL);
 	assert_int_equal(engine_forward_new(prompt, 0, &s->base, &r), -EINVAL);
 	s->rows[1] = s->rows[2];
@@ -280,7 +274,7 @@ static void refuses_wrong_rows(void **state)
 	s->base.hidden = HIDDEN + 1;
 	r = new_forward(prompt, 4, s);
 	assert_int_equal(engine_submit(e, r, err, sizeof(err)), -EOPNOTSUPP);
-	assert_non_null(strstr(err, "97 logits and 8 hidden"));
+	assert_says(err, "97 logits and 8 hidden");
 	engine_request_unref(r);
 	/* A sink goes with its request, also when that was never computed. */
 	r = new_forward(prompt, 4, new_sink(4, 1, 1));
@@ -292,16 +286,4 @@ static void refuses_wrong_rows(void **state)
 	close_sinks(e);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(gives_rows, hidden_model),
-		cmocka_unit_test_setup(uses_the_prefix_up_to_the_first_row, hidden_model),
-		cmocka_unit_test_setup(company_changes_nothing, hidden_model),
-		cmocka_unit_test_setup(light_users_come_next, hidden_model),
-		cmocka_unit_test_setup(ends_with_a_failed_sink, hidden_model),
-		cmocka_unit_test_setup(refuses_wrong_rows, hidden_model),
-	};
-
-	return cmocka_run_group_tests_name("engine_forward", tests, NULL, NULL);
-}
+TEST_MAIN_EACH(hidden_model, NULL)

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Images in a prompt: places, keys, what is refused. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "images.h"
 
 #define TOKEN 99
@@ -78,7 +71,7 @@ static void check_keys(struct engine_images *i)
 	}
 }
 
-static void test_places(void **state)
+TEST(test_places)
 {
 	const int32_t prompt[] = {5, TOKEN, TOKEN, 6, TOKEN, 7};
 	struct engine_image *images[] = {new_image(2, 4, 10), new_image(2, 2, 200)};
@@ -86,7 +79,6 @@ static void test_places(void **state)
 	char err[200];
 	unsigned row = 9;
 
-	(void)state;
 	assert_int_equal(images[0]->tokens, 2);
 	assert_int_equal(engine_images_new(&tower, images, 2, prompt, 6, &i, err, sizeof(err)), 0);
 	assert_null(engine_images_at(i, 0, &row));
@@ -109,7 +101,7 @@ static void test_places(void **state)
 	engine_image_unref(images[1]);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	const int32_t few[] = {TOKEN, 5}, none[] = {5, 6}, many[] = {TOKEN, TOKEN, 5, TOKEN};
 	struct engine_image *image = new_image(2, 4, 1);
@@ -118,7 +110,6 @@ static void test_refused(void **state)
 	float pixel = 0;
 	char err[200];
 
-	(void)state;
 	assert_int_equal(engine_images_new(&tower, &image, 1, few, 2, &i, err, sizeof(err)),
 			 -EINVAL);
 	assert_int_equal(engine_images_new(&tower, &image, 1, none, 2, &i, err, sizeof(err)),
@@ -134,12 +125,4 @@ static void test_refused(void **state)
 			 -E2BIG);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_places),
-		cmocka_unit_test(test_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

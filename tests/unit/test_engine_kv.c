@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <errno.h>
 
+#include "unit.h"
 #include "kv_check.h"
 
 #define BLOCK 4
@@ -34,11 +28,10 @@ static bool match_first(struct kv *kv, uint64_t owner, const int32_t *tokens, ui
 	return match(kv, owner, &(struct kv_chain){0}, tokens, block);
 }
 
-static void refuses_nonsense(void **state)
+TEST(refuses_nonsense)
 {
 	struct kv *kv = NULL;
 
-	(void)state;
 	assert_int_equal(new_kv(0, BLOCK, BLOCK, &kv), -EINVAL);
 	assert_int_equal(new_kv(8, 0, 0, &kv), -EINVAL);
 	assert_int_equal(new_kv(UINT32_MAX, BLOCK, BLOCK, &kv), -EINVAL);
@@ -46,12 +39,11 @@ static void refuses_nonsense(void **state)
 	kv_free(NULL);
 }
 
-static void counts_references(void **state)
+TEST(counts_references)
 {
 	struct kv *kv;
 	uint32_t blocks[3], more;
 
-	(void)state;
 	assert_int_equal(new_kv(3, BLOCK, BLOCK, &kv), 0);
 	assert_int_equal(kv_free_blocks(kv), 3);
 	for (unsigned i = 0; i < 3; i++)
@@ -66,13 +58,12 @@ static void counts_references(void **state)
 
 /* A committed prefix is found after its sequence is gone, by the same owner only and only at the same
  * place. */
-static void finds_prefixes(void **state)
+TEST(finds_prefixes)
 {
 	struct kv *kv;
 	uint32_t blocks[2], found[2];
 	struct kv_chain chain = {0}, second, at = {0};
 
-	(void)state;
 	assert_int_equal(new_kv(4, BLOCK, BLOCK, &kv), 0);
 	assert_true(kv_alloc(kv, 0, &blocks[0]) && kv_alloc(kv, 0, &blocks[1]));
 	kv_commit(kv, blocks[0], 1000, &chain, tokens_a);
@@ -100,13 +91,12 @@ static void finds_prefixes(void **state)
 
 /* Two who computed the same get the same serial, so that what follows is shared whoever's block
  * lives on. */
-static void joins_equal_content(void **state)
+TEST(joins_equal_content)
 {
 	struct kv *kv;
 	struct kv_chain chains[2] = {{0}};
 	uint32_t blocks[2];
 
-	(void)state;
 	assert_int_equal(new_kv(4, BLOCK, BLOCK, &kv), 0);
 	assert_true(kv_alloc(kv, 0, &blocks[0]) && kv_alloc(kv, 0, &blocks[1]));
 	for (unsigned i = 0; i < 2; i++)
@@ -118,13 +108,12 @@ static void joins_equal_content(void **state)
 }
 
 /* Empty blocks are taken first, then the least recently used, a prefix's tail before its head. */
-static void evicts_the_least_recently_used(void **state)
+TEST(evicts_the_least_recently_used)
 {
 	struct kv *kv;
 	uint32_t old[2], recent, taken[4], found;
 	struct kv_chain chain = {0};
 
-	(void)state;
 	assert_int_equal(new_kv(4, BLOCK, BLOCK, &kv), 0);
 	assert_true(kv_alloc(kv, 0, &old[0]) && kv_alloc(kv, 0, &old[1]));
 	assert_true(kv_alloc(kv, 0, &recent));
@@ -151,13 +140,12 @@ static void evicts_the_least_recently_used(void **state)
 
 /* What nobody will ask for again is taken before what somebody may, a prefix's tail before its head;
  * until then it is found. */
-static void takes_what_was_given_up(void **state)
+TEST(takes_what_was_given_up)
 {
 	struct kv *kv;
 	uint32_t kept, up[2], taken[2], found[2];
 	struct kv_chain chain = {0}, at = {0};
 
-	(void)state;
 	assert_int_equal(new_kv(3, BLOCK, BLOCK, &kv), 0);
 	assert_true(kv_alloc(kv, 0, &kept) && kv_alloc(kv, 0, &up[0]) && kv_alloc(kv, 0, &up[1]));
 	kv_commit(kv, kept, 1, &(struct kv_chain){0}, tokens_a);
@@ -184,7 +172,7 @@ static void takes_what_was_given_up(void **state)
 
 /* Random use against a plain record of who holds what; every match must hold the content that was
  * asked for. */
-static void random_use(void **state)
+TEST(random_use)
 {
 	enum { BLOCKS = 16, HOLDERS = 8, DEPTH = 4 };
 	struct {
@@ -196,7 +184,6 @@ static void random_use(void **state)
 	unsigned depth[BLOCKS] = {0};
 	struct kv *kv;
 
-	(void)state;
 	memset(holders, 0, sizeof(holders));
 	srand(7);
 	assert_int_equal(new_kv(BLOCKS, BLOCK, BLOCK, &kv), 0);
@@ -238,14 +225,13 @@ static void random_use(void **state)
 }
 
 /* What stands behind the tokens of a key tells blocks apart, in every bit. */
-static void keys_have_further_words(void **state)
+TEST(keys_have_further_words)
 {
 	int32_t key[BLOCK + 2] = {0};
 	struct kv_chain chain = {0}, at;
 	uint32_t block, found;
 	struct kv *kv;
 
-	(void)state;
 	assert_int_equal(new_kv(4, BLOCK, BLOCK - 1, &kv), -EINVAL);
 	assert_int_equal(new_kv(4, BLOCK, BLOCK + 2, &kv), 0);
 	assert_int_equal(kv_key_words(kv), BLOCK + 2);
@@ -266,18 +252,4 @@ static void keys_have_further_words(void **state)
 	kv_free(kv);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(refuses_nonsense),
-		cmocka_unit_test(counts_references),
-		cmocka_unit_test(finds_prefixes),
-		cmocka_unit_test(keys_have_further_words),
-		cmocka_unit_test(joins_equal_content),
-		cmocka_unit_test(evicts_the_least_recently_used),
-		cmocka_unit_test(takes_what_was_given_up),
-		cmocka_unit_test(random_use),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -20,14 +20,13 @@ static void wait_to_go_on(struct test_constraint *c)
 }
 
 /* A mask that never comes holds up its own sequence: the other one has all its steps meanwhile. */
-static void late_masks_hold_up_nobody(void **state)
+TEST_WITH(late_masks_hold_up_nobody, small_model, NULL)
 {
 	struct engine_sampling s = greedy(50);
 	int32_t prompt[] = {5, 3, 8};
 	struct engine_request *late, *alone, *beside;
 	struct engine *e;
 
-	(void)state;
 	sem_init(&go_on, 0, 0);
 	e = open_engine(&(struct engine_options){0});
 	late = new_request(prompt, 3, &s, false);
@@ -64,7 +63,7 @@ static void *free_engine(void *engine)
 }
 
 /* A cancelled request, and an engine that ends, wait for no mask but the one at hand. */
-static void ends_with_masks_to_come(void **state)
+TEST_WITH(ends_with_masks_to_come, small_model, NULL)
 {
 	struct engine_sampling s = greedy(50);
 	struct engine_request *r[12];
@@ -72,7 +71,6 @@ static void ends_with_masks_to_come(void **state)
 	pthread_t ending;
 	struct engine *e;
 
-	(void)state;
 	sem_init(&go_on, 0, 0);
 	e = open_engine(&(struct engine_options){0});
 	for (unsigned i = 0; i < 12; i++) {
@@ -101,14 +99,13 @@ static void ends_with_masks_to_come(void **state)
 }
 
 /* A deadline passes while nothing runs and a mask is late. */
-static void deadlines_wait_for_no_mask(void **state)
+TEST_WITH(deadlines_wait_for_no_mask, small_model, NULL)
 {
 	struct engine_sampling s = greedy(50);
 	int32_t prompt[] = {5, 3, 8};
 	struct engine_request *r;
 	struct engine *e;
 
-	(void)state;
 	sem_init(&go_on, 0, 0);
 	e = open_engine(&(struct engine_options){0});
 	r = new_request(prompt, 3, &s, false);
@@ -126,14 +123,13 @@ static void deadlines_wait_for_no_mask(void **state)
 }
 
 /* Where a constraint allows everything, as it does while the model reasons, min_tokens holds. */
-static void least_tokens_hold_beside_masks(void **state)
+TEST_WITH(least_tokens_hold_beside_masks, small_model, NULL)
 {
 	struct engine_sampling s = greedy(40);
 	int32_t prompt[] = {5, 3, 8};
 	struct engine_request *alone, *r;
 	struct engine *e = open_engine(&(struct engine_options){0});
 
-	(void)state;
 	r = new_request(prompt, 3, &s, false);
 	run(e, r);
 	s.stop_tokens[s.n_stop_tokens++] = r->tokens[2];
@@ -214,7 +210,7 @@ static void run_mix(const struct engine_options *options, bool late, int32_t (*t
 }
 
 /* Late masks change no token, nor do preemptions and proposals beside them. */
-static void late_masks_change_nothing(void **state)
+TEST_WITH(late_masks_change_nothing, small_model, NULL)
 {
 	const struct engine_options options[] = {
 		{0},
@@ -227,7 +223,6 @@ static void late_masks_change_nothing(void **state)
 	int32_t alone[N_LATE][40], tokens[N_LATE][40];
 	unsigned n_alone[N_LATE], n_tokens[N_LATE];
 
-	(void)state;
 	fake_model_config.info.max_context = 256;
 	fake_model_config.states = true;
 	run_mix(&options[0], false, alone, n_alone);
@@ -261,7 +256,7 @@ static void tell_that_it_began(struct test_constraint *c)
 }
 
 /* However many jobs of one user wait, and however long they take, another's goes at once. */
-static void users_share_workers(void **state)
+TEST(users_share_workers)
 {
 	struct engine_sampling s = greedy(1);
 	struct mask_job jobs[N_JOBS + 1] = {0};
@@ -269,7 +264,6 @@ static void users_share_workers(void **state)
 	struct timespec limit;
 	int32_t prompt = 1;
 
-	(void)state;
 	sem_init(&go_on, 0, 0);
 	sem_init(&others_began, 0, 0);
 	atomic_store(&n_waits, 0);
@@ -306,16 +300,4 @@ static void users_share_workers(void **state)
 	sem_destroy(&others_began);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(late_masks_hold_up_nobody, small_model),
-		cmocka_unit_test_setup(ends_with_masks_to_come, small_model),
-		cmocka_unit_test_setup(deadlines_wait_for_no_mask, small_model),
-		cmocka_unit_test_setup(least_tokens_hold_beside_masks, small_model),
-		cmocka_unit_test_setup(late_masks_change_nothing, small_model),
-		cmocka_unit_test(users_share_workers),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

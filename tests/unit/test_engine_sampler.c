@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <errno.h>
 #include <math.h>
 
+#include "unit.h"
 #include "sampler_internal.h"
 #include "token_counts.h"
 
@@ -221,12 +214,11 @@ static void random_rules(struct engine_sampling *p)
 	}
 }
 
-static void random_numbers_are_uniform_and_fixed(void **state)
+TEST(random_numbers_are_uniform_and_fixed)
 {
 	unsigned counts[16] = {0};
 	double chi = 0, last = -1;
 
-	(void)state;
 	for (uint64_t seed = 0; seed < 200; seed++) {
 		for (uint64_t position = 0; position < 200; position++) {
 			double u = sampler_uniform(seed, position);
@@ -244,13 +236,12 @@ static void random_numbers_are_uniform_and_fixed(void **state)
 	assert_int_equal((int64_t)(sampler_uniform(42, 7) * 1e12), 922445615997);
 }
 
-static void greedy_takes_the_best(void **state)
+TEST(greedy_takes_the_best)
 {
 	const struct sampler_rules no_stops = {.mask_stops = true};
 	struct engine_sampling p = plain();
 	int32_t token;
 
-	(void)state;
 	random_row(5);
 	p.temperature = 0;
 	assert_int_equal(sampler_choose(sampler, fresh(), &p, 0, NULL, &token), 0);
@@ -270,9 +261,8 @@ static void greedy_takes_the_best(void **state)
 }
 
 /* Greedy with adjustments and masks: the best by the book. */
-static void greedy_takes_the_best_that_may_come(void **state)
+TEST(greedy_takes_the_best_that_may_come)
 {
-	(void)state;
 	srand(17);
 	for (unsigned round = 0; round < 5000; round++) {
 		struct engine_sampling p = plain();
@@ -294,12 +284,11 @@ static void greedy_takes_the_best_that_may_come(void **state)
 	}
 }
 
-static void nothing_may_come(void **state)
+TEST(nothing_may_come)
 {
 	struct engine_sampling p = plain();
 	int32_t token;
 
-	(void)state;
 	random_row(4);
 	memset(mask_bits, 0, sizeof(mask_bits));
 	for (unsigned i = 0; i < 4; i++) {
@@ -347,11 +336,10 @@ static int choose_by_row(struct sampler_row *of, const struct engine_sampling *p
 }
 
 /* What the list decides is what the full row decides, in every combination of settings. */
-static void list_agrees_with_row(void **state)
+TEST(list_agrees_with_row)
 {
 	unsigned by_list = 0, rounds = 20000;
 
-	(void)state;
 	srand(3);
 	for (unsigned round = 0; round < rounds; round++) {
 		struct engine_sampling p = random_sampling();
@@ -372,12 +360,11 @@ static void list_agrees_with_row(void **state)
 }
 
 /* Frequencies of many draws are the probabilities by the book. */
-static void draws_follow_the_definition(void **state)
+TEST(draws_follow_the_definition)
 {
 	enum { DRAWS = 2000 };
 	double prob[VOCAB];
 
-	(void)state;
 	srand(5);
 	for (unsigned round = 0; round < 240; round++) {
 		struct engine_sampling p = random_sampling();
@@ -423,12 +410,11 @@ static void draws_follow_the_definition(void **state)
 }
 
 /* The same row, seed and position give the same token whatever was chosen before. */
-static void choices_do_not_depend_on_company(void **state)
+TEST(choices_do_not_depend_on_company)
 {
 	struct engine_sampling p = plain(), other = plain();
 	int32_t alone[64], token;
 
-	(void)state;
 	p.seed = 9;
 	p.top_p = 0.95f;
 	p.temperature = 0.8f;
@@ -449,12 +435,11 @@ static void choices_do_not_depend_on_company(void **state)
 	}
 }
 
-static void logprobs_are_the_models(void **state)
+TEST(logprobs_are_the_models)
 {
 	struct engine_logprob top[ENGINE_MAX_LOGPROBS];
 	double sum = 0;
 
-	(void)state;
 	random_row(6);
 	for (unsigned t = 0; t < VOCAB; t++)
 		sum += exp((double)sampler_logprob(sampler, fresh(), (int32_t)t));
@@ -471,12 +456,11 @@ static void logprobs_are_the_models(void **state)
 }
 
 /* What a broken model or chip may deliver is an error or a token, never more. */
-static void survives_nonsense(void **state)
+TEST(survives_nonsense)
 {
 	struct engine_sampling p = plain();
 	int32_t token;
 
-	(void)state;
 	random_row(4);
 	row.lse = NAN;
 	assert_int_equal(sampler_choose(sampler, fresh(), &p, 0, NULL, &token), -EDOM);
@@ -507,19 +491,18 @@ static void survives_nonsense(void **state)
 	}
 }
 
-static void checks_parameters(void **state)
+TEST(checks_parameters)
 {
 	struct engine_sampling p = plain();
 	char err[128] = "";
 
-	(void)state;
 	assert_int_equal(sampler_check(&p, err, sizeof(err)), 0);
 	p.temperature = NAN;
 	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
 	p = plain();
 	p.top_p = 0;
 	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "top_p 0"));
+	assert_says(err, "top_p 0");
 	p = plain();
 	p.min_p = 1.5f;
 	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
@@ -535,7 +518,7 @@ static void checks_parameters(void **state)
 	p = plain();
 	p.repetition_penalty = -1;
 	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "repetition_penalty -1"));
+	assert_says(err, "repetition_penalty -1");
 	p = plain();
 	p.frequency_penalty = NAN;
 	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
@@ -559,20 +542,4 @@ static int close_sampler(void **state)
 	return 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_numbers_are_uniform_and_fixed),
-		cmocka_unit_test(greedy_takes_the_best),
-		cmocka_unit_test(greedy_takes_the_best_that_may_come),
-		cmocka_unit_test(nothing_may_come),
-		cmocka_unit_test(list_agrees_with_row),
-		cmocka_unit_test(draws_follow_the_definition),
-		cmocka_unit_test(choices_do_not_depend_on_company),
-		cmocka_unit_test(logprobs_are_the_models),
-		cmocka_unit_test(survives_nonsense),
-		cmocka_unit_test(checks_parameters),
-	};
-
-	return cmocka_run_group_tests(tests, open_sampler, close_sampler);
-}
+TEST_MAIN_ALL(open_sampler, close_sampler)

@@ -47,14 +47,13 @@ static void *read_stats(void *arg)
 
 /* Several threads submit and cancel while one takes the news, token by token, and another reads the
  * counters. */
-static void works_with_threads(void **state)
+TEST(works_with_threads)
 {
 	struct engine *e = open_engine(&(struct engine_options){.prefix_caching = true});
 	struct sender senders[3];
 	pthread_t threads[3], reader;
 	void *failed;
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		senders[i].e = e;
 		for (unsigned j = 0; j < 40; j++) {
@@ -93,12 +92,11 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-static void idles_for_free(void **state)
+TEST(idles_for_free)
 {
 	struct engine *e = open_engine(&(struct engine_options){0});
 	uint64_t start;
 
-	(void)state;
 	usleep(20000);
 	start = cpu_ns();
 	usleep(300000);
@@ -148,21 +146,11 @@ static void measure(unsigned n)
 	close_engine(e);
 }
 
-static void costs_little(void **state)
+TEST(costs_little)
 {
-	(void)state;
 	measure(1);
 	measure(16);
 	measure(64);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(works_with_threads, small_model),
-		cmocka_unit_test_setup(idles_for_free, small_model),
-		cmocka_unit_test_setup(costs_little, small_model),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(small_model, NULL)

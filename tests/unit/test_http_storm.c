@@ -2,24 +2,17 @@
 /* The thread that accepts in the loop's place: whose connections it closes, and when it ends. */
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include <event2/event.h>
 
+#include "unit.h"
 #include "clock.h"
 #include "http_storm.h"
 #include "listen.h"
@@ -149,9 +142,8 @@ static void wait_for(const unsigned *value, unsigned wanted)
 }
 
 /* The loop sees one of a user's connections from time to time, and is told of the others. */
-static void surplus_is_closed(void **state)
+TEST(surplus_is_closed)
 {
-	(void)state;
 	t.name_again = true;
 	http_storm_block(t.storm, getuid(), &t.socket.fd, 1);
 	assert_true(http_storm_is_active(t.storm));
@@ -178,9 +170,8 @@ static void surplus_is_closed(void **state)
 	close(fd);
 }
 
-static void others_are_handed_on(void **state)
+TEST(others_are_handed_on)
 {
-	(void)state;
 	for (unsigned i = 0; i < CLIENTS; i++) {
 		int fd;
 
@@ -195,11 +186,10 @@ static void others_are_handed_on(void **state)
 }
 
 /* Whoever ends it has the listener for itself at once, also while many connect. */
-static void it_can_be_ended(void **state)
+TEST(it_can_be_ended)
 {
 	int fds[2 * STORM_BACKLOG];
 
-	(void)state;
 	for (unsigned round = 0; round < 20; round++) {
 		unsigned n = 0, before;
 
@@ -232,11 +222,10 @@ static void it_can_be_ended(void **state)
 	close(fds[0]);
 }
 
-static void nothing_is_accepted_while_too_many_are_closed(void **state)
+TEST(nothing_is_accepted_while_too_many_are_closed)
 {
 	int fd;
 
-	(void)state;
 	atomic_store(&t.full, true);
 	http_storm_block(t.storm, getuid(), &t.socket.fd, 1);
 	fd = dial();
@@ -265,13 +254,12 @@ static unsigned queued(unsigned most)
 }
 
 /* A socket of systemd's queues as many as the daemon's own, before and after. */
-static void the_queue_is_as_long_as_before(void **state)
+TEST(the_queue_is_as_long_as_before)
 {
 	unsigned own = queued(2 * LISTEN_BACKLOG);
 	struct listen_socket adopted;
 	char err[256];
 
-	(void)state;
 	assert_int_equal(listen(t.socket.fd, 2 * LISTEN_BACKLOG), 0);
 	assert_int_equal(listen_socket_adopt(t.socket.fd, &adopted, err, sizeof(err)), 0);
 	assert_int_equal(queued(2 * LISTEN_BACKLOG), own);
@@ -280,11 +268,10 @@ static void the_queue_is_as_long_as_before(void **state)
 	assert_int_equal(queued(2 * LISTEN_BACKLOG), own);
 }
 
-static void without_descriptors_nothing_begins(void **state)
+TEST(without_descriptors_nothing_begins)
 {
 	struct rlimit before, none;
 
-	(void)state;
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	none = (struct rlimit){(rlim_t)dup(0), before.rlim_max};
 	close((int)none.rlim_cur);
@@ -296,18 +283,4 @@ static void without_descriptors_nothing_begins(void **state)
 	assert_int_equal(queued(2 * STORM_BACKLOG), 2 * STORM_BACKLOG);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(surplus_is_closed, setup, teardown),
-		cmocka_unit_test_setup_teardown(others_are_handed_on, setup, teardown),
-		cmocka_unit_test_setup_teardown(it_can_be_ended, setup, teardown),
-		cmocka_unit_test_setup_teardown(nothing_is_accepted_while_too_many_are_closed,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(the_queue_is_as_long_as_before, setup, teardown),
-		cmocka_unit_test_setup_teardown(without_descriptors_nothing_begins, setup,
-						teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(setup, teardown)

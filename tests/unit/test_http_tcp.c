@@ -184,12 +184,11 @@ static int occupy(unsigned uid)
 	return fd;
 }
 
-static void test_let_in(void **state)
+TEST(test_let_in)
 {
 	char buf[2048];
 	int fd = dial();
 
-	(void)state;
 	http_fixture_send(fd, "GET / HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
 	assert_true(hear(fd, buf, sizeof(buf), "\r\n\r\nyes"));
 	assert_int_equal(atomic_load(&t.uid), 7);
@@ -201,20 +200,19 @@ static void test_let_in(void **state)
 		fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
 	assert_true(hear(fd, buf, sizeof(buf), NULL));
 	assert_int_equal(strncmp(buf, "HTTP/1.1 401 Unauthorized\r\n", 27), 0);
-	assert_non_null(strstr(buf, "\r\nWWW-Authenticate: Test\r\n"));
-	assert_non_null(strstr(buf, "\r\n\r\n{401 no key}"));
+	assert_says(buf, "\r\nWWW-Authenticate: Test\r\n");
+	assert_says(buf, "\r\n\r\n{401 no key}");
 	assert_null(strstr(buf, "yes"));
 	assert_int_equal(atomic_load(&t.uid), 8);
 	close(fd);
 }
 
 /* The answer comes before the body, which nobody asks for. */
-static void test_no_body_of_strangers(void **state)
+TEST(test_no_body_of_strangers)
 {
 	char buf[2048];
 	int fd = dial();
 
-	(void)state;
 	http_fixture_send(
 		fd,
 		"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99\r\n\r\n");
@@ -224,35 +222,33 @@ static void test_no_body_of_strangers(void **state)
 	fd = dial();
 	http_fixture_send(fd, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(hear(fd, buf, sizeof(buf), NULL));
-	assert_non_null(strstr(buf, "HTTP/1.1 401 "));
+	assert_says(buf, "HTTP/1.1 401 ");
 	assert_null(strstr(buf, "{401"));
 	close(fd);
 }
 
 /* Strangers who say nothing, and who never get to the end of a head. */
-static void test_deadlines(void **state)
+TEST(test_deadlines)
 {
 	char buf[2048];
 	int silent = dial(), slow = dial();
 
-	(void)state;
 	http_fixture_send(slow, "GET / HTTP/1.1\r\n");
 	assert_true(hear(silent, buf, sizeof(buf), NULL));
 	assert_string_equal(buf, "");
 	assert_true(hear(slow, buf, sizeof(buf), NULL));
-	assert_non_null(strstr(buf, "HTTP/1.1 408 "));
+	assert_says(buf, "HTTP/1.1 408 ");
 	close(silent);
 	close(slow);
 }
 
-static void test_strangers_make_room(void **state)
+TEST(test_strangers_make_room)
 {
 	enum { N = 200 };
 	int fds[N], user = occupy(7), unix_fd;
 	unsigned open = 0;
 	char buf[2048];
 
-	(void)state;
 	for (unsigned i = 0; i < N; i++) {
 		fds[i] = dial();
 		/* Half of them begin a head. */
@@ -281,12 +277,11 @@ static void test_strangers_make_room(void **state)
 }
 
 /* A user may have three times as many connections as are left; what idles makes room. */
-static void test_shares(void **state)
+TEST(test_shares)
 {
 	int heavy[5], light[2], idle, fd;
 	char buf[2048];
 
-	(void)state;
 	idle = dial();
 	http_fixture_send(idle, "GET / HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
 	assert_true(hear(idle, buf, sizeof(buf), "\r\n\r\nyes"));
@@ -298,7 +293,7 @@ static void test_shares(void **state)
 	fd = dial();
 	http_fixture_send(fd, "GET /never HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n");
 	assert_true(hear(fd, buf, sizeof(buf), NULL));
-	assert_non_null(strstr(buf, "HTTP/1.1 503 "));
+	assert_says(buf, "HTTP/1.1 503 ");
 	assert_non_null(strstr(
 		buf, "{503 user u7 has 5 connections over TCP, all users 5; the limit is 6"));
 	close(fd);
@@ -317,12 +312,11 @@ static void test_shares(void **state)
 }
 
 /* Also while nothing is written, and with more on the way than is read ahead. */
-static void test_gone(void **state)
+TEST(test_gone)
 {
 	static char flood[40000];
 	int fd = occupy(7);
 
-	(void)state;
 	close(fd);
 	assert_true(reaches(&t.gone, 1));
 	fd = occupy(7);
@@ -342,12 +336,11 @@ static void ask(int fd, const char *path, unsigned uid)
 }
 
 /* Who has used up its share of the loop's time waits, and others do not wait for it. */
-static void test_turns(void **state)
+TEST(test_turns)
 {
 	int heavy = dial(), light = dial();
 	char buf[2048];
 
-	(void)state;
 	ask(light, "/", 8);
 	/* Also what came with the request that used it up. */
 	http_fixture_send(heavy, "GET /greedy HTTP/1.1\r\nHost: x\r\nKey: 7\r\n\r\n"
@@ -364,14 +357,13 @@ static void test_turns(void **state)
 }
 
 /* Those that wait keep their order; those for which there is no place are closed without an answer. */
-static void test_turns_of_connections(void **state)
+TEST(test_turns_of_connections)
 {
 	enum { N = 40 };
 	int fds[N], light = dial(), first = http_fixture_dial(&t.http);
 	unsigned served = 0;
 	char buf[2048];
 
-	(void)state;
 	ask(light, "/", 8);
 	ask(first, "/greedy", 0);
 	for (unsigned i = 0; i < N; i++) {
@@ -402,29 +394,13 @@ static void test_turns_of_connections(void **state)
 }
 
 /* Nobody waits for a share when there are no others. */
-static void test_alone(void **state)
+TEST(test_alone)
 {
 	int fd = http_fixture_dial(&t.http);
 
-	(void)state;
 	ask(fd, "/greedy", 0);
 	ask(fd, "/", 0);
 	close(fd);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_let_in, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_no_body_of_strangers, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_deadlines, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_strangers_make_room, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_shares, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_turns, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_turns_of_connections, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_alone, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(setup, teardown)

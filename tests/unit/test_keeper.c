@@ -5,20 +5,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "fake_context.h"
 #include "fake_weights.h"
 #include "keeper.h"
@@ -74,14 +67,13 @@ static struct manifest some_manifest(void)
 	return m;
 }
 
-static void keeps_what_was_written(void **state)
+TEST(keeps_what_was_written)
 {
 	struct manifest m = some_manifest(), back;
 	unsigned before = open_fds();
 	char err[256];
 	int fd;
 
-	(void)state;
 	memset(m.source, 'x', sizeof(m.source) - 1);
 	assert_int_equal(manifest_write(&m, &fd, err, sizeof(err)), 0);
 	memset(&back, 0x55, sizeof(back));
@@ -99,17 +91,16 @@ static void keeps_what_was_written(void **state)
 	assert_int_equal(open_fds(), before);
 }
 
-static void refuses_to_write_nonsense(void **state)
+TEST(refuses_to_write_nonsense)
 {
 	struct manifest m;
 	char err[256];
 	int fd = -7;
 
-	(void)state;
 	m = some_manifest();
 	m.rank = 2;
 	assert_int_equal(manifest_write(&m, &fd, err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "rank 2 of 2"));
+	assert_says(err, "rank 2 of 2");
 	m = some_manifest();
 	m.tp = 9;
 	assert_int_equal(manifest_write(&m, &fd, err, sizeof(err)), -EINVAL);
@@ -138,7 +129,7 @@ static int file_of(const void *data, size_t bytes, int seals)
 
 #define ALL_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
-static void refuses_hostile_bytes(void **state)
+TEST(refuses_hostile_bytes)
 {
 	struct manifest m = some_manifest(), back;
 	unsigned char bytes[8192];
@@ -147,7 +138,6 @@ static void refuses_hostile_bytes(void **state)
 	size_t n;
 	int fd, r;
 
-	(void)state;
 	assert_int_equal(manifest_write(&m, &fd, err, sizeof(err)), 0);
 	assert_int_equal(fstat(fd, &st), 0);
 	n = (size_t)st.st_size;
@@ -321,7 +311,7 @@ static bool no(void *arg, const char *source, const char *case_dir)
 	return false;
 }
 
-static void passes_weights_on(void **state)
+TEST(passes_weights_on)
 {
 	unsigned before = open_fds();
 	struct txda_group *group = pair();
@@ -329,7 +319,6 @@ static void passes_weights_on(void **state)
 	struct manager g;
 	struct keeper *k;
 
-	(void)state;
 	start_manager(&g);
 	assert_true(keeper_is_possible());
 	setenv("FDSTORE", "0", 1);
@@ -354,7 +343,7 @@ static void passes_weights_on(void **state)
 	hand_over(&g, k);
 	assert_false(keeper_has(k, "/case", group, false));
 	keeper_adopt(k);
-	assert_non_null(strstr(said, "good adopted the weights of /case, rank"));
+	assert_says(said, "good adopted the weights of /case, rank");
 	assert_int_equal(fake_weights_live(), 2);
 	assert_true(keeper_has(k, "/case", group, false));
 	assert_true(keeper_has(k, "/case", group, true));
@@ -386,13 +375,12 @@ static void passes_weights_on(void **state)
 }
 
 /* What is used stays, whatever directory it is of. */
-static void retains_what_is_used(void **state)
+TEST(retains_what_is_used)
 {
 	struct keeper_entry *e;
 	struct manager g;
 	struct keeper *k;
 
-	(void)state;
 	start_manager(&g);
 	k = new_keeper();
 	keep(k, "/case", 0, 2);
@@ -405,7 +393,7 @@ static void retains_what_is_used(void **state)
 	e = keep(k, "/case", 1, 2);
 	assert_true(keeper_retain(k, no, NULL));
 	keeper_drop_unwanted(k);
-	assert_non_null(strstr(said, "rank 0, dropped: /srv/model is no longer served"));
+	assert_says(said, "rank 0, dropped: /srv/model is no longer served");
 	serve(&g);
 	assert_int_equal(g.store.n, 2);
 	assert_int_equal(fake_weights_live(), 1);
@@ -419,13 +407,12 @@ static void retains_what_is_used(void **state)
 
 /* A model's own weights of which a load would not take all ranks: they are not there, and make
  * room for that load, all but those in use. */
-static void gives_up_what_is_not_whole(void **state)
+TEST(gives_up_what_is_not_whole)
 {
 	unsigned before = open_fds();
 	struct txda_group *group = pair();
 	char changed[128];
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		struct manager g;
 		struct keeper *k;
@@ -470,14 +457,13 @@ static void gives_up_what_is_not_whole(void **state)
 }
 
 /* A chip was reset: one rank is of the memory before. */
-static void looks_at_each_rank(void **state)
+TEST(looks_at_each_rank)
 {
 	struct txda_group *group = pair();
 	struct keeper_entry *e;
 	struct manager g;
 	struct keeper *k;
 
-	(void)state;
 	start_manager(&g);
 	k = new_keeper();
 	e = keep(k, "/case", 0, 2);
@@ -513,7 +499,7 @@ static void *serve_until_told(void *arg)
 }
 
 /* What was given up is closed in the store before the room is counted on. */
-static void waits_for_the_store(void **state)
+TEST(waits_for_the_store)
 {
 	struct keeper_entry *e;
 	pthread_t thread;
@@ -522,7 +508,6 @@ static void waits_for_the_store(void **state)
 	int pipe_fd[2], fd;
 	void *args[] = {&g, &pipe_fd[0]};
 
-	(void)state;
 	start_manager(&g);
 	k = new_keeper();
 	e = keep(k, "/case", 0, 1);
@@ -573,7 +558,7 @@ static void leave(struct manager *g, const char *case_dir)
 	assert_int_equal(g->store.n, 2);
 }
 
-static void drops_what_is_not_right(void **state)
+TEST(drops_what_is_not_right)
 {
 	unsigned before = open_fds();
 	struct manager g;
@@ -581,7 +566,6 @@ static void drops_what_is_not_right(void **state)
 	char path[128];
 	int fd, pipe_fd[2];
 
-	(void)state;
 	start_manager(&g);
 	/* A store that was cut short, in either half; or has too much. */
 	for (unsigned i = 0; i < 2; i++) {
@@ -626,11 +610,11 @@ static void drops_what_is_not_right(void **state)
 	memset(path, 'x', sizeof(path) - 1);
 	path[sizeof(path) - 1] = '\0';
 	keeper_take(k, path, open("/dev/null", O_RDONLY | O_CLOEXEC));
-	assert_non_null(strstr(said, "unexpected descriptor"));
+	assert_says(said, "unexpected descriptor");
 	keeper_adopt(k);
 	assert_true(keeper_retain(k, no, NULL));
 	keeper_drop_unwanted(k);
-	assert_non_null(strstr(said, "/srv/model is no longer served"));
+	assert_says(said, "/srv/model is no longer served");
 	assert_int_equal(fake_weights_live(), 0);
 	serve(&g);
 	assert_int_equal(g.store.n, 0);
@@ -645,19 +629,17 @@ static void drops_what_is_not_right(void **state)
 }
 
 /* Nobody keeps them: that is said, and nothing else happens. */
-static void does_without_a_store(void **state)
+TEST(does_without_a_store)
 {
 	struct keeper_weights w = {
 		.source = "/srv/model", .case_dir = "/case", .tp = 1, .device = device(0)};
 	struct keeper *k = new_keeper();
 	struct keeper_entry *e = NULL;
 
-	(void)state;
 	assert_false(keeper_is_possible());
 	assert_int_equal(fake_weights_of("/case", w.device, 0, BYTES, &w.weights), 0);
 	assert_int_equal(keeper_keep(k, &w, &e), -ENOTCONN);
-	assert_non_null(
-		strstr(said, "bad the weights of /case, rank 0, will not survive the daemon"));
+	assert_says(said, "bad the weights of /case, rank 0, will not survive the daemon");
 	assert_null(e);
 	txda_weights_unref(w.weights);
 	assert_int_equal(fake_weights_live(), 0);
@@ -675,13 +657,12 @@ static bool message(struct store *s, const char *text, unsigned n)
 	return store_message(s, text, strlen(text), fds, n);
 }
 
-static void holds_what_it_is_told_to(void **state)
+TEST(holds_what_it_is_told_to)
 {
 	unsigned before = open_fds();
 	char text[600];
 	struct store s;
 
-	(void)state;
 	assert_int_equal(store_init(&s, 4), 0);
 	assert_false(message(&s, "FDSTORE=1\nFDNAME=a", 2));
 	assert_false(message(&s, "FDNAME=b\nFDSTORE=1\n", 1));
@@ -714,20 +695,6 @@ static void holds_what_it_is_told_to(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(keeps_what_was_written),
-		cmocka_unit_test(refuses_to_write_nonsense),
-		cmocka_unit_test(refuses_hostile_bytes),
-		cmocka_unit_test(passes_weights_on),
-		cmocka_unit_test(retains_what_is_used),
-		cmocka_unit_test(gives_up_what_is_not_whole),
-		cmocka_unit_test(looks_at_each_rank),
-		cmocka_unit_test(waits_for_the_store),
-		cmocka_unit_test(drops_what_is_not_right),
-		cmocka_unit_test(does_without_a_store),
-		cmocka_unit_test(holds_what_it_is_told_to),
-	};
-
 	unsetenv("NOTIFY_SOCKET");
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_unit_tests(NULL, NULL);
 }

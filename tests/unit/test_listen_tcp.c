@@ -3,15 +3,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "listen_tcp.h"
 
 static char err[512];
@@ -37,13 +31,11 @@ static void refuse(const char *host, const char *words)
 
 	assert_int_equal(listen_tcp_resolve(host, 80, a, &n, err, sizeof(err)), -ENOENT);
 	assert_int_equal(n, 77);
-	if (!strstr(err, words))
-		fail_msg("\"%s\" does not say \"%s\"", err, words);
+	assert_says(err, words);
 }
 
-static void test_addresses(void **state)
+TEST(test_addresses)
 {
-	(void)state;
 	expect("127.0.0.1", 8000, "127.0.0.1:8000", true);
 	expect("127.255.255.254", 1, "127.255.255.254:1", true);
 	expect("0.0.0.0", 65535, "0.0.0.0:65535", false);
@@ -58,12 +50,11 @@ static void test_addresses(void **state)
 	expect("::2", 80, "[::2]:80", false);
 }
 
-static void test_default(void **state)
+TEST(test_default)
 {
 	struct listen_address a[LISTEN_TCP_MAX];
 	unsigned n;
 
-	(void)state;
 	assert_int_equal(listen_tcp_resolve(NULL, 8000, a, &n, err, sizeof(err)), 0);
 	assert_int_equal(n, 2);
 	assert_int_equal(a[0].address.ss_family, AF_INET);
@@ -72,13 +63,12 @@ static void test_default(void **state)
 	assert_true(listen_tcp_is_loopback(&a[1].address));
 }
 
-static void test_hostile(void **state)
+TEST(test_hostile)
 {
 	static char name[300];
 	struct sockaddr_storage none = {.ss_family = AF_UNIX};
 	char text[LISTEN_TCP_TEXT];
 
-	(void)state;
 	refuse("", "a host's name has 0 characters");
 	memset(name, 'x', sizeof(name) - 1);
 	refuse(name, "a host's name has 299 characters; it must have 1 to 255");
@@ -92,7 +82,7 @@ static void test_hostile(void **state)
 	assert_string_equal(text, "?");
 }
 
-static void test_open(void **state)
+TEST(test_open)
 {
 	struct sockaddr_storage bound = {0}, again;
 	struct listen_address a[LISTEN_TCP_MAX];
@@ -101,7 +91,6 @@ static void test_open(void **state)
 	char text[LISTEN_TCP_TEXT];
 	unsigned n;
 
-	(void)state;
 	assert_int_equal(listen_tcp_resolve("127.0.0.1", 0, a, &n, err, sizeof(err)), 0);
 	assert_int_equal(listen_tcp_open(&a[0], &fd, err, sizeof(err)), 0);
 	assert_int_equal(listen_tcp_adopt(fd, &bound, err, sizeof(err)), 0);
@@ -110,11 +99,11 @@ static void test_open(void **state)
 	memcpy(&a[0].address, &bound, sizeof(bound));
 	assert_int_equal(listen_tcp_open(&a[0], &other, err, sizeof(err)), -EADDRINUSE);
 	listen_tcp_format(&bound, text, sizeof(text));
-	assert_non_null(strstr(err, text));
+	assert_says(err, text);
 	/* Of no machine (RFC 5737). */
 	assert_int_equal(listen_tcp_resolve("192.0.2.7", 0, a, &n, err, sizeof(err)), 0);
 	assert_int_equal(listen_tcp_open(&a[0], &other, err, sizeof(err)), -EADDRNOTAVAIL);
-	assert_non_null(strstr(err, "cannot listen on 192.0.2.7:0: "));
+	assert_says(err, "cannot listen on 192.0.2.7:0: ");
 	close(fd);
 	/* What is not a listening TCP socket. */
 	assert_int_equal(listen_tcp_adopt(udp, &again, err, sizeof(err)), -EINVAL);
@@ -122,19 +111,9 @@ static void test_open(void **state)
 	close(udp);
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(listen_tcp_adopt(fd, &again, err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "is not a listening TCP socket"));
+	assert_says(err, "is not a listening TCP socket");
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&bound, &len), 0);
 	close(fd);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_addresses),
-		cmocka_unit_test(test_default),
-		cmocka_unit_test(test_hostile),
-		cmocka_unit_test(test_open),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -1,35 +1,13 @@
 // SPDX-License-Identifier: MIT
 /* The daemon's log in a file. */
-#include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
+#include "test_dir.h"
 #include "log.h"
 
-static char dir[] = "/tmp/txda-log-XXXXXX";
 static char err[1024];
-
-static const char *at(const char *name)
-{
-	static char path[2][256];
-	static unsigned turn;
-
-	turn ^= 1;
-	snprintf(path[turn], sizeof(path[turn]), "%s/%s", dir, name);
-	return path[turn];
-}
 
 static const char *content(const char *name)
 {
@@ -42,15 +20,6 @@ static const char *content(const char *name)
 	return text;
 }
 
-static void make(const char *name, mode_t mode)
-{
-	int fd = open(at(name), O_CREAT | O_WRONLY, 0600);
-
-	assert_true(fd >= 0);
-	assert_int_equal(fchmod(fd, mode), 0);
-	close(fd);
-}
-
 static void refused(const char *name, const char *words)
 {
 	*err = 0;
@@ -60,13 +29,12 @@ static void refused(const char *name, const char *words)
 }
 
 /* Each line has its time; a file that was renamed is left, and one that is there is not emptied. */
-static void lines_go_into_the_file(void **state)
+TEST(lines_go_into_the_file)
 {
 	struct stat st;
 	int year, ms;
 	char zone;
 
-	(void)state;
 	umask(0);
 	assert_int_equal(log_to_file(at("log"), err, sizeof(err)), 0);
 	assert_int_equal(stat(at("log"), &st), 0);
@@ -75,11 +43,10 @@ static void lines_go_into_the_file(void **state)
 	assert_int_equal(sscanf(content("log"), "%d-%*d-%*dT%*d:%*d:%*d.%d%c ", &year, &ms, &zone),
 			 3);
 	assert_int_equal(zone, 'Z');
-	assert_non_null(
-		strstr(content("log"), "Z txdad: warning: first?second???1m\302\240???.??\n"));
+	assert_says(content("log"), "Z txdad: warning: first?second???1m\302\240???.??\n");
 	assert_int_equal(rename(at("log"), at("old")), 0);
 	log_info("third");
-	assert_non_null(strstr(content("old"), "third"));
+	assert_says(content("old"), "third");
 	umask(077);
 	assert_int_equal(log_to_file(at("log"), err, sizeof(err)), 0);
 	log_info("fourth");
@@ -89,18 +56,17 @@ static void lines_go_into_the_file(void **state)
 	assert_null(strstr(content("log"), "third"));
 	assert_int_equal(log_to_file(at("log"), err, sizeof(err)), 0);
 	log_info("fifth");
-	assert_non_null(strstr(content("log"), "fourth"));
-	assert_non_null(strstr(content("log"), "fifth"));
+	assert_says(content("log"), "fourth");
+	assert_says(content("log"), "fifth");
 }
 
 /* What somebody else may have laid there; the log stays where it was. */
-static void hostile_files_are_refused(void **state)
+TEST(hostile_files_are_refused)
 {
 	char path[300];
 
-	(void)state;
 	assert_int_equal(log_to_file(at("log"), err, sizeof(err)), 0);
-	make("target", 0600);
+	put("target", "", 0600);
 	assert_int_equal(symlink(at("target"), at("link")), 0);
 	refused("link", "it is a symbolic link");
 	assert_int_equal(symlink(at("nowhere"), at("dangling")), 0);
@@ -108,7 +74,7 @@ static void hostile_files_are_refused(void **state)
 	assert_int_not_equal(access(at("nowhere"), F_OK), 0);
 	assert_int_equal(link(at("target"), at("second")), 0);
 	refused("second", "it has more than one hard link");
-	make("public", 0666);
+	put("public", "", 0666);
 	refused("public", "everybody may write to it");
 	assert_int_equal(mkfifo(at("pipe"), 0600), 0);
 	refused("pipe", "");
@@ -124,7 +90,7 @@ static void hostile_files_are_refused(void **state)
 	assert_int_equal(chmod(at("open"), 01777), 0);
 	assert_int_equal(log_to_file(at("open/log"), err, sizeof(err)), 0);
 	if (!geteuid()) {
-		make("theirs", 0600);
+		put("theirs", "", 0600);
 		assert_int_equal(chown(at("theirs"), 12345, 12345), 0);
 		refused("theirs", "it belongs to another user");
 	}
@@ -132,7 +98,7 @@ static void hostile_files_are_refused(void **state)
 	path[sizeof(path) - 1] = 0;
 	assert_int_not_equal(log_to_file(path, err, sizeof(err)), 0);
 	log_info("still here");
-	assert_non_null(strstr(content("open/log"), "still here"));
+	assert_says(content("open/log"), "still here");
 }
 
 static atomic_bool stop;
@@ -145,14 +111,13 @@ static void *write_lines(void *arg)
 }
 
 /* A thread that logs meanwhile writes to one of the files, and to nothing that was opened since. */
-static void files_change_under_writers(void **state)
+TEST(files_change_under_writers)
 {
 	pthread_t threads[2];
 	struct stat st;
 	int fd;
 
-	(void)state;
-	make("bystander", 0600);
+	put("bystander", "", 0600);
 	assert_int_equal(log_to_file(at("0"), err, sizeof(err)), 0);
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, write_lines, NULL), 0);
@@ -171,29 +136,10 @@ static void files_change_under_writers(void **state)
 	assert_int_equal(log_to_file(NULL, err, sizeof(err)), 0);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	return mkdtemp(dir) ? 0 : -1;
-}
-
 static int tear_down(void **state)
 {
-	char command[64];
-
-	(void)state;
 	log_to_file(NULL, err, sizeof(err));
-	snprintf(command, sizeof(command), "rm -rf %s", dir);
-	return system(command);
+	return test_dir_remove(state);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lines_go_into_the_file),
-		cmocka_unit_test(hostile_files_are_refused),
-		cmocka_unit_test(files_change_under_writers),
-	};
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_MAIN_ALL(test_dir_make, tear_down)

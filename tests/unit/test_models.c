@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Loads: the compiler, those who wait, slow files, the end of the table. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <seccomp.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,13 +20,12 @@ static int look(const char *path, unsigned tp, const char *weights, char *err, s
 	return source_look(fake_context, &spec, &found, err, errlen);
 }
 
-static void looks_at_directories(void **state)
+TEST(looks_at_directories)
 {
 	struct models *t = open_table(0);
 	struct served_model *m;
 	char err[512] = "";
 
-	(void)state;
 	make_case("ready");
 	make_hf("raw", "");
 	make_case("spoilt");
@@ -43,10 +34,10 @@ static void looks_at_directories(void **state)
 	assert_int_equal(look(at("none"), 0, "", err, sizeof(err)), -ENOENT);
 	assert_int_equal(look(at("compiler"), 0, "", err, sizeof(err)), -ENOTDIR);
 	assert_int_equal(look(at("empty"), 0, "", err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "neither"));
+	assert_says(err, "neither");
 	assert_int_equal(look(at("spoilt"), 0, "", err, sizeof(err)), -EINVAL);
 	assert_int_equal(look(at("ready"), 2, "", err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "for 1 chip, not 2"));
+	assert_says(err, "for 1 chip, not 2");
 
 	m = add(t, "ready");
 	assert_int_equal(m->state, MODEL_UNLOADED);
@@ -59,7 +50,7 @@ static void looks_at_directories(void **state)
 	/* One that cannot be served is there, fails alone, and comes when it is mended. */
 	m = add(t, "late");
 	assert_int_equal(m->state, MODEL_FAILED);
-	assert_non_null(strstr(m->error, "No such file"));
+	assert_says(m->error, "No such file");
 	assert_false(model_may_be_awaited(m));
 	assert_int_equal(load(m), MODEL_FAILED);
 	make_case("late");
@@ -70,13 +61,12 @@ static void looks_at_directories(void **state)
 }
 
 /* All or nothing, and which line it is. */
-static void validates_a_configuration(void **state)
+TEST(validates_a_configuration)
 {
 	static struct model_found found[CONFIG_MAX_MODELS];
 	static struct config c;
 	char err[512] = "";
 
-	(void)state;
 	make_case("a");
 	for (unsigned i = 0; i < 2; i++) {
 		struct config_model *m = new_config(i ? "b" : "a", at(i ? "b" : "a"));
@@ -86,14 +76,14 @@ static void validates_a_configuration(void **state)
 		free(m);
 	}
 	assert_false(models_validate(fake_context, &c, found, err, sizeof(err)));
-	assert_non_null(strstr(err, "conf, line 2: model b: "));
+	assert_says(err, "conf, line 2: model b: ");
 	make_case("b");
 	assert_true(models_validate(fake_context, &c, found, err, sizeof(err)));
 	assert_true(found[1].planned);
 	config_free(&c);
 }
 
-static void loads_once_for_many(void **state)
+TEST(loads_once_for_many)
 {
 	struct config_model *c = new_config("raw", at("raw"));
 	struct models *t = open_table(0);
@@ -102,7 +92,6 @@ static void loads_once_for_many(void **state)
 	char text[4096];
 	double progress = 0;
 
-	(void)state;
 	make_hf("raw", "slow");
 	c->engine.tp_size = 1;
 	c->engine.weights = 2;
@@ -123,13 +112,13 @@ static void loads_once_for_many(void **state)
 	assert_int_equal(m->state, MODEL_READY);
 	assert_true(m->replicas[0].load_ns > 0 && m->limits.max_context == 128);
 	assert_int_equal(model_kv_bytes(m), 512 * 64);
-	assert_non_null(strstr(m->found.case_dir, "/cache/"));
+	assert_says(m->found.case_dir, "/cache/");
 	assert_int_equal(m->metrics.loads, 1);
 	run_request(m);
 
 	/* What the compiler was given: its options, no descriptors, no environment of ours. */
 	get("raw/arguments", text, sizeof(text));
-	assert_non_null(strstr(text, "--progress plain --tp 1 --weights "));
+	assert_says(text, "--progress plain --tp 1 --weights ");
 	get("raw/environment", text, sizeof(text));
 	assert_null(strstr(text, "TXDA_SECRET"));
 	get("raw/core", text, sizeof(text));
@@ -149,7 +138,7 @@ static void loads_once_for_many(void **state)
 }
 
 /* Whatever the compiler does wrong is told, and the next one may try again. */
-static void reports_the_compilers_failures(void **state)
+TEST(reports_the_compilers_failures)
 {
 	static const struct {
 		const char *behave, *text;
@@ -164,19 +153,18 @@ static void reports_the_compilers_failures(void **state)
 	struct served_model *m;
 	struct outcome o;
 
-	(void)state;
 	make_hf("raw", "");
 	m = add(t, "raw");
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		put("raw/behave", cases[i].behave, 0644);
 		begin_wait(m, &o);
 		assert_int_equal(end_wait(&o), MODEL_WAKE_REFUSED);
 		assert_int_equal(m->state, MODEL_FAILED);
-		assert_non_null(strstr(m->error, cases[i].text));
+		assert_says(m->error, cases[i].text);
 	}
 	put("raw/no_key", "", 0644);
 	assert_int_equal(load(m), MODEL_FAILED);
-	assert_non_null(strstr(m->error, "no such family"));
+	assert_says(m->error, "no such family");
 	unlink(at("raw/no_key"));
 	put("raw/behave", "", 0644);
 	assert_int_equal(load(m), MODEL_READY);
@@ -185,7 +173,7 @@ static void reports_the_compilers_failures(void **state)
 	make_hf("late", "");
 	m = add(t, "late");
 	assert_int_equal(load(m), MODEL_FAILED);
-	assert_non_null(strstr(m->error, "cannot run"));
+	assert_says(m->error, "cannot run");
 	models_free(t);
 }
 
@@ -209,12 +197,11 @@ static bool compiles_with_jobs(void)
 }
 
 /* As in the systemd unit: then it leaves processors to serving. */
-static void leaves_processors(void **state)
+TEST(leaves_processors)
 {
 	int status;
 	pid_t pid;
 
-	(void)state;
 	make_hf("raw", "");
 	pid = fork();
 	assert_true(pid >= 0);
@@ -224,12 +211,11 @@ static void leaves_processors(void **state)
 	assert_int_equal(status, 0);
 }
 
-static void reports_a_failed_load(void **state)
+TEST(reports_a_failed_load)
 {
 	struct models *t = open_table(0);
 	struct served_model *m, *speechless;
 
-	(void)state;
 	make_case("ready");
 	make_case("speechless");
 	m = add(t, "ready");
@@ -257,7 +243,7 @@ static void reports_a_failed_load(void **state)
 }
 
 /* A confined process reads config.json; what it says is checked, and its failure is an error. */
-static void has_config_read_apart(void **state)
+TEST(has_config_read_apart)
 {
 	static const struct {
 		const char *program, *words;
@@ -275,7 +261,6 @@ static void has_config_read_apart(void **state)
 	const char *before = getenv("PATH");
 	char path[8192], script[256], size[32], err[512];
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s:%s", at("bin"), before);
 	before = strdup(before);
 	snprintf(size, sizeof(size), "%zu", sizeof(struct config_facts));
@@ -284,14 +269,13 @@ static void has_config_read_apart(void **state)
 	put("apart/config.json", "{\"param_dir\": \"case\"}", 0644);
 	assert_int_equal(mkdir(at("bin"), 0755), 0);
 	setenv("PATH", path, 1);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		snprintf(script, sizeof(script), "#!/bin/sh\nSIZE=%s\n%s\n", size,
 			 cases[i].program);
 		put("bin/txdad-text", script, 0755);
 		*err = '\0';
 		assert_int_equal(look(at("apart"), 0, "", err, sizeof(err)), cases[i].result);
-		if (!strstr(err, cases[i].words))
-			fail_msg("\"%s\" does not say \"%s\"", err, cases[i].words);
+		assert_says(err, cases[i].words);
 	}
 	/* Without the letters there is nothing to be read. */
 	put("bin/txdad-text", "#!/bin/sh\nexit 3\n", 0755);
@@ -314,7 +298,7 @@ static void run_instead(const char *path, const char *program)
 }
 
 /* The same of model_info.json: the daemon itself parses none. */
-static void has_model_info_read_apart(void **state)
+TEST(has_model_info_read_apart)
 {
 	static const struct {
 		const char *program, *words;
@@ -332,30 +316,27 @@ static void has_model_info_read_apart(void **state)
 	};
 	char *before = strdup(getenv("PATH")), err[512];
 
-	(void)state;
 	make_case("case");
 	assert_int_equal(mkdir(at("bin"), 0755), 0);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		run_instead(before, cases[i].program);
 		/* Another version of the file each time. */
 		put("case/model_info.json", &"       {}"[7 - i], 0644);
 		*err = '\0';
 		assert_int_equal(look(at("case"), 0, "", err, sizeof(err)), cases[i].result);
-		if (!strstr(err, cases[i].words))
-			fail_msg("\"%s\" does not say \"%s\"", err, cases[i].words);
+		assert_says(err, cases[i].words);
 	}
 	setenv("PATH", before, 1);
 	free(before);
 }
 
 /* One process reads a file for a plan and a load; a file that was written again is read again. */
-static void reads_model_info_once(void **state)
+TEST(reads_model_info_once)
 {
 	char *before = strdup(getenv("PATH")), path[256], program[256], text[64], err[512];
 	struct models *t = open_table(0);
 	struct served_model *m;
 
-	(void)state;
 	make_case("case");
 	assert_int_equal(mkdir(at("bin"), 0755), 0);
 	assert_int_equal(program_find("txdad-text", path, sizeof(path)), 0);
@@ -369,10 +350,10 @@ static void reads_model_info_once(void **state)
 
 	put("case/model_info.json", "{", 0644);
 	assert_int_equal(look(at("case"), 0, "", err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "case: model_info.json is not JSON: line 1, column 2"));
+	assert_says(err, "case: model_info.json is not JSON: line 1, column 2");
 	put("case/model_info.json", "[]", 0644);
 	assert_int_equal(look(at("case"), 0, "", err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "case: model_info.json is not a JSON object"));
+	assert_says(err, "case: model_info.json is not a JSON object");
 	get("count", text, sizeof(text));
 	assert_string_equal(text, "run\nrun\nrun\n");
 	/* Too large a one is not even passed on. */
@@ -388,25 +369,24 @@ static void reads_model_info_once(void **state)
 
 /* No compiler runs for a checkpoint that names its case dir; the tokeniser is beside config.json, or
  * where the case is. */
-static void serves_what_param_dir_names(void **state)
+TEST(serves_what_param_dir_names)
 {
 	struct config_model *c = new_config("draft", at("raw"));
 	struct models *t = open_table(0);
 	struct served_model *m;
 	char err[512] = "";
 
-	(void)state;
 	make_hf("raw", "");
 	make_case("raw/case");
 	put("raw/config.json", "{\"param_dir\": \"case\"}", 0644);
 	assert_int_equal(look(at("raw"), 0, "w8", err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "(unknown), not w8"));
+	assert_says(err, "(unknown), not w8");
 	assert_int_equal(look(at("raw"), 2, "", err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "raw/case was compiled for 1 chip, not 2"));
+	assert_says(err, "raw/case was compiled for 1 chip, not 2");
 	c->draft = strdup("mtp");
 	m = add_config(t, c);
 	assert_int_equal(m->state, MODEL_FAILED);
-	assert_non_null(strstr(m->error, "is compiled: of its layer"));
+	assert_says(m->error, "is compiled: of its layer");
 	m = add(t, "raw");
 	assert_true(m->found.planned);
 	assert_string_equal(m->found.path, at("raw"));
@@ -419,7 +399,7 @@ static void serves_what_param_dir_names(void **state)
 	/* It is looked at anew with each load. */
 	assert_int_equal(chmod(at("raw/case"), 0777), 0);
 	assert_int_equal(load(m), MODEL_FAILED);
-	assert_non_null(strstr(m->error, "written by everybody"));
+	assert_says(m->error, "written by everybody");
 	assert_int_equal(chmod(at("raw/case"), 0755), 0);
 	put("raw/tokenizer.json", "{}", 0644);
 	assert_int_equal(load(m), MODEL_READY);
@@ -430,14 +410,13 @@ static void serves_what_param_dir_names(void **state)
 	models_free(t);
 }
 
-static void shuts_down(void **state)
+TEST(shuts_down)
 {
 	struct models *t = open_table(0);
 	struct served_model *ready, *raw, *next;
 	struct outcome compiling, queued;
 	struct test_request r;
 
-	(void)state;
 	make_case("ready");
 	make_hf("raw", "hang");
 	make_hf("next", "");
@@ -461,12 +440,11 @@ static void shuts_down(void **state)
 }
 
 /* Freed while a compiler runs and others wait. */
-static void frees_in_the_middle(void **state)
+TEST(frees_in_the_middle)
 {
 	struct models *t = open_table(0);
 	struct outcome o[2];
 
-	(void)state;
 	make_hf("raw", "hang");
 	make_case("ready");
 	begin_wait(add(t, "raw"), &o[0]);
@@ -478,13 +456,12 @@ static void frees_in_the_middle(void **state)
 }
 
 /* A load that is called off tells who waits, stops the compiler, and can begin again at once. */
-static void calls_off_a_load(void **state)
+TEST(calls_off_a_load)
 {
 	struct models *t = open_table(0);
 	struct served_model *raw, *ready;
 	struct outcome first, queued;
 
-	(void)state;
 	make_hf("raw", "hang");
 	make_case("ready");
 	raw = add(t, "raw");
@@ -507,7 +484,7 @@ static void calls_off_a_load(void **state)
 }
 
 /* A compile that does not end delays its owner's models only. */
-static void goes_on_beside_a_compile(void **state)
+TEST(goes_on_beside_a_compile)
 {
 	enum { MANY = 3 };
 	static const char *const names[MANY] = {"raw0", "raw1", "raw2"};
@@ -516,7 +493,6 @@ static void goes_on_beside_a_compile(void **state)
 	struct outcome endless[MANY], waits;
 	double progress;
 
-	(void)state;
 	if (geteuid())
 		skip(); /* owners take root */
 	make_case("ready");
@@ -554,14 +530,13 @@ static void goes_on_beside_a_compile(void **state)
 }
 
 /* A plan is made without a load; who wants the model meanwhile gets it. */
-static void prepares_a_plan(void **state)
+TEST(prepares_a_plan)
 {
 	struct models *t = open_table(0);
 	struct served_model *raw, *two, *bad;
 	struct model_fit fit;
 	char err[512] = "";
 
-	(void)state;
 	make_hf("raw", "");
 	make_hf("two", "slow");
 	make_hf("bad", "fail");
@@ -590,14 +565,14 @@ static void prepares_a_plan(void **state)
 	model_want_plan(bad);
 	while (bad->plan_wanted)
 		turn_loop();
-	assert_non_null(strstr(bad->plan_error, "tensor a.b is missing"));
+	assert_says(bad->plan_error, "tensor a.b is missing");
 	assert_int_equal(bad->state, MODEL_UNLOADED);
 	models_free(t);
 }
 
 /* Files that do not come keep the loader waiting and nobody else: the loop runs requests, looks
  * after the models, plans, unloads, and lets go of who has waited for long enough. */
-static void goes_on_beside_slow_files(void **state)
+TEST(goes_on_beside_slow_files)
 {
 	struct models *t = open_table(0);
 	struct served_model *a, *b, *slow;
@@ -605,7 +580,6 @@ static void goes_on_beside_slow_files(void **state)
 	struct outcome o;
 	char err[512] = "";
 
-	(void)state;
 	make_case("a");
 	make_case("b");
 	make_case("slow");
@@ -638,11 +612,10 @@ static void goes_on_beside_slow_files(void **state)
 
 /* Weights that sleep: of a FIFO in their place an open would wait for ever, and a file that has grown
  * would fill the memory. */
-static void copies_files_alone(void **state)
+TEST(copies_files_alone)
 {
 	struct hostcopy *copy;
 
-	(void)state;
 	assert_int_equal(mkdir(at("held"), 0700), 0);
 	assert_int_equal(mkdir(at("held/chip0"), 0700), 0);
 	assert_int_equal(mkfifo(at("held/chip0/param.bin"), 0600), 0);
@@ -657,18 +630,6 @@ static void copies_files_alone(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(looks_at_directories),	 CASE(validates_a_configuration),
-		CASE(loads_once_for_many),	 CASE(reports_the_compilers_failures),
-		CASE(leaves_processors),	 CASE(reports_a_failed_load),
-		CASE(copies_files_alone),	 CASE(serves_what_param_dir_names),
-		CASE(has_config_read_apart),	 CASE(has_model_info_read_apart),
-		CASE(reads_model_info_once),	 CASE(shuts_down),
-		CASE(frees_in_the_middle),	 CASE(calls_off_a_load),
-		CASE(goes_on_beside_a_compile),	 CASE(prepares_a_plan),
-		CASE(goes_on_beside_slow_files),
-	};
-
 	setenv("TXDA_SECRET", "1", 1);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_unit_tests(set_up, tear_down);
 }

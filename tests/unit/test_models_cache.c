@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The cache of compiled models: its limit, whose entries make room, what is compiled again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -18,7 +10,7 @@
 #include "models_fixture.h"
 
 /* A case dir of the cache that does not read well is compiled again. */
-static void repairs_the_cache(void **state)
+TEST(repairs_the_cache)
 {
 	static const char weights[] =
 		"{\"chips\":[{\"param\":\"chip0/param.bin\",\"param_bytes\":7}]}";
@@ -27,7 +19,6 @@ static void repairs_the_cache(void **state)
 	char broken[1200];
 	int fd;
 
-	(void)state;
 	make_hf("raw", "");
 	m = add(t, "raw");
 	assert_int_equal(load(m), MODEL_READY);
@@ -51,12 +42,11 @@ static void repairs_the_cache(void **state)
 }
 
 /* Weights that the chip does not get as they were written are compiled again, but not for ever. */
-static void compiles_damaged_weights_again(void **state)
+TEST(compiles_damaged_weights_again)
 {
 	struct models *t = open_table(0);
 	struct served_model *m;
 
-	(void)state;
 	make_hf("raw", "");
 	m = add(t, "raw");
 	fake_model_load_error = -EBADMSG;
@@ -92,19 +82,18 @@ static void await_no_room(struct served_model *m)
 {
 	while (!m->error[0])
 		turn_loop();
-	assert_non_null(strstr(m->error, "has no room"));
+	assert_says(m->error, "has no room");
 	assert_int_equal(m->state, MODEL_COMPILING);
 }
 
 /* What another model's plan holds in the cache may be released: a model waits for that. */
-static void waits_for_others_plans(void **state)
+TEST(waits_for_others_plans)
 {
 	struct config_model *config;
 	struct served_model *first, *second;
 	struct outcome called_off, waits;
 	struct models *t;
 
-	(void)state;
 	if (geteuid())
 		skip(); /* owners take root */
 	test_cache_size = entry_bytes();
@@ -167,12 +156,11 @@ static void end_third(struct three *m)
 }
 
 /* Who leaves makes room in the cache: nobody else has to. */
-static void waits_for_who_leaves(void **state)
+TEST(waits_for_who_leaves)
 {
 	struct test_request r;
 	struct three m;
 
-	(void)state;
 	open_three(&m);
 	m.first->replicas[0].load_ns = 0;
 	atomic_store(&fake_model_hang, true);
@@ -188,11 +176,10 @@ static void waits_for_who_leaves(void **state)
 }
 
 /* The least recently used one goes, even if another has stayed long enough before. */
-static void waits_for_the_oldest(void **state)
+TEST(waits_for_the_oldest)
 {
 	struct three m;
 
-	(void)state;
 	open_three(&m);
 	m.first->replicas[0].load_ns = UINT64_MAX / 8;
 	m.second->replicas[0].load_ns = 0;
@@ -221,13 +208,12 @@ static void make_large(const char *name, const char *behave, off_t bytes, uid_t 
 }
 
 /* A compile that runs has its room, although it has written nothing yet. */
-static void counts_what_compiles_will_write(void **state)
+TEST(counts_what_compiles_will_write)
 {
 	struct served_model *runs_long, *large, *small, *floods, *huge;
 	struct outcome called_off, waits;
 	struct models *t;
 
-	(void)state;
 	if (geteuid())
 		skip(); /* owners take root */
 	test_cache_size = 10 << 20;
@@ -250,7 +236,7 @@ static void counts_what_compiles_will_write(void **state)
 	assert_int_equal(load(small), MODEL_READY);
 	floods = add(t, "floods");
 	assert_int_equal(load(floods), MODEL_FAILED);
-	assert_non_null(strstr(floods->error, "was stopped: its files have more than 10.5 MB"));
+	assert_says(floods->error, "was stopped: its files have more than 10.5 MB");
 	huge = add(t, "huge");
 	assert_int_equal(load(huge), MODEL_FAILED);
 	assert_int_equal(runs("huge"), 0);
@@ -263,7 +249,7 @@ static void counts_what_compiles_will_write(void **state)
 }
 
 /* What a compiler makes that a checkpoint has taken over: no entry, and it leaves nothing. */
-static void removes_what_is_no_case(void **state)
+TEST(removes_what_is_no_case)
 {
 	static const char *const names[] = {"hides", "buries", "crowds"};
 	struct served_model *m;
@@ -271,14 +257,13 @@ static void removes_what_is_no_case(void **state)
 	struct models *t;
 	DIR *dir;
 
-	(void)state;
 	test_cache_size = 10 << 20;
 	t = open_table(0);
 	for (unsigned i = 0; i < 3; i++) {
 		make_hf(names[i], names[i]);
 		m = add(t, names[i]);
 		assert_int_equal(load(m), MODEL_FAILED);
-		assert_non_null(strstr(m->error, "its files "));
+		assert_says(m->error, "its files ");
 	}
 	models_free(t);
 	dir = opendir(at("cache"));
@@ -297,12 +282,11 @@ static bool mount_cache(const char *options)
 }
 
 /* A compile may use the room that was made for it on a full file system. */
-static void makes_room_on_a_full_disk(void **state)
+TEST(makes_room_on_a_full_disk)
 {
 	struct served_model *first, *second;
 	struct models *t;
 
-	(void)state;
 	if (!mount_cache("size=10m"))
 		skip();
 	t = open_table(0);
@@ -321,14 +305,4 @@ static void makes_room_on_a_full_disk(void **state)
 	assert_int_equal(umount(at("cache")), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(repairs_the_cache),       CASE(compiles_damaged_weights_again),
-		CASE(waits_for_others_plans),  CASE(waits_for_who_leaves),
-		CASE(waits_for_the_oldest),    CASE(counts_what_compiles_will_write),
-		CASE(removes_what_is_no_case), CASE(makes_room_on_a_full_disk),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(set_up, tear_down)

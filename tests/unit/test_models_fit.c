@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Where models go, who goes for them, and how they leave. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <unistd.h>
 
 #include "hostcopy.h"
@@ -23,13 +15,12 @@ static unsigned chip_of_last(void)
 }
 
 /* Models spread over the chips; those that are to come keep their share of the memory. */
-static void places_models(void **state)
+TEST(places_models)
 {
 	struct models *t = open_table(0);
 	struct served_model *m[6];
 	char name[16];
 
-	(void)state;
 	for (unsigned i = 0; i < 6; i++) {
 		snprintf(name, sizeof(name), "m%u", i);
 		make_case(name);
@@ -48,12 +39,11 @@ static void places_models(void **state)
 	models_free(t);
 }
 
-static void avoids_used_and_lost_chips(void **state)
+TEST(avoids_used_and_lost_chips)
 {
 	struct models *t = open_table(0);
 	struct served_model *a, *b, *c;
 
-	(void)state;
 	fake_plan.tp = fake_model_config.info.tp = 2;
 	make_case("a");
 	make_case("b");
@@ -72,19 +62,18 @@ static void avoids_used_and_lost_chips(void **state)
 	assert_int_equal(chip_of_last(), 2);
 	fake_chip_lost[3] = true;
 	assert_int_equal(load(a), MODEL_FAILED);
-	assert_non_null(strstr(a->error, "with lost chips"));
+	assert_says(a->error, "with lost chips");
 	models_free(t);
 }
 
 /* Running requests end first; who asks meanwhile waits, and gets it again. */
-static void drains(void **state)
+TEST(drains)
 {
 	struct models *t = open_table(0);
 	struct served_model *m;
 	struct test_request r, other;
 	struct outcome o;
 
-	(void)state;
 	make_case("ready");
 	m = add(t, "ready");
 	model_unload(m, false, MODEL_BY_ADMIN);
@@ -115,14 +104,13 @@ static void drains(void **state)
 }
 
 /* A lost model refuses, then is loaded anew. Others go on. */
-static void comes_back_after_a_loss(void **state)
+TEST(comes_back_after_a_loss)
 {
 	struct models *t = open_table(0);
 	struct served_model *a, *b;
 	struct test_request r;
 	struct outcome o;
 
-	(void)state;
 	make_case("a");
 	make_case("b");
 	a = add(t, "a");
@@ -135,7 +123,7 @@ static void comes_back_after_a_loss(void **state)
 	assert_int_equal(end_request(&r), ENGINE_FINISH_ERROR);
 	model_check(a);
 	assert_int_equal(a->state, MODEL_LOST);
-	assert_non_null(strstr(a->error, "fell off the bus"));
+	assert_says(a->error, "fell off the bus");
 	assert_false(model_may_be_awaited(a));
 	assert_int_equal(begin_request(a, &r, 5), -EIO);
 	engine_request_unref(r.request);
@@ -167,13 +155,12 @@ static void comes_back_after_a_loss(void **state)
 }
 
 /* Asleep: off the chip, its weights in host memory; it wakes with the next demand. */
-static void sleeps(void **state)
+TEST(sleeps)
 {
 	struct models *t = open_table(0);
 	struct served_model *m;
 	struct test_request r;
 
-	(void)state;
 	make_case("ready");
 	assert_int_equal(mkdir(at("ready/chip0"), 0755), 0);
 	put("ready/chip0/param.bin", "weights", 0644);
@@ -212,13 +199,12 @@ static void sleeps(void **state)
 }
 
 /* An administrator's keep_alive ends when the model is unloaded, unless it comes with the next load. */
-static void keeps_alive_as_asked(void **state)
+TEST(keeps_alive_as_asked)
 {
 	struct models *t = open_table(0);
 	struct served_model *m;
 	struct test_request r;
 
-	(void)state;
 	make_case("ready");
 	m = add(t, "ready");
 	assert_int_equal(load(m), MODEL_READY);
@@ -239,12 +225,11 @@ static void keeps_alive_as_asked(void **state)
 }
 
 /* Idle for long enough it goes; one that is pinned stays. */
-static void idles(void **state)
+TEST(idles)
 {
 	struct models *t = open_table(0);
 	struct served_model *m;
 
-	(void)state;
 	make_case("ready");
 	m = add(t, "ready");
 	assert_int_equal(load(m), MODEL_READY);
@@ -267,14 +252,13 @@ static void idles(void **state)
 }
 
 /* A name leaves the table at once, what it stands for when nobody uses it any more. */
-static void retires(void **state)
+TEST(retires)
 {
 	struct models *t = open_table(0);
 	struct served_model *a, *again, *raw;
 	struct test_request r;
 	struct outcome o;
 
-	(void)state;
 	make_case("a");
 	make_hf("raw", "hang");
 	a = add(t, "a");
@@ -321,7 +305,7 @@ static void fill_chip(unsigned i, uint64_t left)
 }
 
 /* What does not fit is refused with value and limit, and with who would have to go. */
-static void makes_room(void **state)
+TEST(makes_room)
 {
 	const uint64_t fixed = 102 << 20, need = fixed + (64 << 16) + (8 << 20);
 	struct models *t = open_table(0);
@@ -329,7 +313,6 @@ static void makes_room(void **state)
 	struct model_fit fit;
 	char err[512] = "", name[16];
 
-	(void)state;
 	for (unsigned i = 0; i < 5; i++) {
 		struct config_model *c;
 
@@ -373,7 +356,7 @@ static void makes_room(void **state)
 	assert_true(fit.resident);
 	/* Nobody may go, so it is left for later. */
 	assert_int_equal(load(m[4]), MODEL_UNLOADED);
-	assert_non_null(strstr(m[4]->error, "needs 119537664 bytes"));
+	assert_says(m[4]->error, "needs 119537664 bytes");
 	/* Others' memory is no lost chip; a lost chip is no room. */
 	for (unsigned i = 0; i < FAKE_CHIPS; i++)
 		fake_chip_lost[i] = true;
@@ -383,7 +366,7 @@ static void makes_room(void **state)
 
 /* Weights that several models have are on a chip once: who is evicted gives back what is its own, the
  * last one the weights, too. */
-static void shares_weights(void **state)
+TEST(shares_weights)
 {
 	const uint64_t weights = 100 << 20, own = 2 << 20, overhead = 8 << 20, block = 1 << 16;
 	struct models *t = open_table(0);
@@ -392,7 +375,6 @@ static void shares_weights(void **state)
 	struct model_fit fit;
 	char err[512] = "";
 
-	(void)state;
 	make_case("shared");
 	make_case("other");
 	fake_plan.tp = FAKE_CHIPS;
@@ -432,14 +414,13 @@ static void shares_weights(void **state)
 
 /* A load that was asked for waits for a busy model and takes its place; one of the start waits only
  * for what leaves anyway. */
-static void waits_for_room(void **state)
+TEST(waits_for_room)
 {
 	struct models *t = open_table(0);
 	struct served_model *a, *b, *next;
 	struct config_model *c;
 	struct test_request r;
 
-	(void)state;
 	make_case("a");
 	make_case("b");
 	a = add(t, "a");
@@ -498,7 +479,7 @@ static void waits_for_room(void **state)
 }
 
 /* Replicas do not share a group. */
-static void keeps_replicas_apart(void **state)
+TEST(keeps_replicas_apart)
 {
 	struct config_model *c;
 	struct models *t = open_table(0);
@@ -507,7 +488,6 @@ static void keeps_replicas_apart(void **state)
 	struct test_request r[2];
 	char err[512] = "";
 
-	(void)state;
 	fake_plan.tp = fake_model_config.info.tp = 2;
 	make_case("a");
 	c = new_config("a", at("a"));
@@ -520,7 +500,7 @@ static void keeps_replicas_apart(void **state)
 	assert_int_equal(chip_of_last(), 2);
 	assert_int_equal(m->replicas[2].state, MODEL_FAILED);
 	assert_int_equal(models_fit(m, NULL, FIT_IDLE, &fit, err, sizeof(err)), -ENODEV);
-	assert_non_null(strstr(err, "2 with a replica"));
+	assert_says(err, "2 with a replica");
 	/* Requests go to both; the model drains until both are through. */
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(begin_request(m, &r[i], 50 + 40 * i), 0);
@@ -541,7 +521,7 @@ static void wait_replica(struct replica *r, enum model_state state)
 }
 
 /* A replica that comes back after its checkpoint has changed computes with the others' weights. */
-static void replicas_are_alike(void **state)
+TEST(replicas_are_alike)
 {
 	struct models *t = open_table(0);
 	struct test_request r[2];
@@ -549,7 +529,6 @@ static void replicas_are_alike(void **state)
 	struct config_model *c;
 	char first[SOURCE_PATH];
 
-	(void)state;
 	make_hf("raw", "");
 	c = new_config("raw", at("raw"));
 	c->data_parallel = 2;
@@ -585,7 +564,7 @@ static void replicas_are_alike(void **state)
 }
 
 /* The KV memory of a chip does not grow with the replicas, and does not depend on the first one. */
-static void kv_memory_is_of_a_chip(void **state)
+TEST(kv_memory_is_of_a_chip)
 {
 	struct models *t = open_table(0);
 	struct engine_stats one, all;
@@ -594,7 +573,6 @@ static void kv_memory_is_of_a_chip(void **state)
 	struct config_model *c;
 	uint64_t bytes;
 
-	(void)state;
 	make_case("a");
 	c = new_config("a", at("a"));
 	c->data_parallel = 2;
@@ -637,7 +615,7 @@ static void kv_memory_is_of_a_chip(void **state)
 }
 
 /* A plan says of each group which chips it has, also lost ones, and whether a replica is there. */
-static void plans_name_chips(void **state)
+TEST(plans_name_chips)
 {
 	struct models *t = open_table(0);
 	struct served_model *m;
@@ -645,7 +623,6 @@ static void plans_name_chips(void **state)
 	struct model_fit fit;
 	char err[512] = "";
 
-	(void)state;
 	make_case("a");
 	c = new_config("a", at("a"));
 	c->data_parallel = 2;
@@ -666,7 +643,7 @@ static void plans_name_chips(void **state)
 }
 
 /* What a model may use is all that is looked at, in the order in which it is said. */
-static void stays_on_its_chips(void **state)
+TEST(stays_on_its_chips)
 {
 	const struct config_devices chips = {.chips = {2, 3, 0}, .n = 3};
 	struct models *t = open_table(0);
@@ -675,7 +652,6 @@ static void stays_on_its_chips(void **state)
 	const uint64_t fixed = 102 << 20;
 	char err[512] = "";
 
-	(void)state;
 	fake_plan.tp = fake_model_config.info.tp = 2;
 	for (unsigned i = 0; i < 3; i++) {
 		const char *const names[] = {"a", "b", "c"};
@@ -699,32 +675,10 @@ static void stays_on_its_chips(void **state)
 	assert_int_equal(fake_model_last_reserve, 0);
 	m[2]->config->devices = (struct config_devices){.chips = {2}, .n = 1};
 	assert_int_equal(models_fit(m[2], NULL, FIT_NOBODY, &fit, err, sizeof(err)), -ENODEV);
-	assert_non_null(strstr(err, "the model may use 1 chips, in 0 groups"));
+	assert_says(err, "the model may use 1 chips, in 0 groups");
 	assert_int_equal(load(m[2]), MODEL_FAILED);
-	assert_non_null(strstr(m[2]->error, "the model may use 1 chips, in 0 groups"));
+	assert_says(m[2]->error, "the model may use 1 chips, in 0 groups");
 	models_free(t);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(places_models),
-		CASE(avoids_used_and_lost_chips),
-		CASE(drains),
-		CASE(comes_back_after_a_loss),
-		CASE(sleeps),
-		CASE(keeps_alive_as_asked),
-		CASE(idles),
-		CASE(retires),
-		CASE(makes_room),
-		CASE(shares_weights),
-		CASE(waits_for_room),
-		CASE(keeps_replicas_apart),
-		CASE(replicas_are_alike),
-		CASE(kv_memory_is_of_a_chip),
-		CASE(plans_name_chips),
-		CASE(stays_on_its_chips),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(set_up, tear_down)

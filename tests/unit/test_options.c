@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The table of txdad's options, and what is read by it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
+#include "test_dir.h"
 #include "config_internal.h"
 #include "model_text.h"
 
@@ -32,9 +21,8 @@ static const struct option_row *find(const char *name)
 /* The rows themselves ------------------------------------------------------------------------- */
 
 /* A row that names a member of another type would write over its neighbours. */
-static void members_have_the_size_of_their_type(void **state)
+TEST(members_have_the_size_of_their_type)
 {
-	(void)state;
 	FOR_ROWS(row)
 	{
 		if (row->size != row->type->size)
@@ -43,9 +31,8 @@ static void members_have_the_size_of_their_type(void **state)
 	}
 }
 
-static void names_are_plain_and_unique(void **state)
+TEST(names_are_plain_and_unique)
 {
-	(void)state;
 	FOR_ROWS(row)
 	{
 		assert_in_range(strlen(row->name), 2, OPTIONS_NAME_MAX - 4);
@@ -59,9 +46,8 @@ static void names_are_plain_and_unique(void **state)
 }
 
 /* Every alias leads to its row: none is another one's name. */
-static void aliases_lead_to_their_row(void **state)
+TEST(aliases_lead_to_their_row)
 {
-	(void)state;
 	FOR_ROWS(row)
 	{
 		char all[256];
@@ -74,25 +60,23 @@ static void aliases_lead_to_their_row(void **state)
 	}
 }
 
-static void parsers_are_known_to_the_server(void **state)
+TEST(parsers_are_known_to_the_server)
 {
 	enum reply_reasoning reasoning;
 	enum reply_tools tools;
 
-	(void)state;
 	for (const char *const *w = find("tool-call-parser")->words; *w; w++)
 		assert_true(model_text_tool_parser(*w, &tools));
 	for (const char *const *w = find("reasoning-parser")->words; *w; w++)
 		assert_true(model_text_reasoning_parser(*w, &reasoning));
 }
 
-static void help_shows_every_option(void **state)
+TEST(help_shows_every_option)
 {
 	char *text = NULL, *line, *rest;
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
 
-	(void)state;
 	assert_non_null(out);
 	options_help(&config_table, out);
 	fclose(out);
@@ -113,11 +97,10 @@ static void help_shows_every_option(void **state)
 
 /* Names --------------------------------------------------------------------------------------- */
 
-static void underscores_are_dashes(void **state)
+TEST(underscores_are_dashes)
 {
 	const char *text;
 
-	(void)state;
 	assert_ptr_equal(find("tp_size"), find("tp-size"));
 	assert_ptr_equal(find("max_num-batched_tokens"), find("max-num-batched-tokens"));
 	assert_ptr_equal(options_find(&config_table, "no_enable_prefix_caching", &text),
@@ -131,12 +114,11 @@ static void underscores_are_dashes(void **state)
 	assert_null(find("no-no-pin"));
 }
 
-static void beginnings_will_do(void **state)
+TEST(beginnings_will_do)
 {
 	char long_name[4096];
 	const char *text;
 
-	(void)state;
 	assert_ptr_equal(options_find_begun(&config_table, "max_q", &text, err, sizeof(err)),
 			 find("max-queue"));
 	assert_ptr_equal(options_find_begun(&config_table, "no-acc", &text, err, sizeof(err)),
@@ -152,7 +134,7 @@ static void beginnings_will_do(void **state)
 }
 
 /* What was probably meant is said; what is like nothing is left alone. */
-static void the_nearest_name_is_found(void **state)
+TEST(the_nearest_name_is_found)
 {
 	static const struct {
 		const char *wrong, *meant;
@@ -173,8 +155,7 @@ static void the_nearest_name_is_found(void **state)
 	char nearest[OPTIONS_NAME_MAX], long_name[OPTIONS_NAME_MAX + 1];
 	const char *text;
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
 		bool found = options_nearest(&config_table, names[i].wrong, nearest);
 
 		if (found != (names[i].meant != NULL) ||
@@ -198,14 +179,13 @@ static void the_nearest_name_is_found(void **state)
 #define LOAD(c, ...)                                                                               \
 	({                                                                                         \
 		char *argv[] = {"txdad", __VA_ARGS__, NULL};                                       \
-		config_load((int)(sizeof(argv) / sizeof(argv[0])) - 1, argv, c);                   \
+		config_load((int)(ARRAY_SIZE(argv)) - 1, argv, c);                                 \
 	})
 
-static void values_go_where_they_belong(void **state)
+TEST(values_go_where_they_belong)
 {
 	struct config c;
 
-	(void)state;
 	assert_int_equal(LOAD(&c, "--max_num_seqs=7", "--model", "a=/x", "--tp-size", "2",
 			      "--max-queue", "2K", "--keep_alive", "5m", "--weights", "w8",
 			      "--no-pin", "--model=/srv/b/", "--max-num-seqs", "9", "--when-idle",
@@ -235,11 +215,10 @@ static void values_go_where_they_belong(void **state)
 }
 
 /* As people type them for other servers. */
-static void other_spellings_are_understood(void **state)
+TEST(other_spellings_are_understood)
 {
 	struct config c;
 
-	(void)state;
 	assert_int_equal(LOAD(&c, "--hf_dir", "/models/m", "--max_tokens", "32", "--tp_size", "2",
 			      "--enforce_eager"),
 			 CONFIG_RUN);
@@ -274,11 +253,10 @@ static void other_spellings_are_understood(void **state)
 	config_free(&c);
 }
 
-static void maps_and_chips_are_read(void **state)
+TEST(maps_and_chips_are_read)
 {
 	struct config c;
 
-	(void)state;
 	assert_int_equal(LOAD(&c, "--map", "C4TP2B1", "--model", "a", "--model", "b", "--map",
 			      "3,2,1,0;4,5,6,7", "--max-num-seqs", "4", "--model", "c", "--map",
 			      "auto", "--device", "5,0,63", "--tp-size", "3"),
@@ -308,7 +286,7 @@ static void maps_and_chips_are_read(void **state)
 	config_free(&c);
 }
 
-static void wrong_values_are_refused(void **state)
+TEST(wrong_values_are_refused)
 {
 	static const struct {
 		const char *option, *value;
@@ -374,8 +352,7 @@ static void wrong_values_are_refused(void **state)
 		{"--no-config", "x"},
 	};
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(wrong); i++) {
 		struct config c;
 
 		if (LOAD(&c, "--model", "x", (char *)wrong[i].option, (char *)wrong[i].value) !=
@@ -385,12 +362,11 @@ static void wrong_values_are_refused(void **state)
 	}
 }
 
-static void models_are_compared_and_copied_by_the_table(void **state)
+TEST(models_are_compared_and_copied_by_the_table)
 {
 	struct config a, b;
 	struct config_model *copy;
 
-	(void)state;
 	LOAD(&a, "--model", "m=/x", "--draft-model", "/d", "--keep-alive", "5m", "--pin",
 	     "--served-model-name", "other");
 	LOAD(&b, "--model", "m=/x", "--draft-model", "/d");
@@ -416,11 +392,10 @@ static void models_are_compared_and_copied_by_the_table(void **state)
 	config_free(&a);
 }
 
-static void a_reload_takes_what_it_can(void **state)
+TEST(a_reload_takes_what_it_can)
 {
 	struct config now, fresh;
 
-	(void)state;
 	LOAD(&now, "--model", "m", "--max-queue", "5", "--allow-group", "1");
 	LOAD(&fresh, "--model", "m", "--max-queue", "6", "--drain-seconds", "9", "--no-access-log",
 	     "--allow-user", "77", "--log-level", "debug", "--socket", "/other");
@@ -438,7 +413,7 @@ static void a_reload_takes_what_it_can(void **state)
 
 /* Files --------------------------------------------------------------------------------------- */
 
-static char path[] = "/tmp/txda-options-XXXXXX";
+static char path[80];
 
 /* Writes the file and reads it by --config. */
 static enum config_action load_file(const char *text, size_t len, struct config *ret)
@@ -460,13 +435,12 @@ static bool take_nothing(void *arg, const struct option_given *given, char *why,
 	return true;
 }
 
-static void files_are_read(void **state)
+TEST(files_are_read)
 {
 	static const char text[] = "# a comment\n\n  model = a = /x \r\n\ttp_size=2\nno-pin\n"
 				   "served_model_name = b";
 	struct config c;
 
-	(void)state;
 	assert_int_equal(load_file(text, strlen(text), &c), CONFIG_RUN);
 	assert_string_equal(c.models[0].path, " /x");
 	assert_string_equal(c.models[0].names[0], "a ");
@@ -489,12 +463,11 @@ static void check_message(const char *text, size_t len, const char *words)
 		fail_msg("'%s' does not say '%s'", err, words);
 }
 
-static void hostile_files_are_refused(void **state)
+TEST(hostile_files_are_refused)
 {
 	struct config c;
 	char *big = malloc(OPTIONS_FILE_MAX + 2);
 
-	(void)state;
 	assert_non_null(big);
 	memset(big, '#', OPTIONS_FILE_MAX + 2);
 	check_message("pin\nbogus = 1\n", 14, ", line 2: unknown setting 'bogus'");
@@ -530,40 +503,12 @@ static void hostile_files_are_refused(void **state)
 				       sizeof(err)));
 }
 
-static int make_file(void **state)
+static int make_directory(void **state)
 {
-	int fd = mkstemp(path);
+	int r = test_dir_make(state);
 
-	(void)state;
-	return fd < 0 ? -1 : close(fd);
+	strcpy(path, at("file"));
+	return r;
 }
 
-static int remove_file(void **state)
-{
-	(void)state;
-	return unlink(path);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(members_have_the_size_of_their_type),
-		cmocka_unit_test(names_are_plain_and_unique),
-		cmocka_unit_test(aliases_lead_to_their_row),
-		cmocka_unit_test(parsers_are_known_to_the_server),
-		cmocka_unit_test(help_shows_every_option),
-		cmocka_unit_test(underscores_are_dashes),
-		cmocka_unit_test(beginnings_will_do),
-		cmocka_unit_test(the_nearest_name_is_found),
-		cmocka_unit_test(values_go_where_they_belong),
-		cmocka_unit_test(other_spellings_are_understood),
-		cmocka_unit_test(maps_and_chips_are_read),
-		cmocka_unit_test(wrong_values_are_refused),
-		cmocka_unit_test(models_are_compared_and_copied_by_the_table),
-		cmocka_unit_test(a_reload_takes_what_it_can),
-		cmocka_unit_test(files_are_read),
-		cmocka_unit_test(hostile_files_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, make_file, remove_file);
-}
+TEST_MAIN_ALL(make_directory, test_dir_remove)

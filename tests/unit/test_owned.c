@@ -1,50 +1,25 @@
 // SPDX-License-Identifier: MIT
 /* Files of directories that others wrote: what can be read, and what a link must not lead to. */
 #include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <cmocka.h>
 
+#include "test_dir.h"
 #include "owned.h"
 
 enum { OWNER = 4321, OTHER = 4322 };
 
-static char top[] = "/tmp/txda-owned-XXXXXX";
 static char model[64], secret[64];
 
-static const char *below(const char *dir, const char *name)
+static void put_as(const char *path, const char *text, uid_t owner, mode_t mode)
 {
-	static char path[128];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	return path;
-}
-
-static void put(const char *path, const char *text, uid_t owner, mode_t mode)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-	assert_int_equal(fchmod(fd, mode), 0);
-	if (owner)
-		assert_int_equal(fchown(fd, owner, owner), 0);
-	close(fd);
+	put(path, text, mode);
+	assert_int_equal(chown(path, owner, owner), 0);
 }
 
 static void expect(const char *name, int wanted, const char *words)
 {
 	char *text = NULL, err[400] = "";
 	size_t bytes = 0;
-	int r = owned_read_path(below(model, name), 100, &text, &bytes, err, sizeof(err));
+	int r = owned_read_path(in(model, name), 100, &text, &bytes, err, sizeof(err));
 
 	if (r != wanted || !strstr(err, words))
 		fail_msg("%s: %d \"%s\", not %d \"%s\"", name, r, err, wanted, words);
@@ -53,63 +28,60 @@ static void expect(const char *name, int wanted, const char *words)
 	free(text);
 }
 
-static void plain_files(void **state)
+TEST(plain_files)
 {
-	(void)state;
-	put(below(model, "plain"), "text", 0, 0600);
+	put(in(model, "plain"), "text", 0600);
 	expect("plain", 0, "");
 	expect("none", -ENOENT, "none: No such file");
-	put(below(model, "empty"), "", 0, 0600);
+	put(in(model, "empty"), "", 0600);
 	expect("empty", 0, "");
-	put(below(model, "large"),
+	put(in(model, "large"),
 	    "0123456789012345678901234567890123456789012345678901234567890123456789"
 	    "0123456789012345678901234567890",
-	    0, 0600);
+	    0600);
 	expect("large", -EFBIG, "large: 101 bytes, the limit is 100");
 }
 
-static void no_files(void **state)
+TEST(no_files)
 {
 	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
 	char path[64];
 
-	(void)state;
 	/* Nobody writes: an open that waits would wait for ever. */
-	assert_int_equal(mkfifo(below(model, "fifo"), 0600), 0);
+	assert_int_equal(mkfifo(in(model, "fifo"), 0600), 0);
 	expect("fifo", -EINVAL, "fifo is not a regular file");
-	assert_int_equal(symlink("fifo", below(model, "to_fifo")), 0);
+	assert_int_equal(symlink("fifo", in(model, "to_fifo")), 0);
 	expect("to_fifo", -EINVAL, "to_fifo is not a regular file");
-	assert_int_equal(symlink("/dev/zero", below(model, "to_device")), 0);
+	assert_int_equal(symlink("/dev/zero", in(model, "to_device")), 0);
 	expect("to_device", -EINVAL, "to_device is not a regular file");
-	assert_int_equal(mkdir(below(model, "dir"), 0700), 0);
+	assert_int_equal(mkdir(in(model, "dir"), 0700), 0);
 	expect("dir", -EINVAL, "dir is not a regular file");
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	assert_int_equal(symlink(path, below(model, "to_open")), 0);
+	assert_int_equal(symlink(path, in(model, "to_open")), 0);
 	expect("to_open", -EINVAL, "to_open is not a regular file");
-	assert_int_equal(symlink("loop", below(model, "loop")), 0);
+	assert_int_equal(symlink("loop", in(model, "loop")), 0);
 	expect("loop", -ELOOP, "loop: ");
 	close(fd);
 }
 
 /* The daemon may read what the owner of a model may not: a link in the model must not show it. */
-static void others_files(void **state)
+TEST(others_files)
 {
-	(void)state;
 	if (geteuid())
 		skip();
 	assert_int_equal(chown(model, OWNER, OWNER), 0);
-	put(below(model, "own"), "own", OWNER, 0600);
+	put_as(in(model, "own"), "own", OWNER, 0600);
 	expect("own", 0, "");
-	put(secret, "secret", OTHER, 0600);
-	assert_int_equal(symlink(secret, below(model, "link")), 0);
+	put_as(secret, "secret", OTHER, 0600);
+	assert_int_equal(symlink(secret, in(model, "link")), 0);
 	expect("link", -EPERM, "link belongs to user 4322, neither to root nor to user 4321");
-	put(below(model, "daemons"), "root's alone", 0, 0640);
+	put(in(model, "daemons"), "root's alone", 0640);
 	expect("daemons", -EPERM, "daemons is root's and not for everybody to read (mode 0640)");
-	put(below(model, "public"), "root's", 0, 0644);
+	put(in(model, "public"), "root's", 0644);
 	expect("public", 0, "");
 	/* As checkpoint caches are made: links to files of the same owner. */
-	put(below(top, "blob"), "blob", OWNER, 0600);
-	assert_int_equal(symlink("../blob", below(model, "cached")), 0);
+	put_as(in(test_dir, "blob"), "blob", OWNER, 0600);
+	assert_int_equal(symlink("../blob", in(model, "cached")), 0);
 	expect("cached", 0, "");
 	/* In root's directory only root's. */
 	assert_int_equal(chown(model, 0, 0), 0);
@@ -126,26 +98,25 @@ static void expect_way(const char *path, uid_t owner, int wanted, const char *wo
 }
 
 /* A user's link in place of his model must not lead to another's. */
-static void links_on_the_way(void **state)
+TEST(links_on_the_way)
 {
 	char way[128];
 
-	(void)state;
-	expect_way(top, 0, 0, "");
+	expect_way(test_dir, 0, 0, "");
 	expect_way("/", 0, 0, "");
 	expect_way(".", 0, 0, "");
 	expect_way("/nonexistent/model", 0, -ENOENT, "/nonexistent: ");
-	assert_int_equal(symlink("circle", below(top, "circle")), 0);
-	expect_way(below(top, "circle"), 0, -ELOOP, "circle: ");
-	assert_int_equal(symlink("model/../model", below(top, "direct")), 0);
-	expect_way(below(top, "direct/plain"), 0, 0, "");
+	assert_int_equal(symlink("circle", in(test_dir, "circle")), 0);
+	expect_way(in(test_dir, "circle"), 0, -ELOOP, "circle: ");
+	assert_int_equal(symlink("model/../model", in(test_dir, "direct")), 0);
+	expect_way(in(test_dir, "direct/plain"), 0, 0, "");
 	if (geteuid())
 		skip();
 	/* root's link leads to the other user's, that one to the model. */
-	assert_int_equal(symlink("second", below(top, "first")), 0);
-	assert_int_equal(symlink("model", below(top, "second")), 0);
-	assert_int_equal(lchown(below(top, "second"), OTHER, OTHER), 0);
-	snprintf(way, sizeof(way), "%s/first/", top);
+	assert_int_equal(symlink("second", in(test_dir, "first")), 0);
+	assert_int_equal(symlink("model", in(test_dir, "second")), 0);
+	assert_int_equal(lchown(in(test_dir, "second"), OTHER, OTHER), 0);
+	snprintf(way, sizeof(way), "%s/first/", test_dir);
 	expect_way(way, OTHER, 0, "");
 	expect_way(way, OWNER, -EPERM, "/second belongs to user 4322, neither to root nor to user");
 	expect_way(way, 0, -EPERM, "/second belongs to user 4322");
@@ -153,30 +124,10 @@ static void links_on_the_way(void **state)
 
 static int make(void **state)
 {
-	*state = NULL;
-	assert_non_null(mkdtemp(top));
-	snprintf(model, sizeof(model), "%s/model", top);
-	snprintf(secret, sizeof(secret), "%s/secret", top);
+	assert_int_equal(test_dir_make(state), 0);
+	strcpy(model, at("model"));
+	strcpy(secret, at("secret"));
 	return mkdir(model, 0700);
 }
 
-static int clear(void **state)
-{
-	char command[64];
-
-	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", top);
-	return system(command);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(plain_files),
-		cmocka_unit_test(no_files),
-		cmocka_unit_test(others_files),
-		cmocka_unit_test(links_on_the_way),
-	};
-
-	return cmocka_run_group_tests(tests, make, clear);
-}
+TEST_MAIN_ALL(make, test_dir_remove)

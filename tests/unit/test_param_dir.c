@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: MIT
 /* Which case dir a checkpoint's config.json leads to, and which ones it must not. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "test_dir.h"
 #include "param_dir.h"
 
 #define OTHER 4321 /* a user who owns nothing else */
 
-static char root[64];
 static char case_dir[PATH_MAX], err[512];
 static struct case_facts facts;
 
@@ -33,41 +22,26 @@ static const char info[] =
 	"{\"kcore\": \"chip1/kcore.bin\", \"kcore_bytes\": 4, \"param\": \"chip1/param.bin\","
 	" \"param_bytes\": 5}]}";
 
-static void put(const char *name, const char *text)
-{
-	int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-	close(fd);
-}
-
 static void put_case(const char *dir)
 {
-	char name[256];
-
 	assert_int_equal(mkdir(dir, 0755), 0);
-	snprintf(name, sizeof(name), "%s/model_info.json", dir);
-	put(name, info);
+	put(in(dir, "model_info.json"), info, 0644);
 	for (unsigned i = 0; i < 2; i++) {
-		snprintf(name, sizeof(name), "%s/chip%u", dir, i);
-		assert_int_equal(mkdir(name, 0755), 0);
-		snprintf(name, sizeof(name), "%s/chip%u/kcore.bin", dir, i);
-		put(name, "code");
-		snprintf(name, sizeof(name), "%s/chip%u/param.bin", dir, i);
-		put(name, "tiles");
+		const char *chip = in(dir, i ? "chip1" : "chip0");
+
+		assert_int_equal(mkdir(chip, 0755), 0);
+		put(in(chip, "kcore.bin"), "code", 0644);
+		put(in(chip, "param.bin"), "tiles", 0644);
 	}
 }
 
 /* In a directory of its own: the model "m" with the case dir "m/case". */
 static int set_up(void **state)
 {
-	(void)state;
 	umask(022);
-	strcpy(root, "/tmp/test_param_dir_XXXXXX");
-	assert_non_null(mkdtemp(root));
-	assert_int_equal(chmod(root, 0755), 0);
-	assert_int_equal(chdir(root), 0);
+	assert_int_equal(test_dir_make(state), 0);
+	assert_int_equal(chmod(test_dir, 0755), 0);
+	assert_int_equal(chdir(test_dir), 0);
 	assert_int_equal(mkdir("m", 0755), 0);
 	put_case("m/case");
 	return 0;
@@ -75,11 +49,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	char command[128];
-
-	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", root);
-	return chdir("/") || system(command);
+	return chdir("/") || test_dir_remove(state);
 }
 
 static int look(size_t len)
@@ -93,7 +63,7 @@ static int look(size_t len)
 static int find_in(const char *config)
 {
 	err[0] = '\0';
-	put("m/config.json", config);
+	put("m/config.json", config, 0644);
 	return look(sizeof(case_dir));
 }
 
@@ -111,7 +81,7 @@ static void check_right(int wanted, const char *words)
 	check("{\"param_dir\": \"case\"}", wanted, words);
 }
 
-static void finds(void **state)
+TEST(finds)
 {
 	static const char *const configs[] = {
 		"{\"param_dir\": \"case\"}",
@@ -125,15 +95,14 @@ static void finds(void **state)
 	};
 	char wanted[128], absolute[256];
 
-	(void)state;
 	assert_int_equal(symlink("case", "m/link"), 0);
-	snprintf(wanted, sizeof(wanted), "%s/m/case", root);
-	for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++) {
+	snprintf(wanted, sizeof(wanted), "%s/m/case", test_dir);
+	for (size_t i = 0; i < ARRAY_SIZE(configs); i++) {
 		check(configs[i], 1, "");
 		assert_string_equal(case_dir, wanted);
 	}
 	put_case("elsewhere");
-	snprintf(absolute, sizeof(absolute), "{\"param_dir\": \"%s/elsewhere\"}", root);
+	snprintf(absolute, sizeof(absolute), "{\"param_dir\": \"%s/elsewhere\"}", test_dir);
 	check(absolute, 1, "");
 	assert_true(facts.tp == 2 && facts.vocab == 512 && facts.hidden == 64 &&
 		    facts.layers == 3 && facts.experts == CASE_EXPERTS_IN_PARTS);
@@ -144,7 +113,7 @@ static void finds(void **state)
 }
 
 /* Nothing of this is a case dir; the compiler has the last word. */
-static void leaves_the_rest(void **state)
+TEST(leaves_the_rest)
 {
 	static const char *const configs[] = {
 		"",
@@ -173,13 +142,12 @@ static void leaves_the_rest(void **state)
 	};
 	char *deep = malloc(100000), *large = malloc((1 << 20) + 2);
 
-	(void)state;
 	assert_int_equal(symlink("loop", "m/loop"), 0);
 	assert_int_equal(mkfifo("m/fifo", 0644), 0);
 	/* What it leads to leads on: that is not followed. */
 	assert_int_equal(mkdir("m/other", 0755), 0);
-	put("m/other/config.json", "{\"param_dir\": \"../case\"}");
-	for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++)
+	put("m/other/config.json", "{\"param_dir\": \"../case\"}", 0644);
+	for (size_t i = 0; i < ARRAY_SIZE(configs); i++)
 		check(configs[i], 0, "");
 	memset(deep, 'x', 99999);
 	deep[99999] = '\0';
@@ -196,14 +164,14 @@ static void leaves_the_rest(void **state)
 	check(large, 1, "");
 	free(large);
 	/* Safetensors there are what param_dir is for otherwise. */
-	put("m/case/model.safetensors", "");
+	put("m/case/model.safetensors", "", 0644);
 	check_right(0, "");
 	assert_int_equal(unlink("m/config.json"), 0);
 	assert_int_equal(mkfifo("m/config.json", 0644), 0);
 	assert_int_equal(look(9), 0);
 }
 
-static void compares(void **state)
+TEST(compares)
 {
 	static const struct {
 		const char *config, *words;
@@ -224,17 +192,15 @@ static void compares(void **state)
 	};
 	char config[256];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		snprintf(config, sizeof(config), "{\"param_dir\": \"case\", %s}", cases[i].config);
 		check(config, -EINVAL, cases[i].words);
 	}
 }
 
-static void checks_files(void **state)
+TEST(checks_files)
 {
-	(void)state;
-	put("m/case/chip1/param.bin", "tile");
+	put("m/case/chip1/param.bin", "tile", 0644);
 	check_right(-EINVAL, "chip1/param.bin has 4 bytes; model_info.json says 5");
 	unlink("m/case/chip1/param.bin");
 	check_right(-ENOENT, "chip1/param.bin");
@@ -264,15 +230,15 @@ static void checks_files(void **state)
 	check_right(-EINVAL, "tokenizer.json is not a regular file");
 	unlink("m/tokenizer.json");
 
-	put("m/case/model_info.json", "{\"chips\": [{\"kcore\": \"../../x\"}]}");
+	put("m/case/model_info.json", "{\"chips\": [{\"kcore\": \"../../x\"}]}", 0644);
 	check_right(-EINVAL, "\"../../x\" is not a file below it");
-	put("m/case/model_info.json", "{\"chips\": [{\"kcore\": \"\"}]}");
+	put("m/case/model_info.json", "{\"chips\": [{\"kcore\": \"\"}]}", 0644);
 	check_right(-EINVAL, "not a regular file");
-	put("m/case/model_info.json", "{\"programs\": [\"prefill\", 5]}");
+	put("m/case/model_info.json", "{\"programs\": [\"prefill\", 5]}", 0644);
 	check_right(-EINVAL, "has no program \"step\"");
-	put("m/case/model_info.json", "[]");
+	put("m/case/model_info.json", "[]", 0644);
 	check_right(-EINVAL, "not a JSON object");
-	put("m/case/model_info.json", "{");
+	put("m/case/model_info.json", "{", 0644);
 	check_right(-EINVAL, "model_info.json");
 	assert_int_equal(truncate("m/case/model_info.json", 2 << 20), 0);
 	check_right(-EFBIG, "model_info.json");
@@ -282,11 +248,10 @@ static void checks_files(void **state)
 }
 
 /* Who may name what; needs root to make files of two users. */
-static void checks_owners(void **state)
+TEST(checks_owners)
 {
 	char config[256];
 
-	(void)state;
 	if (geteuid())
 		skip();
 	/* Root names another's. */
@@ -306,7 +271,7 @@ static void checks_owners(void **state)
 	check_right(1, "");
 	assert_int_equal(mkdir("private", 0700), 0);
 	put_case("private/case");
-	snprintf(config, sizeof(config), "{\"param_dir\": \"%s/private/case\"}", root);
+	snprintf(config, sizeof(config), "{\"param_dir\": \"%s/private/case\"}", test_dir);
 	check(config, -EPERM, "private is root's and not for everybody");
 	/* Through a link, too, in the way or as a file. */
 	assert_int_equal(symlink("../private/case", "m/link"), 0);
@@ -316,15 +281,15 @@ static void checks_owners(void **state)
 			 0);
 	check_right(-EPERM, "private is root's");
 	unlink("m/case/chip1/param.bin");
-	put("m/case/chip1/param.bin", "tiles");
+	put("m/case/chip1/param.bin", "tiles", 0644);
 	check_right(1, "");
-	put("secret", "{}");
+	put("secret", "{}", 0644);
 	assert_int_equal(chmod("secret", 0600), 0);
 	assert_int_equal(symlink("../../secret", "m/case/tokenizer.json"), 0);
 	check_right(-EPERM, "secret is root's");
 }
 
-static void compares_wishes(void **state)
+TEST(compares_wishes)
 {
 	static const struct case_facts f = {.tp = 2, .weights = "w8", .kv = "bf16"};
 	static const struct {
@@ -341,13 +306,12 @@ static void compares_wishes(void **state)
 		{{.whole_experts = true}, "not compiled with whole experts"},
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		int r = case_facts_fit(&f, "dir", &cases[i].w, err, sizeof(err));
 
 		assert_int_equal(r, cases[i].words ? -EINVAL : 0);
 		if (cases[i].words)
-			assert_non_null(strstr(err, cases[i].words));
+			assert_says(err, cases[i].words);
 	}
 	assert_int_equal(
 		case_facts_fit(&(struct case_facts){.kv = "int8", .experts = CASE_EXPERTS_WHOLE},
@@ -360,13 +324,12 @@ static void compares_wishes(void **state)
 }
 
 /* What another process says it has read. */
-static void tames(void **state)
+TEST(tames)
 {
 	struct config_facts f;
 
-	(void)state;
 	put("m/config.json",
-	    "{\"param_dir\": \"case\", \"model_type\": \"qwen3\", \"vocab_size\": true}");
+	    "{\"param_dir\": \"case\", \"model_type\": \"qwen3\", \"vocab_size\": true}", 0644);
 	config_facts_read("m", &f);
 	assert_string_equal(f.param_dir, "case");
 	assert_string_equal(f.type, "qwen3");
@@ -382,17 +345,4 @@ static void tames(void **state)
 		param_dir_find("m", &f, case_dir, sizeof(case_dir), &facts, err, sizeof(err)), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(finds, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(leaves_the_rest, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(compares, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(checks_files, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(checks_owners, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(compares_wishes, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(tames, set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(set_up, tear_down)

@@ -2,16 +2,11 @@
 /* Time slices: of the thread that asks alone, where the kernel has them. */
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "priority.h"
 
 /* The slice that the kernel tells in sched_getattr(2); 0: it tells none. */
@@ -43,13 +38,12 @@ static void *set_and_read(void *arg)
 	return NULL;
 }
 
-static void a_slice_is_of_one_thread(void **state)
+TEST(a_slice_is_of_one_thread)
 {
 	uint64_t slices[3] = {0}, before = slice();
 	int own = getpriority(PRIO_PROCESS, 0);
 	pthread_t thread;
 
-	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, set_and_read, slices), 0);
 	pthread_join(thread, NULL);
 	assert_int_equal(slice(), before);
@@ -64,9 +58,8 @@ static void a_slice_is_of_one_thread(void **state)
 }
 
 /* Setting a slice does not raise a lowered priority. */
-static void a_lowered_priority_stays(void **state)
+TEST(a_lowered_priority_stays)
 {
-	(void)state;
 	if (!priority_works()) {
 		print_message("a filter forbids priorities here\n");
 		skip();
@@ -76,12 +69,4 @@ static void a_lowered_priority_stays(void **state)
 	assert_true(getpriority(PRIO_PROCESS, 0) >= PRIORITY_LOW);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_slice_is_of_one_thread),
-		cmocka_unit_test(a_lowered_priority_stays),
-	};
-
-	return cmocka_run_group_tests_name("priority", tests, NULL, NULL);
-}
+TEST_MAIN

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Stop strings: compared with a search in the whole text, for every way to cut it into pieces. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "stop.h"
 
 /* Feeds @text cut as the bits of @cuts say; the result in @out. Returns whether a stop string
@@ -76,9 +69,8 @@ static void check_all_cuts(const char *text, const char *const *strings, unsigne
 	}
 }
 
-static void test_cuts(void **state)
+TEST(test_cuts)
 {
-	(void)state;
 	check_all_cuts("abcabcabd!", (const char *const[]){"abcabd"}, 1);
 	check_all_cuts("aaaaaab", (const char *const[]){"aaab"}, 1);
 	check_all_cuts("xxyzyzyw", (const char *const[]){"xyz12", "yzyw", "zy"}, 3);
@@ -89,9 +81,8 @@ static void test_cuts(void **state)
 	check_all_cuts("\xe2\x96\x81x\xe2\x96\x82y", (const char *const[]){"\xe2\x96\x82"}, 1);
 }
 
-static void test_all_short_texts(void **state)
+TEST(test_all_short_texts)
 {
-	(void)state;
 	/* Each text of 7 letters a or b against each pair of strings of up to 3. */
 	for (unsigned t = 0; t < 128; t++) {
 		char text[8] = "", one[4], two[4];
@@ -110,13 +101,12 @@ static void test_all_short_texts(void **state)
 	}
 }
 
-static void test_held_back(void **state)
+TEST(test_held_back)
 {
 	struct stop_matcher *m = stop_new((const char *const[]){"STOP"}, 1);
 	const char *text;
 	size_t len;
 
-	(void)state;
 	assert_int_equal(stop_feed(m, "abcST", 5, &text, &len), 0);
 	assert_int_equal(len, 3);
 	assert_int_equal(stop_feed(m, "X", 1, &text, &len), 0);
@@ -132,13 +122,4 @@ static void test_held_back(void **state)
 	stop_free(m);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cuts),
-		cmocka_unit_test(test_all_short_texts),
-		cmocka_unit_test(test_held_back),
-	};
-
-	return cmocka_run_group_tests_name("stop", tests, NULL, NULL);
-}
+TEST_MAIN

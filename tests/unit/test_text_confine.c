@@ -5,35 +5,25 @@
  * came of it in each of the three.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
-#include <cmocka.h>
 
+#include "test_dir.h"
 #include "confine.h"
 #include "forbidden_calls.h"
 #include "text_confine.h"
 
 enum state { READER, SERVER, LANE, N_STATES };
 
-static char top[] = "/tmp/txda-text-XXXXXX", model[64], inside[80], other[80];
+static char model[80], inside[80], other[80];
 static pid_t self;
 
 static long open_path(const char *path, int flags)
@@ -188,7 +178,7 @@ static const struct {
 	{"what is open", try_pipe, {true, true, true}, false},
 };
 
-#define N_TRIES (sizeof(tries) / sizeof(tries[0]))
+#define N_TRIES (ARRAY_SIZE(tries))
 
 /* In a child: how many tries did not end as they must. */
 static int try_all(enum state state)
@@ -220,82 +210,46 @@ static int try_all(enum state state)
 	return wrong + try_forbidden_calls(self);
 }
 
-static void confined(void **unused)
+TEST(confined)
 {
 	static const char *const names[] = {"while it reads", "when it has read", "in a lane"};
 	int status;
 	pid_t pid;
 
-	(void)unused;
 	if (!confine_works()) {
 		print_message("a sanitizer's build is not confined\n");
 		skip();
 	}
 	self = getpid();
-	for (unsigned state = READER; state < N_STATES; state++) {
-		printf("---- %s\n", names[state]);
+	for (unsigned i = READER; i < N_STATES; i++) {
+		printf("---- %s\n", names[i]);
 		fflush(stdout);
 		pid = fork();
 		assert_true(pid >= 0);
 		if (!pid)
-			_exit(try_all((enum state)state));
+			_exit(try_all((enum state)i));
 		assert_int_equal(waitpid(pid, &status, 0), pid);
 		assert_true(WIFEXITED(status));
 		assert_int_equal(WEXITSTATUS(status), 0);
 	}
 }
 
-static void put(const char *path)
+static int set_up(void **state)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0644);
-
-	assert_true(fd >= 0);
-	close(fd);
-}
-
-static int set_up(void **unused)
-{
-	char link[100];
-
-	(void)unused;
-	if (!mkdtemp(top))
+	if (test_dir_make(state))
 		return 1;
-	snprintf(model, sizeof(model), "%s/model", top);
-	snprintf(inside, sizeof(inside), "%s/config.json", model);
-	snprintf(other, sizeof(other), "%s/other", top);
+	strcpy(model, at("model"));
+	strcpy(inside, at("model/config.json"));
+	strcpy(other, at("other"));
 	if (mkdir(model, 0755))
 		return 1;
-	put(inside);
-	put(other);
+	put(inside, "", 0644);
+	put(other, "", 0644);
 	/* Links to more than the model's owner may show are no files of the model. */
-	snprintf(link, sizeof(link), "%s/chat_template.jinja", model);
-	if (symlink("/", link))
+	if (symlink("/", at("model/chat_template.jinja")))
 		return 1;
-	snprintf(link, sizeof(link), "%s/tokenizer.model", model);
-	if (!geteuid() && (chown(other, 1234, 1234) || symlink(other, link)))
-		return 1;
-	return 0;
+	return !geteuid() &&
+	       (chown(other, 1234, 1234) || symlink(other, at("model/tokenizer.model")));
 }
 
-static int tear_down(void **unused)
-{
-	static const char *const links[] = {"chat_template.jinja", "tokenizer.model"};
-	char link[100];
-
-	(void)unused;
-	for (unsigned i = 0; i < 2; i++) {
-		snprintf(link, sizeof(link), "%s/%s", model, links[i]);
-		unlink(link);
-	}
-	unlink(inside);
-	unlink(other);
-	rmdir(model);
-	return rmdir(top);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {cmocka_unit_test(confined)};
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_MAIN_ALL(set_up, test_dir_remove)

@@ -5,19 +5,11 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
-#include <cmocka.h>
 
+#include "test_dir.h"
 #include "clock.h"
 #include "log.h"
 #include "priority.h"
@@ -85,40 +77,26 @@ static unsigned children(pid_t parent, pid_t *ret, unsigned max)
 /* The process itself, this one's only child when those of earlier tests are reaped. */
 static pid_t process_of(void)
 {
-	const struct timespec pause = {.tv_nsec = 1000000};
 	pid_t pids[8];
 
-	for (unsigned i = 0; i < 20000; i++) {
-		if (children(getpid(), pids, 8) == 1)
-			return pids[0];
-		nanosleep(&pause, NULL);
-	}
-	fail_msg("there is not one process");
-	return 0;
+	AWAIT(children(getpid(), pids, 8) == 1);
+	return pids[0];
 }
 
 static void await_lanes(pid_t process, pid_t *lanes)
 {
-	const struct timespec pause = {.tv_nsec = 1000000};
+	AWAIT(children(process, lanes, TEXT_LANES_READY + 1) == TEXT_LANES_READY);
+}
 
-	for (unsigned i = 0; i < 20000; i++) {
-		if (children(process, lanes, TEXT_LANES_READY + 1) == TEXT_LANES_READY)
-			return;
-		nanosleep(&pause, NULL);
-	}
-	fail_msg("there are not %d lanes", TEXT_LANES_READY);
+static void signal_lanes(const pid_t *lanes, int signal)
+{
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
+		kill(lanes[i], signal);
 }
 
 static void await_end(pid_t pid)
 {
-	const struct timespec pause = {.tv_nsec = 1000000};
-
-	for (unsigned i = 0; i < 20000; i++) {
-		if (kill(pid, 0) && errno == ESRCH)
-			return;
-		nanosleep(&pause, NULL);
-	}
-	fail_msg("process %d goes on", (int)pid);
+	AWAIT(kill(pid, 0) && errno == ESRCH);
 }
 
 /* Whether no thread of it runs, which may be so before its parent has heard of that. */
@@ -145,34 +123,10 @@ static bool has_ended(pid_t pid)
 	return state == 'Z' && threads <= 1;
 }
 
-static void await_zombie(pid_t pid)
-{
-	const struct timespec pause = {.tv_nsec = 1000000};
-
-	for (unsigned i = 0; i < 20000; i++) {
-		if (has_ended(pid))
-			return;
-		nanosleep(&pause, NULL);
-	}
-	fail_msg("process %d goes on", (int)pid);
-}
-
-static void await_removal(const char *path)
-{
-	const struct timespec pause = {.tv_nsec = 1000000};
-
-	for (unsigned i = 0; i < 20000; i++) {
-		if (access(path, F_OK))
-			return;
-		nanosleep(&pause, NULL);
-	}
-	fail_msg("%s is still there", path);
-}
-
 /* ---- the real one ---------------------------------------------------------------------------- */
 
 /* It gives the tokens that the tokeniser gives here. */
-static void test_same(void **state)
+TEST(test_same)
 {
 	static const char text[] = "Once upon a time there was a \xC3\xA9 fox.";
 	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 60);
@@ -182,7 +136,6 @@ static void test_same(void **state)
 	uint32_t *ids;
 	size_t n;
 
-	(void)state;
 	assert_int_equal(txda_tokenizer_load(demo, &tok, err, sizeof(err)), 0);
 	assert_int_equal(txda_tokenizer_encode(tok, text, strlen(text), 0, &ids, &n), 0);
 	assert_int_equal(encode(p, text, &anybody, &done), 0);
@@ -228,19 +181,17 @@ static void *call(void *arg)
 }
 
 /* Lanes that were stopped, so that their jobs never end. */
-static void test_given_up(void **state)
+TEST(test_given_up)
 {
 	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
 	pid_t process = process_of(), lanes[TEXT_LANES_READY + 1];
 	struct call gone = {.p = p}, killed = {.p = p}, late = {.p = p};
 	pthread_t thread;
 
-	(void)state;
 	await_lanes(process, lanes);
 	works(p);
 	/* A deadline. */
-	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
-		kill(lanes[i], SIGSTOP);
+	signal_lanes(lanes, SIGSTOP);
 	late.caller.deadline_ns = clock_ns() + 50000000;
 	call(&late);
 	assert_int_equal(late.result, -ETIMEDOUT);
@@ -248,8 +199,7 @@ static void test_given_up(void **state)
 	works(p);
 	await_lanes(process, lanes);
 	/* Who waited has gone. */
-	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
-		kill(lanes[i], SIGSTOP);
+	signal_lanes(lanes, SIGSTOP);
 	assert_int_equal(pthread_create(&thread, NULL, call, &gone), 0);
 	atomic_store(&gone.caller.gone, true);
 	pthread_join(thread, NULL);
@@ -257,11 +207,9 @@ static void test_given_up(void **state)
 	works(p);
 	/* Somebody kills the lanes. */
 	await_lanes(process, lanes);
-	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
-		kill(lanes[i], SIGSTOP);
+	signal_lanes(lanes, SIGSTOP);
 	assert_int_equal(pthread_create(&thread, NULL, call, &killed), 0);
-	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
-		kill(lanes[i], SIGKILL);
+	signal_lanes(lanes, SIGKILL);
 	pthread_join(thread, NULL);
 	/* The job came before or after that. */
 	assert_true(killed.result == -EPIPE || !killed.result);
@@ -271,12 +219,11 @@ static void test_given_up(void **state)
 }
 
 /* The process itself ends: another one is started, and the lanes of the first end with it. */
-static void test_process_ends(void **state)
+TEST(test_process_ends)
 {
 	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
 	pid_t process = process_of(), lanes[TEXT_LANES_READY + 1];
 
-	(void)state;
 	await_lanes(process, lanes);
 	works(p);
 	kill(process, SIGKILL);
@@ -308,12 +255,11 @@ static int oom_score(pid_t pid)
 }
 
 /* Without memory they go first, not the daemon. */
-static void test_expendable(void **state)
+TEST(test_expendable)
 {
 	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
 	pid_t process = process_of(), lanes[TEXT_LANES_READY + 1];
 
-	(void)state;
 	await_lanes(process, lanes);
 	assert_true(oom_score(process) > oom_score(getpid()));
 	assert_true(oom_score(lanes[0]) > oom_score(getpid()));
@@ -321,7 +267,7 @@ static void test_expendable(void **state)
 }
 
 /* One that does not keep up with orders of lanes is not replaced: jobs run in its lanes. */
-static void test_behind(void **state)
+TEST(test_behind)
 {
 	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
 	struct text_caller gone = {.gone = true};
@@ -329,7 +275,6 @@ static void test_behind(void **state)
 	struct text_done *done;
 	unsigned refused = 0;
 
-	(void)state;
 	works(p);
 	kill(process, SIGSTOP);
 	/* Each of them costs a lane; the next one has to be ordered. */
@@ -359,16 +304,8 @@ static unsigned lowered(pid_t process)
 	return n;
 }
 
-static void await_lowered(pid_t process)
-{
-	const struct timespec pause = {.tv_nsec = 1000000};
-
-	for (unsigned i = 0; i < 20000 && !lowered(process); i++)
-		nanosleep(&pause, NULL);
-}
-
 /* Jobs of a user who has used much have a low priority, from their begin or later; others' do not. */
-static void test_low(void **state)
+TEST(test_low)
 {
 	struct text_caller always = {.low_ns = 1};
 	struct text_process *p;
@@ -377,7 +314,6 @@ static void test_low(void **state)
 	struct text_done *done;
 	pthread_t thread;
 
-	(void)state;
 	if (getpriority(PRIO_PROCESS, 0) >= PRIORITY_LOW || !priority_works())
 		skip();
 	p = later.p = begin(getenv("TXDAD_TEXT"), demo, 600);
@@ -401,14 +337,11 @@ static void test_low(void **state)
 	process = process_of();
 	works(p);
 	await_lanes(process, lanes);
-	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
-		kill(lanes[i], SIGSTOP);
+	signal_lanes(lanes, SIGSTOP);
 	later.caller.low_ns = clock_ns() + 50000000;
 	assert_int_equal(pthread_create(&thread, NULL, call, &later), 0);
-	await_lowered(process);
-	assert_int_equal(lowered(process), 1);
-	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
-		kill(lanes[i], SIGCONT);
+	AWAIT(lowered(process) == 1);
+	signal_lanes(lanes, SIGCONT);
 	pthread_join(thread, NULL);
 	assert_int_equal(later.result, 0);
 	text_process_free(p);
@@ -416,16 +349,14 @@ static void test_low(void **state)
 }
 
 /* With all lanes low, other users get one that is started anew. */
-static void test_low_is_not_shared(void **state)
+TEST(test_low_is_not_shared)
 {
 	struct call held[TEXT_LANES];
 	pid_t process, lanes[TEXT_LANES + 1];
-	const struct timespec pause = {.tv_nsec = 1000000};
 	struct text_process *p;
 	pthread_t threads[TEXT_LANES];
 	unsigned n = 0;
 
-	(void)state;
 	if (getpriority(PRIO_PROCESS, 0) >= PRIORITY_LOW || !priority_works())
 		skip();
 	p = begin(getenv("TXDAD_TEXT"), demo, 600);
@@ -433,19 +364,16 @@ static void test_low_is_not_shared(void **state)
 	works(p);
 	/* While the process is stopped no lane starts, so that each job has one of its own. */
 	await_lanes(process, lanes);
-	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
-		kill(lanes[i], SIGSTOP);
+	signal_lanes(lanes, SIGSTOP);
 	kill(process, SIGSTOP);
 	for (unsigned i = 0; i < TEXT_LANES; i++) {
 		held[i] = (struct call){.p = p, .caller = {.low_ns = 1}};
 		assert_int_equal(pthread_create(&threads[i], NULL, call, &held[i]), 0);
 	}
-	while (encode(p, "Once", &(struct text_caller){.gone = true},
-		      &(struct text_done *){NULL}) != -EIO)
-		nanosleep(&pause, NULL);
+	AWAIT(encode(p, "Once", &(struct text_caller){.gone = true}, &(struct text_done *){NULL}) ==
+	      -EIO);
 	kill(process, SIGCONT);
-	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
-		kill(lanes[i], SIGCONT);
+	signal_lanes(lanes, SIGCONT);
 	for (unsigned i = 0; i < TEXT_LANES; i++) {
 		pthread_join(threads[i], NULL);
 		n += !held[i].result;
@@ -464,37 +392,23 @@ static void test_low_is_not_shared(void **state)
 	await_end(process);
 }
 
-static void write_template(const char *dir, const char *text)
-{
-	char path[600];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
-	f = fopen(path, "w");
-	assert_non_null(f);
-	fputs(text, f);
-	fclose(f);
-}
-
 /* Another process must have read the same, templates too. */
-static void test_changed(void **state)
+TEST_WITH(test_changed, test_dir_make, test_dir_remove)
 {
-	char dir[] = "/tmp/txda-text-XXXXXX", link[600], target[600];
+	const char *template = "chat_template.jinja";
+	char target[600];
 	pid_t process, lanes[TEXT_LANES_READY + 1];
 	struct text_process *p;
 	struct text_done *done;
 
-	(void)state;
-	assert_non_null(mkdtemp(dir));
-	snprintf(link, sizeof(link), "%s/tokenizer.json", dir);
 	snprintf(target, sizeof(target), "%s/tokenizer.json", demo);
-	assert_int_equal(symlink(target, link), 0);
-	write_template(dir, "{{ 'one' }}");
-	p = begin(getenv("TXDAD_TEXT"), dir, 600);
+	assert_int_equal(symlink(target, at("tokenizer.json")), 0);
+	put(template, "{{ 'one' }}", 0644);
+	p = begin(getenv("TXDAD_TEXT"), test_dir, 600);
 	for (unsigned i = 0; i < 2; i++) {
 		process = process_of();
 		await_lanes(process, lanes);
-		write_template(dir, i ? "{{ 'two' }}" : "{{ 'one' }}");
+		put(template, i ? "{{ 'two' }}" : "{{ 'one' }}", 0644);
 		kill(process, SIGKILL);
 		for (unsigned k = 0; k < TEXT_LANES_READY; k++)
 			await_end(lanes[k]);
@@ -503,13 +417,9 @@ static void test_changed(void **state)
 	}
 	assert_int_equal(encode(p, "Once", &anybody, &done), -EIO);
 	/* As it was. */
-	write_template(dir, "{{ 'one' }}");
+	put(template, "{{ 'one' }}", 0644);
 	works(p);
 	text_process_free(p);
-	unlink(link);
-	snprintf(link, sizeof(link), "%s/chat_template.jinja", dir);
-	unlink(link);
-	rmdir(dir);
 }
 
 struct crowd {
@@ -530,13 +440,12 @@ static void *many_calls(void *arg)
 }
 
 /* As many as may call: lanes beyond the first ones are started for them. */
-static void test_crowd(void **state)
+TEST(test_crowd)
 {
 	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
 	struct crowd crowds[TEXT_LANES];
 	pthread_t threads[TEXT_LANES];
 
-	(void)state;
 	for (unsigned i = 0; i < TEXT_LANES; i++) {
 		crowds[i] = (struct crowd){.p = p};
 		assert_int_equal(pthread_create(&threads[i], NULL, many_calls, &crowds[i]), 0);
@@ -548,7 +457,7 @@ static void test_crowd(void **state)
 	text_process_free(p);
 }
 
-static void test_no_model(void **state)
+TEST(test_no_model)
 {
 	const struct text_process_options options = {
 		.program = getenv("TXDAD_TEXT"), .seconds = 60, .memory = 4ull << 30};
@@ -557,17 +466,16 @@ static void test_no_model(void **state)
 	struct text_loaded *l;
 	char err[512];
 
-	(void)state;
 	assert_int_equal(text_process_start("/proc/self", &options, &p, &l, err, sizeof(err)),
 			 -ENOENT);
-	assert_non_null(strstr(err, "tokenizer.json"));
+	assert_says(err, "tokenizer.json");
 	assert_int_equal(text_process_start(demo, &none, &p, &l, err, sizeof(err)), -ENOENT);
-	assert_non_null(strstr(err, "/nowhere/txdad-text"));
+	assert_says(err, "/nowhere/txdad-text");
 }
 
 /* ---- one that lies --------------------------------------------------------------------------- */
 
-static void test_hostile_start(void **state)
+TEST(test_hostile_start)
 {
 	static const char *const how[] = {"dies",  "small", "huge",    "beyond", "images",
 					  "wraps", "stops", "endless", "silent"};
@@ -577,14 +485,13 @@ static void test_hostile_start(void **state)
 	struct text_loaded *l;
 	char err[512];
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(how) / sizeof(how[0]); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(how); i++) {
 		assert_true(text_process_start(how[i], &options, &p, &l, err, sizeof(err)) < 0);
 		assert_true(strlen(err) > 0);
 	}
 }
 
-static void test_hostile_lane(void **state)
+TEST(test_hostile_lane)
 {
 	static const struct {
 		const char *text;
@@ -596,8 +503,7 @@ static void test_hostile_lane(void **state)
 	struct text_caller caller = {0};
 	struct text_done *done;
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		if (cases[i].result == -ETIMEDOUT)
 			caller.deadline_ns = clock_ns() + 50000000;
 		assert_int_equal(encode(p, cases[i].text, &caller, &done), cases[i].result);
@@ -611,37 +517,34 @@ static void test_hostile_lane(void **state)
 }
 
 /* Whose jobs fail fills no log. */
-static void test_log(void **state)
+TEST_WITH(test_log, test_dir_make, test_dir_remove)
 {
 	struct text_process *p = begin(getenv("FAKE_TEXT"), "good", 60);
-	char path[] = "/tmp/txda-text-XXXXXX", line[1024];
+	char line[1024];
 	unsigned lines = 0, jobs = 200;
 	struct text_done *done;
-	int fd = mkstemp(path);
-	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+	FILE *f;
 
-	(void)state;
-	assert_non_null(f);
-	assert_int_equal(log_to_file(path, line, sizeof(line)), 0);
+	assert_int_equal(log_to_file(at("log"), line, sizeof(line)), 0);
 	for (unsigned i = 0; i < jobs; i++)
 		assert_int_equal(encode(p, "small", &anybody, &done), -EPROTO);
 	text_process_free(p);
+	f = fopen(at("log"), "r");
+	assert_non_null(f);
 	while (fgets(line, sizeof(line), f))
 		lines++;
 	assert_in_range(lines, 1, jobs - 1);
 	fclose(f);
-	unlink(path);
 	assert_int_equal(log_to_file(NULL, line, sizeof(line)), 0);
 }
 
 /* Whatever the process started ends with it. */
-static void test_hostile_children(void **state)
+TEST(test_hostile_children)
 {
 	struct text_process *p = begin(getenv("FAKE_TEXT"), "forks", 60);
 	pid_t process = process_of(), pids[TEXT_LANES_READY + 2];
 	unsigned n = 0;
 
-	(void)state;
 	/* The process has begun its lanes when they answer. */
 	works(p);
 	n = children(process, pids, TEXT_LANES_READY + 2);
@@ -652,51 +555,43 @@ static void test_hostile_children(void **state)
 }
 
 /* A new process that is not ready soon holds up nobody who has gone. */
-static void test_silent_again(void **state)
+TEST_WITH(test_silent_again, test_dir_make, test_dir_remove)
 {
-	char path[] = "/tmp/txda-text-XXXXXX/begun";
+	const char *path = at("begun");
 	struct text_process *p;
 	struct call gone = {0};
 	pthread_t thread;
 	pid_t first, lanes[TEXT_LANES_READY + 1];
 
-	(void)state;
-	*strrchr(path, '/') = '\0';
-	assert_non_null(mkdtemp(path));
-	path[strlen(path)] = '/';
 	p = begin(getenv("FAKE_TEXT"), path, 600);
 	gone.p = p;
 	first = process_of();
 	await_lanes(first, lanes);
 	kill(-first, SIGKILL);
-	await_zombie(first);
+	AWAIT(has_ended(first));
 	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
-		await_zombie(lanes[i]);
+		AWAIT(has_ended(lanes[i]));
 	assert_int_equal(pthread_create(&thread, NULL, call, &gone), 0);
-	await_removal(path);
+	AWAIT(access(path, F_OK));
 	atomic_store(&gone.caller.gone, true);
 	pthread_join(thread, NULL);
 	assert_int_equal(gone.result, -ECANCELED);
 	works(p);
 	text_process_free(p);
-	unlink(path);
-	*strrchr(path, '/') = '\0';
-	rmdir(path);
 }
 
 /* Without descriptors for another lane the process, and who has a lane, go on. */
-static void test_no_descriptors(void **state)
+TEST(test_no_descriptors)
 {
 	struct text_process *p = begin(getenv("TXDAD_TEXT"), demo, 600);
 	pid_t process = process_of(), lanes[TEXT_LANES_READY + 1];
 	struct rlimit before, none;
 	struct text_done *done;
 
-	(void)state;
 	await_lanes(process, lanes);
 	for (unsigned i = 0; i < TEXT_LANES_READY; i++) {
 		kill(lanes[i], SIGKILL);
-		await_zombie(lanes[i]);
+		AWAIT(has_ended(lanes[i]));
 	}
 	getrlimit(RLIMIT_NOFILE, &before);
 	none = before;
@@ -711,17 +606,6 @@ static void test_no_descriptors(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same),	      cmocka_unit_test(test_given_up),
-		cmocka_unit_test(test_process_ends),  cmocka_unit_test(test_changed),
-		cmocka_unit_test(test_behind),	      cmocka_unit_test(test_expendable),
-		cmocka_unit_test(test_crowd),	      cmocka_unit_test(test_no_model),
-		cmocka_unit_test(test_low),	      cmocka_unit_test(test_low_is_not_shared),
-		cmocka_unit_test(test_hostile_start), cmocka_unit_test(test_hostile_lane),
-		cmocka_unit_test(test_log),	      cmocka_unit_test(test_hostile_children),
-		cmocka_unit_test(test_silent_again),  cmocka_unit_test(test_no_descriptors),
-	};
-
 	snprintf(demo, sizeof(demo), "%s/demo", getenv("TXDA_MODELS"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_unit_tests(NULL, NULL);
 }

@@ -4,16 +4,8 @@
  * and damaged ones, which are an error or at least harmless. TXDA_MODELS names the models' directory.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <cmocka.h>
 
+#include "test_dir.h"
 #include "chat_template.h"
 #include "detok.h"
 #include "grammar.h"
@@ -111,15 +103,14 @@ static void same_token(const struct txda_tokenizer *a, const struct txda_tokeniz
 			 txda_tokenizer_piece_id(b, txda_tokenizer_piece(b, id, &len_b), len_b));
 }
 
-static void test_tokenizer(void **state)
+TEST(test_tokenizer)
 {
 	static const char *const fixtures[] = {"qwen3", "llama2", "gemma3", "llama31"};
 	struct txda_tokenizer *tok, *tables;
 	uint32_t *ids;
 	size_t n;
 
-	(void)state;
-	for (unsigned i = 0; i <= sizeof(fixtures) / sizeof(fixtures[0]); i++) {
+	for (unsigned i = 0; i <= ARRAY_SIZE(fixtures); i++) {
 		struct text_buf bytes = {0};
 
 		tok = i ? load("TXDA_FIXTURES", fixtures[i - 1]) : load("TXDA_MODELS", "demo");
@@ -138,13 +129,12 @@ static void test_tokenizer(void **state)
 	}
 }
 
-static void test_tokenizer_damaged(void **state)
+TEST(test_tokenizer_damaged)
 {
 	struct txda_tokenizer *tok = load("TXDA_MODELS", "demo"), *tables;
 	struct text_buf bytes = {0};
 	unsigned taken = 0;
 
-	(void)state;
 	assert_non_null(tok);
 	assert_int_equal(txda_tokenizer_export(tok, &bytes), 0);
 	txda_tokenizer_free(tok);
@@ -250,13 +240,12 @@ static void follow(struct grammar *g, struct grammar_vocab *v)
 	grammar_matcher_free(m);
 }
 
-static void test_grammar(void **state)
+TEST(test_grammar)
 {
 	struct grammar_vocab *v = bytes_vocab();
 	struct grammar *g[2], *copy;
 	struct text_buf bytes = {0};
 
-	(void)state;
 	g[0] = regex("(ab|c){2,5}x*[0-9]+");
 	g[1] = schema("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":"
 		      "{\"type\":\"integer\"},\"minItems\":2,\"maxItems\":9},\"b\":{\"enum\":"
@@ -293,7 +282,7 @@ static void test_grammar(void **state)
 
 /* ---- trees ----------------------------------------------------------------------------------- */
 
-static void test_tree(void **state)
+TEST(test_tree)
 {
 	static const char text[] = "{\"a\":[1,2.0,1e3,-0.5,12345678901234567890,true,false,null],"
 				   "\"\":{\"b\":\"\\u00e9\\n\",\"a\":{}},\"c\":[],\"d\":\"\"}";
@@ -301,7 +290,6 @@ static void test_tree(void **state)
 	struct text_buf bytes = {0};
 	const cJSON *number;
 
-	(void)state;
 	assert_int_equal(txda_template_mark_numbers(tree, text, strlen(text)), 0);
 	assert_true(text_tree_write(tree, &bytes));
 	assert_int_equal(text_tree_read(bytes.data, bytes.len, &copy), 0);
@@ -331,12 +319,11 @@ static void test_tree(void **state)
 }
 
 /* Nested deeper than any request may be. */
-static void test_tree_deep(void **state)
+TEST(test_tree_deep)
 {
 	cJSON *tree = cJSON_CreateArray(), *at = tree, *copy;
 	struct text_buf bytes = {0};
 
-	(void)state;
 	for (unsigned i = 0; i < 300; i++) {
 		cJSON *inner = cJSON_CreateArray();
 
@@ -352,7 +339,7 @@ static void test_tree_deep(void **state)
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
 /* Messages of no sense are refused by the program, too. */
-static void test_jobs(void **state)
+TEST(test_jobs)
 {
 	struct text_job job = {.kind = TEXT_JOB_ENCODE, .size = sizeof(job), .max_ids = 9};
 	struct text_buf out = {0}, read = {0};
@@ -360,7 +347,6 @@ static void test_jobs(void **state)
 	struct text_done done;
 	char path[512];
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/demo", getenv("TXDA_MODELS"));
 	assert_int_equal(text_model_read(&m, path, NULL, &read), 0);
 	assert_int_equal(text_work(&m, (char *)&job, sizeof(job), &out), 0);
@@ -385,29 +371,18 @@ static void test_jobs(void **state)
 	free(read.data);
 }
 
-/* The demo model with a template of its own; the caller removes the directory's files. */
-static void read_model(struct text_model *m, char *dir, const char *template)
+/* The demo model with a template of its own. */
+static void read_model(struct text_model *m, const char *template)
 {
 	struct text_buf read = {0};
-	char target[512], path[512];
-	FILE *f;
+	char target[512];
 
-	assert_non_null(mkdtemp(dir));
 	snprintf(target, sizeof(target), "%s/demo/tokenizer.json", getenv("TXDA_MODELS"));
-	snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
-	assert_int_equal(symlink(target, path), 0);
-	snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
-	f = fopen(path, "w");
-	assert_non_null(f);
-	fputs(template, f);
-	fclose(f);
-	assert_int_equal(text_model_read(m, dir, NULL, &read), 0);
+	assert_int_equal(symlink(target, at("tokenizer.json")), 0);
+	put("chat_template.jinja", template, 0644);
+	assert_int_equal(text_model_read(m, test_dir, NULL, &read), 0);
 	assert_non_null(m->chat);
 	free(read.data);
-	unlink(path);
-	snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
-	unlink(path);
-	rmdir(dir);
 }
 
 static void add_message(cJSON *messages, const char *content)
@@ -442,16 +417,15 @@ static uint32_t count_tokens(const struct text_model *m, const cJSON *messages, 
  * The last message is looked for in the prompt, where almost all of it occurs at each place: comparing
  * it there from either side would take 10^12 steps.
  */
-static void test_continue(void **state)
+TEST_WITH(test_continue, test_dir_make, test_dir_remove)
 {
 	const size_t n = 1 << 22, half = n / 4;
-	char dir[] = "/tmp/txda-tables-XXXXXX", *prompt = malloc(n + 1), *last = malloc(n + 1);
+	char *prompt = malloc(n + 1), *last = malloc(n + 1);
 	cJSON *messages = cJSON_CreateArray();
 	struct text_model m = {0};
 	uint32_t whole, cut;
 
-	(void)state;
-	read_model(&m, dir, "{{ messages[0]['content'] }}. The end.");
+	read_model(&m, "{{ messages[0]['content'] }}. The end.");
 	memset(prompt, 'a', n);
 	prompt[n] = '\0';
 	memset(last, 'a', 2 * half);
@@ -474,14 +448,4 @@ static void test_continue(void **state)
 	free(last);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tokenizer), cmocka_unit_test(test_tokenizer_damaged),
-		cmocka_unit_test(test_grammar),	  cmocka_unit_test(test_tree),
-		cmocka_unit_test(test_tree_deep), cmocka_unit_test(test_jobs),
-		cmocka_unit_test(test_continue),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

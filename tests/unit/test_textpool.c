@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: MIT
 /* The text pool: users take turns, nobody takes all threads, what is dropped does not run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <seccomp.h>
 #include <semaphore.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "unit.h"
 #include "clock.h"
 #include "priority.h"
 #include "textpool.h"
@@ -90,14 +85,13 @@ static int setup(void **state)
 }
 
 /* With one thread held, what waits begins in turns: one user's many do not come before another's. */
-static void test_turns(void **state)
+TEST(test_turns)
 {
 	static const unsigned expected[] = {0, 1, 11, 21, 2, 12, 3, 4};
 	struct textpool *pool;
 	struct work w[8];
 	sem_t gate;
 
-	(void)state;
 	sem_init(&gate, 0, 0);
 	assert_int_equal(textpool_new(1, 1, 100, &pool), 0);
 	w[0] = make(9, false, 0, &gate);
@@ -119,13 +113,12 @@ static void test_turns(void **state)
 }
 
 /* A user whose jobs never end leaves a thread to the others, and all of them the one for brief jobs. */
-static void test_hostile(void **state)
+TEST(test_hostile)
 {
 	struct textpool *pool;
 	struct work bad[10], worse[10], good, brief[40];
 	sem_t gate;
 
-	(void)state;
 	sem_init(&gate, 0, 0);
 	assert_int_equal(textpool_new(4, 4, 100, &pool), 0);
 	for (unsigned i = 0; i < 10; i++) {
@@ -157,14 +150,13 @@ static void test_hostile(void **state)
 }
 
 /* Several users whose jobs never end: each further one gets a thread, up to the limit, and no second. */
-static void test_many_hostile(void **state)
+TEST(test_many_hostile)
 {
 	enum { USERS = 7 };
 	struct textpool *pool;
 	struct work bad[USERS][3], good;
 	sem_t gate;
 
-	(void)state;
 	sem_init(&gate, 0, 0);
 	assert_int_equal(textpool_new(4, 10, 100, &pool), 0);
 	for (unsigned u = 0; u < USERS; u++) {
@@ -187,13 +179,12 @@ static void test_many_hostile(void **state)
 	textpool_free(pool);
 }
 
-static void test_dropped_and_late(void **state)
+TEST(test_dropped_and_late)
 {
 	struct textpool *pool;
 	struct work w[4];
 	sem_t gate;
 
-	(void)state;
 	sem_init(&gate, 0, 0);
 	assert_int_equal(textpool_new(1, 1, 100, &pool), 0);
 	for (unsigned i = 0; i < 4; i++)
@@ -216,14 +207,13 @@ static void test_dropped_and_late(void **state)
 }
 
 /* How much may wait: three times what is left for others; what was let in goes on whatever happens. */
-static void test_limit(void **state)
+TEST(test_limit)
 {
 	struct textpool *pool;
 	struct work w[17], more;
 	sem_t gate;
 	unsigned n = 0;
 
-	(void)state;
 	sem_init(&gate, 0, 0);
 	assert_int_equal(textpool_new(2, 2, 16, &pool), 0);
 	for (unsigned i = 0; i < 17; i++)
@@ -293,7 +283,7 @@ static int64_t left_at_most(const struct spender *last, const struct spender *ne
 }
 
 /* Who uses more than a share beside others is told so at once, and nobody else. */
-static void test_low(void **state)
+TEST(test_low)
 {
 	struct work company;
 	struct spender first, next;
@@ -302,7 +292,6 @@ static void test_low(void **state)
 	int64_t left;
 	sem_t gate;
 
-	(void)state;
 	if (!priority_works())
 		skip();
 	sem_init(&gate, 0, 0);
@@ -379,12 +368,11 @@ static bool has_one_thread(void)
 	return one && n_begun == 4;
 }
 
-static void test_one_thread(void **state)
+TEST(test_one_thread)
 {
 	int status;
 	pid_t pid;
 
-	(void)state;
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid)
@@ -393,17 +381,4 @@ static void test_one_thread(void **state)
 	assert_int_equal(status, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(test_turns, setup),
-		cmocka_unit_test_setup(test_hostile, setup),
-		cmocka_unit_test_setup(test_many_hostile, setup),
-		cmocka_unit_test_setup(test_dropped_and_late, setup),
-		cmocka_unit_test_setup(test_limit, setup),
-		cmocka_unit_test_setup(test_low, setup),
-		cmocka_unit_test_setup(test_one_thread, setup),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(setup, NULL)

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* Forced tool calls: in every format, what the grammar allows is what the reply parser reads.
  * TXDA_MODELS names the models' directory. */
-#include <setjmp.h>
 #include <errno.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "grammar.h"
 #include "grammar_build.h"
 #include "reply_parser.h"
@@ -205,12 +197,11 @@ static const struct {
 	 "|f:{\"s\": \"x\"}"},
 };
 
-static void calls_are_allowed_and_read(void **state)
+TEST(calls_are_allowed_and_read)
 {
 	bool whole;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(samples); i++) {
 		const char *text = samples[i].text;
 		size_t n = taken(samples[i].tools, true, NULL, text, &whole);
 
@@ -227,7 +218,7 @@ static void calls_are_allowed_and_read(void **state)
 	}
 }
 
-static void schemas_hold_between_marks(void **state)
+TEST(schemas_hold_between_marks)
 {
 	static const struct {
 		enum reply_tools tools;
@@ -246,8 +237,7 @@ static void schemas_hold_between_marks(void **state)
 	};
 	bool whole;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
 		assert_int_equal(taken(wrong[i].tools, true, NULL, wrong[i].text, &whole),
 				 strlen(wrong[i].text) - wrong[i].left);
 }
@@ -276,7 +266,7 @@ static bool takes_arguments(const char *list, const char *name, const char *argu
 #define FUNCTION(members) "{\"type\": \"function\", \"function\": {\"name\": " members "}}"
 
 /* Whatever the schema is; without one there are no parameters. */
-static void arguments_are_objects(void **state)
+TEST(arguments_are_objects)
 {
 	static const struct {
 		const char *function, *good, *bad;
@@ -301,8 +291,7 @@ static void arguments_are_objects(void **state)
 	};
 	char list[512];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		snprintf(list, sizeof(list), "[%s]", cases[i].function);
 		if (!takes_arguments(list, "f", cases[i].good))
 			fail_msg("%s does not take %s", list, cases[i].good);
@@ -312,7 +301,7 @@ static void arguments_are_objects(void **state)
 }
 
 /* Keywords that cannot be enforced are refused in the schemas of strict functions only. */
-static void strictness_is_the_functions_own(void **state)
+TEST(strictness_is_the_functions_own)
 {
 #define UNIQUE                                                                                     \
 	"\"parameters\": {\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"array\", "    \
@@ -328,7 +317,6 @@ static void strictness_is_the_functions_own(void **state)
 	uint32_t root;
 	bool whole;
 
-	(void)state;
 	params.tools = tools;
 	assert_true(takes_arguments(good, "f", "{\"a\": [1]}"));
 	assert_true(takes_arguments(good, "g", "{\"n\": 1}"));
@@ -345,13 +333,13 @@ static void strictness_is_the_functions_own(void **state)
 	b = grammar_builder_new();
 	form_grammar(b, &params, REPLY_HERMES, REPLY_NO_REASONING, tokenizer, &root);
 	assert_int_equal(grammar_build(b, root, &g, err, sizeof(err)), -EINVAL);
-	assert_non_null(strstr(err, "uniqueItems"));
+	assert_says(err, "uniqueItems");
 	grammar_builder_free(b);
 	cJSON_Delete(tools);
 }
 
 /* What comes before: a message on the channel "analysis", or none. */
-static void channels_come_before(void **state)
+TEST(channels_come_before)
 {
 	static const char analysis[] =
 		"<|channel|>analysis<|message|>Hm < so.<|end|><|start|>assistant";
@@ -373,23 +361,11 @@ static void channels_come_before(void **state)
 	char text[256];
 	bool whole;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		snprintf(text, sizeof(text), "%s%s", cases[i].before, cases[i].text);
 		taken_of(cases[i].params, REPLY_HARMONY, REPLY_CHANNELS, text, &whole);
 		assert_int_equal(whole, cases[i].taken);
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(calls_are_allowed_and_read),
-		cmocka_unit_test(schemas_hold_between_marks),
-		cmocka_unit_test(arguments_are_objects),
-		cmocka_unit_test(strictness_is_the_functions_own),
-		cmocka_unit_test(channels_come_before),
-	};
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_MAIN_ALL(set_up, tear_down)

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The frame of a unit test's program: what cmocka.h needs, and tests that enter themselves, which run
+ * in the order of the source:
+ *
+ *	TEST(counts)
+ *	{
+ *		assert_int_equal(1 + 1, 2);
+ *	}
+ *
+ *	TEST_MAIN
+ *
+ * An argument of the program is a pattern of the tests to be run.
+ */
+#ifndef TXDA_TESTS_UNIT_H
+#define TXDA_TESTS_UNIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+#define UNIT_MAX_TESTS 64
+
+/* cmocka skips those without a name. */
+static struct CMUnitTest unit_tests[UNIT_MAX_TESTS];
+static unsigned n_unit_tests;
+
+static inline void unit_enter(const char *name, CMUnitTestFunction test, CMFixtureFunction set_up,
+			      CMFixtureFunction tear_down)
+{
+	if (n_unit_tests == UNIT_MAX_TESTS)
+		abort();
+	unit_tests[n_unit_tests++] = (struct CMUnitTest){
+		.name = name,
+		.test_func = test,
+		.setup_func = set_up,
+		.teardown_func = tear_down,
+	};
+}
+
+/* A test with a set-up and a tear-down of its own. */
+#define TEST_WITH(test, set_up, tear_down)                                                         \
+	static void test(void **state);                                                            \
+	__attribute__((constructor)) static void enter_##test(void)                                \
+	{                                                                                          \
+		unit_enter(#test, test, set_up, tear_down);                                        \
+	}                                                                                          \
+	static void test(__attribute__((unused)) void **state)
+
+#define TEST(test) TEST_WITH(test, NULL, NULL)
+
+/* Waits until something is so; fails when it has not come after half a minute. */
+#define AWAIT(condition)                                                                           \
+	do {                                                                                       \
+		unsigned await_ms = 0;                                                             \
+                                                                                                   \
+		while (!(condition) && await_ms++ < 30000)                                         \
+			usleep(1000);                                                              \
+		if (await_ms > 30000)                                                              \
+			fail_msg("not so after 30 s: %s", #condition);                             \
+	} while (0)
+
+static inline void assert_says(const char *text, const char *words)
+{
+	if (!strstr(text, words))
+		fail_msg("\"%s\" does not say \"%s\"", text, words);
+}
+
+/* For programs whose main() does more: runs all tests, with what comes before and after each. */
+static inline int run_unit_tests(CMFixtureFunction set_up, CMFixtureFunction tear_down)
+{
+	for (unsigned i = 0; i < n_unit_tests; i++) {
+		if (set_up)
+			unit_tests[i].setup_func = set_up;
+		if (tear_down)
+			unit_tests[i].teardown_func = tear_down;
+	}
+	return cmocka_run_group_tests(unit_tests, NULL, NULL);
+}
+
+/* What comes before and after each test, or once before and after all. */
+#define TEST_MAIN_EACH(set_up, tear_down)                                                          \
+	int main(int argc, char **argv)                                                            \
+	{                                                                                          \
+		if (argc > 1)                                                                      \
+			cmocka_set_test_filter(argv[1]);                                           \
+		return run_unit_tests(set_up, tear_down);                                          \
+	}
+#define TEST_MAIN_ALL(set_up, tear_down)                                                           \
+	int main(int argc, char **argv)                                                            \
+	{                                                                                          \
+		if (argc > 1)                                                                      \
+			cmocka_set_test_filter(argv[1]);                                           \
+		return cmocka_run_group_tests(unit_tests, set_up, tear_down);                      \
+	}
+#define TEST_MAIN TEST_MAIN_EACH(NULL, NULL)
+
+#endif
