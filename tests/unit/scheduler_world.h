@@ -4,14 +4,7 @@
 #ifndef TXDA_SCHEDULER_WORLD_H
 #define TXDA_SCHEDULER_WORLD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "unit.h"
 #include "kv_check.h"
 #include "scheduler.h"
 
@@ -26,6 +19,8 @@ struct world {
 	struct scheduler *s;
 	struct sched_item items[MAX_ITEMS];
 	unsigned n_items;
+	struct sched_seq *live[2048]; /* added and not dropped */
+	unsigned n_live;
 };
 
 static inline void open_world(struct world *w, struct scheduler_options options, unsigned n_blocks)
@@ -39,8 +34,28 @@ static inline void open_world(struct world *w, struct scheduler_options options,
 	assert_int_equal(scheduler_new(&options, w->kv, &w->s), 0);
 }
 
+static inline void drop(struct world *w, struct sched_seq *seq)
+{
+	scheduler_remove(w->s, seq);
+	for (unsigned i = w->n_live; i--;) {
+		if (w->live[i] == seq) {
+			w->live[i] = w->live[--w->n_live];
+			break;
+		}
+	}
+}
+
+static inline void remove_all(struct world *w, struct sched_seq *seqs, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		drop(w, &seqs[i]);
+}
+
+/* Drops what is left; all blocks must have come back. */
 static inline void close_world(struct world *w)
 {
+	while (w->n_live)
+		drop(w, w->live[w->n_live - 1]);
 	assert_int_equal(kv_free_blocks(w->kv), kv_blocks(w->kv));
 	assert_true(kv_check(w->kv));
 	scheduler_free(w->s);
@@ -60,12 +75,25 @@ static inline void add(struct world *w, struct sched_seq *seq, uid_t uid, int pr
 		.prompt_row = n_prompt,
 	};
 	scheduler_add(w->s, seq);
+	w->live[w->n_live++] = seq;
 }
 
-static inline void remove_all(struct world *w, struct sched_seq *seqs, unsigned n)
+static inline void add_all(struct world *w, struct sched_seq *seqs, unsigned n, uid_t uid,
+			   int priority, unsigned n_prompt)
 {
 	for (unsigned i = 0; i < n; i++)
-		scheduler_remove(w->s, &seqs[i]);
+		add(w, &seqs[i], uid, priority, n_prompt);
+}
+
+/* Those that have more than so many tokens end, and begin anew. */
+static inline void renew(struct world *w, struct sched_seq *seqs, unsigned n, unsigned tokens)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (seqs[i].n_total > tokens) {
+			drop(w, &seqs[i]);
+			add(w, &seqs[i], seqs[i].uid, seqs[i].priority, seqs[i].n_prompt);
+		}
+	}
 }
 
 /* Plans a step, checks its limits, carries it out: each sampled sequence grows by a token. */
@@ -96,6 +124,12 @@ static inline unsigned run(struct world *w)
 			w->items[i].seq->n_total++;
 	}
 	return tokens;
+}
+
+static inline void run_steps(struct world *w, unsigned n)
+{
+	while (n--)
+		run(w);
 }
 
 static inline unsigned planned(const struct world *w, const struct sched_seq *seq)

@@ -5,7 +5,6 @@
  * what each block holds stands for the chip: what a step reads must be what was computed for these
  * tokens at these positions, whoever has had the block since.
  */
-#include <stdlib.h>
 
 #include "scheduler_world.h"
 
@@ -150,7 +149,7 @@ static void run_step(struct world *w, struct user_seq *seqs)
 		if (!seq->live || seq->sched.n_computed < seq->sched.n_total)
 			continue;
 		if (seq->sched.n_total >= seq->length) {
-			scheduler_remove(w->s, &seq->sched);
+			drop(w, &seq->sched);
 			seq->live = false;
 			continue;
 		}
@@ -187,7 +186,7 @@ static void random_load(const struct kv_layout *layout, unsigned n_blocks, bool 
 		else if (!seq->live)
 			fork_of(w.s, &seqs[(unsigned)rand() % SEQS], seq);
 		else if (rand() % 50 == 0) {
-			scheduler_remove(w.s, &seq->sched);
+			drop(&w, &seq->sched);
 			seq->live = false;
 		}
 		run_step(&w, seqs);
@@ -198,7 +197,7 @@ static void random_load(const struct kv_layout *layout, unsigned n_blocks, bool 
 	assert_true(!layout->state_blocks || snapshots > ROUNDS / 50);
 	for (unsigned i = 0; i < SEQS; i++)
 		if (seqs[i].live)
-			scheduler_remove(w.s, &seqs[i].sched);
+			drop(&w, &seqs[i].sched);
 	for (unsigned g = 0; g <= layout->n_groups; g++)
 		assert_int_equal(kv_used_blocks(w.kv, g), 0);
 	close_world(&w);
@@ -242,11 +241,10 @@ static const struct kv_layout layouts[] = {
 	 .state_blocks = MAX_STATE},
 };
 
-static void keeps_what_is_seen(void **state)
+TEST(keeps_what_is_seen)
 {
-	(void)state;
 	srand(3);
-	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(layouts); i++) {
 		/* Room for one sequence, and a little more. */
 		unsigned least = (unsigned)kv_layout_need(&layouts[i], CONTEXT);
 
@@ -258,7 +256,7 @@ static void keeps_what_is_seen(void **state)
 }
 
 /* What a sequence holds of a window does not grow with its length. */
-static void windows_give_back(void **state)
+TEST(windows_give_back)
 {
 	const struct kv_layout layout = {
 		.block_size = BLOCK,
@@ -278,7 +276,6 @@ static void windows_give_back(void **state)
 	struct world w = {.options = options};
 	struct sched_seq seq;
 
-	(void)state;
 	assert_int_equal(kv_layout_need(&layout, 4000), 1000 + kv_layout_window(&layout, 1));
 	assert_int_equal(kv_layout_fit(&layout, 1000 + kv_layout_window(&layout, 1)), 4000);
 	assert_int_equal(kv_new(1010, &layout, &w.kv), 0);
@@ -292,16 +289,8 @@ static void windows_give_back(void **state)
 		scheduler_done(w.s, w.items, n);
 	}
 	assert_int_equal(kv_used_blocks(w.kv, 0), 1000);
-	scheduler_remove(w.s, &seq);
+	drop(&w, &seq);
 	close_world(&w);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(keeps_what_is_seen),
-		cmocka_unit_test(windows_give_back),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -1,25 +1,16 @@
 // SPDX-License-Identifier: MIT
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <errno.h>
 
 #include "scheduler_world.h"
 
-static void refuses_nonsense(void **state)
+TEST(refuses_nonsense)
 {
 	const struct kv_layout layout = {.block_size = BLOCK, .key_words = BLOCK, .max_blocks = 16};
 	struct scheduler_options o = plain;
 	struct scheduler *s = NULL;
 	struct kv *kv;
 
-	(void)state;
 	assert_int_equal(kv_new(4, &layout, &kv), 0);
 	assert_int_equal(scheduler_new(&o, kv, &s), -EINVAL); /* 64 tokens do not fit 4 blocks */
 	o.max_context = 16;
@@ -37,12 +28,11 @@ static void refuses_nonsense(void **state)
 }
 
 /* A prompt is computed in chunks while decodes go on beside it. */
-static void decodes_first(void **state)
+TEST(decodes_first)
 {
 	struct sched_seq chat, book;
 	struct world w;
 
-	(void)state;
 	open_world(&w, plain, 64);
 	add(&w, &chat, 1, 0, 3);
 	run(&w);
@@ -58,19 +48,18 @@ static void decodes_first(void **state)
 	assert_int_equal(book.n_total, 41);
 	run(&w);
 	assert_int_equal(planned(&w, &book), 1);
-	scheduler_remove(w.s, &chat);
-	scheduler_remove(w.s, &book);
+	drop(&w, &chat);
+	drop(&w, &book);
 	assert_int_equal(run(&w), 0);
 	close_world(&w);
 }
 
-static void first_come_first_served_within_priority(void **state)
+TEST(first_come_first_served_within_priority)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq seqs[4];
 	struct world w;
 
-	(void)state;
 	o.max_seqs = 1;
 	open_world(&w, o, 64);
 	add(&w, &seqs[0], 1, 0, 4);
@@ -82,19 +71,18 @@ static void first_come_first_served_within_priority(void **state)
 
 		run(&w);
 		assert_int_equal(planned(&w, &seqs[order[i]]), 4);
-		scheduler_remove(w.s, &seqs[order[i]]);
+		drop(&w, &seqs[order[i]]);
 	}
 	close_world(&w);
 }
 
 /* Rows for prompt logprobs limit the chunk, and no row is planned twice or left out. */
-static void respects_rows(void **state)
+TEST(respects_rows)
 {
 	struct sched_seq echo, other;
 	unsigned next = 0, steps = 0;
 	struct world w;
 
-	(void)state;
 	open_world(&w, plain, 64);
 	add(&w, &other, 1, 0, 2);
 	run(&w);
@@ -115,13 +103,11 @@ static void respects_rows(void **state)
 	assert_int_equal(next, 29);
 	assert_int_equal(steps,
 			 5); /* 7 rows a step beside the decode's; the last one samples too */
-	scheduler_remove(w.s, &echo);
-	scheduler_remove(w.s, &other);
 	close_world(&w);
 }
 
 /* The youngest of the lowest priority gives way, the oldest always progresses, all end. */
-static void preempts_the_youngest(void **state)
+TEST(preempts_the_youngest)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq seqs[3];
@@ -129,7 +115,6 @@ static void preempts_the_youngest(void **state)
 	unsigned left = 3, steps = 0;
 	struct world w;
 
-	(void)state;
 	o.max_context = 40;
 	open_world(&w, o, 12);
 	add(&w, &seqs[0], 1, 0, 8);
@@ -142,7 +127,7 @@ static void preempts_the_youngest(void **state)
 			assert_int_equal(seqs[2].n_admissions, 1);
 		for (unsigned i = 0; i < 3; i++) {
 			if (live[i] && seqs[i].n_total == 40) {
-				scheduler_remove(w.s, &seqs[i]);
+				drop(&w, &seqs[i]);
 				live[i] = false;
 				left--;
 			}
@@ -155,15 +140,13 @@ static void preempts_the_youngest(void **state)
 }
 
 /* Proposals are for the next step; a sequence that it goes without needs others. */
-static void proposals_do_not_wait(void **state)
+TEST(proposals_do_not_wait)
 {
 	struct sched_seq flood[3], light;
 	struct world w;
 
-	(void)state;
 	open_world(&w, plain, 64);
-	for (unsigned i = 0; i < 3; i++)
-		add(&w, &flood[i], 1, 0, 2);
+	add_all(&w, flood, 3, 1, 0, 2);
 	run(&w);
 	for (unsigned i = 0; i < 3; i++) {
 		flood[i].draft = zeros;
@@ -179,18 +162,15 @@ static void proposals_do_not_wait(void **state)
 	assert_int_equal(scheduler_plan(w.s, w.items), 4);
 	assert_false(scheduler_kept(w.s));
 	scheduler_done(w.s, w.items, 4);
-	remove_all(&w, flood, 3);
-	scheduler_remove(w.s, &light);
 	close_world(&w);
 }
 
 /* Entries of users who left are used again. */
-static void many_users(void **state)
+TEST(many_users)
 {
 	struct sched_seq seqs[32];
 	struct world w;
 
-	(void)state;
 	open_world(&w, plain, 64);
 	for (unsigned round = 0; round < 50; round++) {
 		for (unsigned i = 0; i < 32; i++)
@@ -206,12 +186,11 @@ static void many_users(void **state)
  * Random loads under pressure: limits hold (checked in run()), all sequences end, nothing leaks, and
  * a plan that is kept has what was begun where it was begun.
  */
-static void random_loads(void **state)
+TEST(random_loads)
 {
 	enum { LIVE = 24 };
 	unsigned long preemptions = 0;
 
-	(void)state;
 	srand(11);
 	for (unsigned round = 0; round < 60; round++) {
 		struct scheduler_options o = {
@@ -249,7 +228,7 @@ static void random_loads(void **state)
 			for (unsigned n = n_begun; n && left > 1 && rand() % 3 == 0; n--) {
 				unsigned i = (unsigned)(w.items[0].seq - seqs);
 
-				scheduler_remove(w.s, &seqs[i]);
+				drop(&w, &seqs[i]);
 				ends[i] = 0;
 				left--;
 			}
@@ -263,7 +242,7 @@ static void random_loads(void **state)
 						w.items[i].first_row + w.items[i].rows;
 			for (unsigned i = 0; i < LIVE; i++) {
 				if (ends[i] && (seqs[i].n_total >= ends[i] || rand() % 500 == 0)) {
-					scheduler_remove(w.s, &seqs[i]);
+					drop(&w, &seqs[i]);
 					ends[i] = 0;
 					left--;
 				}
@@ -276,12 +255,11 @@ static void random_loads(void **state)
 }
 
 /* The next step is begun before the tokens of the one that runs are known. */
-static void begins_before_the_end(void **state)
+TEST(begins_before_the_end)
 {
 	struct sched_seq seqs[3], late;
 	struct world w;
 
-	(void)state;
 	open_world(&w, plain, 64);
 	for (unsigned i = 0; i < 3; i++)
 		add(&w, &seqs[i], 1, 0, 3 + i);
@@ -293,7 +271,7 @@ static void begins_before_the_end(void **state)
 	assert_ptr_equal(w.items[0].seq, &seqs[0]);
 	assert_int_equal(w.items[0].first, 3);
 	assert_true(w.items[0].sample);
-	scheduler_remove(w.s, &seqs[2]);
+	drop(&w, &seqs[2]);
 	assert_true(scheduler_kept(w.s));
 	/* Who came while the step ran is in the next one. */
 	add(&w, &late, 2, 0, 40);
@@ -307,32 +285,28 @@ static void begins_before_the_end(void **state)
 	scheduler_done(w.s, w.items, w.n_items);
 	/* One that turns out to have ended is taken out again. */
 	assert_int_equal(scheduler_begin(w.s, w.items), 2);
-	scheduler_remove(w.s, &seqs[0]);
+	drop(&w, &seqs[0]);
 	assert_false(scheduler_kept(w.s));
 	w.n_items = scheduler_plan(w.s, w.items);
 	assert_int_equal(w.n_items, 2);
 	assert_ptr_equal(w.items[0].seq, &seqs[1]);
 	assert_int_equal(planned(&w, &late), 15);
 	scheduler_done(w.s, w.items, w.n_items);
-	scheduler_remove(w.s, &seqs[1]);
-	scheduler_remove(w.s, &late);
 	close_world(&w);
 }
 
 /* While a step runs nobody gives blocks back; when it has ended who is youngest does. */
-static void preempts_after_the_end_only(void **state)
+TEST(preempts_after_the_end_only)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq old, young;
 	struct world w;
 
-	(void)state;
 	o.max_tokens = 64;
 	open_world(&w, o, 16);
 	add(&w, &old, 1, 0, 32);
 	add(&w, &young, 1, 0, 16);
-	for (unsigned i = 0; i < 8; i++)
-		run(&w);
+	run_steps(&w, 8);
 	assert_int_equal(old.n_total, 40);
 	assert_int_equal(young.n_total, 24);
 	assert_int_equal(kv_free_blocks(w.kv), 0);
@@ -348,8 +322,6 @@ static void preempts_after_the_end_only(void **state)
 	assert_int_equal(planned(&w, &old), 1);
 	assert_int_equal(planned(&w, &young), 0);
 	scheduler_done(w.s, w.items, w.n_items);
-	scheduler_remove(w.s, &old);
-	scheduler_remove(w.s, &young);
 	close_world(&w);
 }
 
@@ -360,7 +332,7 @@ static unsigned settle(struct world *w, struct sched_seq *book, uint64_t step_ns
 
 	for (unsigned i = 0; i < 20; i++) {
 		if (book->n_total - book->n_computed < 200) {
-			scheduler_remove(w->s, book);
+			drop(w, book);
 			add(w, book, 2, 0, 2000);
 		}
 		tokens = run(w);
@@ -371,7 +343,7 @@ static unsigned settle(struct world *w, struct sched_seq *book, uint64_t step_ns
 }
 
 /* Chunks beside decodes come to what fits into the longest stall, whatever tokens cost. */
-static void limits_chunks_beside_decodes(void **state)
+TEST(limits_chunks_beside_decodes)
 {
 	const struct scheduler_options o = {
 		.max_seqs = 40,
@@ -384,10 +356,8 @@ static void limits_chunks_beside_decodes(void **state)
 	struct sched_seq chats[30], book;
 	struct world w;
 
-	(void)state;
 	open_world(&w, o, 2000);
-	for (unsigned i = 0; i < 30; i++)
-		add(&w, &chats[i], 2, 0, 1);
+	add_all(&w, chats, 30, 2, 0, 1);
 	run(&w);
 	add(&w, &book, 2, 0, 2000);
 	/* 970 is all that fits beside 30 decodes. */
@@ -408,7 +378,6 @@ static void limits_chunks_beside_decodes(void **state)
 	remove_all(&w, chats, 30);
 	scheduler_measured(w.s, w.items, w.n_items, 5000000);
 	assert_int_equal(settle(&w, &book, 5000000, 1000), 1000);
-	scheduler_remove(w.s, &book);
 	close_world(&w);
 }
 
@@ -426,14 +395,13 @@ uint64_t __wrap_kv_hash(const struct kv *kv, uint64_t owner, uint64_t before, co
 }
 
 /* A prompt that waits for room is hashed once, not in every step. */
-static void waiting_prompts_are_hashed_once(void **state)
+TEST(waiting_prompts_are_hashed_once)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq first, second;
 	uint32_t held[2];
 	struct world w;
 
-	(void)state;
 	o.max_tokens = 64;
 	o.max_context = 40;
 	o.prefix_caching = true;
@@ -455,8 +423,6 @@ static void waiting_prompts_are_hashed_once(void **state)
 	assert_non_null(second.cache.blocks[0]);
 	assert_int_equal(second.n_matched, 8 * BLOCK);
 	assert_in_range(n_hashed, 8, 9);
-	scheduler_remove(w.s, &first);
-	scheduler_remove(w.s, &second);
 	close_world(&w);
 }
 
@@ -472,16 +438,16 @@ static bool fork_seq(struct world *w, const struct sched_seq *parent, struct sch
 		.n_total = parent->n_computed + 1,
 		.prompt_row = parent->n_prompt,
 	};
+	w->live[w->n_live++] = child;
 	return scheduler_fork(w->s, parent, child);
 }
 
 /* Forks share what is computed but for the last block, and go on beside each other. */
-static void forks_share_blocks(void **state)
+TEST(forks_share_blocks)
 {
 	struct sched_seq parent, children[3];
 	struct world w;
 
-	(void)state;
 	open_world(&w, plain, 64);
 	add(&w, &parent, 1, 0, 10);
 	assert_int_equal(run(&w), 10);
@@ -498,8 +464,8 @@ static void forks_share_blocks(void **state)
 	assert_int_equal(run(&w), 1 + 3 * 3);
 	assert_int_equal(run(&w), 4);
 	/* Who is left keeps what was shared, whoever it came from. */
-	scheduler_remove(w.s, &parent);
-	scheduler_remove(w.s, &children[1]);
+	drop(&w, &parent);
+	drop(&w, &children[1]);
 	assert_int_equal(kv_free_blocks(w.kv), 64 - 2 - 2);
 	assert_true(kv_check(w.kv));
 	assert_int_equal(run(&w), 2);
@@ -509,19 +475,15 @@ static void forks_share_blocks(void **state)
 	assert_true(fork_seq(&w, &children[0], &parent));
 	assert_int_equal(run(&w), 3);
 	assert_int_equal(scheduler_preemptions(w.s), 0);
-	scheduler_remove(w.s, &parent);
-	scheduler_remove(w.s, &children[0]);
-	scheduler_remove(w.s, &children[2]);
 	close_world(&w);
 }
 
 /* Forks are decodes: no prompt goes before them, and they leave others their token. */
-static void forks_decode_at_once(void **state)
+TEST(forks_decode_at_once)
 {
 	struct sched_seq parent, children[6], book;
 	struct world w;
 
-	(void)state;
 	open_world(&w, plain, 64);
 	add(&w, &parent, 1, 0, 7);
 	run(&w);
@@ -535,9 +497,6 @@ static void forks_decode_at_once(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(planned(&w, &children[i]), 4);
 	assert_int_equal(planned(&w, &book), 3);
-	remove_all(&w, children, 6);
-	scheduler_remove(w.s, &parent);
-	scheduler_remove(w.s, &book);
 	close_world(&w);
 }
 
@@ -545,13 +504,12 @@ static void forks_decode_at_once(void **state)
  * Without a prefix cache a preempted sequence finds its own blocks again and goes on as a decode;
  * nobody else finds them, though all tokens are equal, and those of an ended one are taken first.
  */
-static void preempted_ones_find_their_blocks(void **state)
+TEST(preempted_ones_find_their_blocks)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq heavy[2], light, late;
 	struct world w;
 
-	(void)state;
 	o.max_seqs = 2;
 	open_world(&w, o, 24);
 	add(&w, &heavy[0], 1, 0, 6);
@@ -563,7 +521,7 @@ static void preempted_ones_find_their_blocks(void **state)
 	assert_non_null(light.cache.blocks[0]);
 	assert_null(heavy[1].cache.blocks[0]);
 	run(&w);
-	scheduler_remove(w.s, &light);
+	drop(&w, &light);
 	run(&w);
 	assert_int_equal(heavy[1].n_admissions, 2);
 	assert_int_equal(heavy[1].n_matched, 28);
@@ -575,24 +533,21 @@ static void preempted_ones_find_their_blocks(void **state)
 	add(&w, &late, 1, 0, 20);
 	run(&w);
 	assert_int_equal(late.n_matched, 0);
-	scheduler_remove(w.s, &late);
+	drop(&w, &late);
 	scheduler_add(w.s, &heavy[1]);
 	run(&w);
 	assert_int_equal(heavy[1].n_matched, 28);
-	scheduler_remove(w.s, &heavy[0]);
-	scheduler_remove(w.s, &heavy[1]);
 	close_world(&w);
 }
 
 /* Without a slot or blocks, or of another user's, a fork waits like any other sequence. */
-static void forks_may_wait(void **state)
+TEST(forks_may_wait)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq parent, child, other;
 	uint32_t blocks[8], n_blocks = 0;
 	struct world w;
 
-	(void)state;
 	o.max_seqs = 2;
 	o.max_context = 32;
 	open_world(&w, o, 8);
@@ -609,41 +564,38 @@ static void forks_may_wait(void **state)
 	};
 	assert_false(scheduler_fork(w.s, &parent, &other));
 	assert_null(other.cache.blocks[0]);
-	scheduler_remove(w.s, &other);
+	drop(&w, &other);
 	/* No slot. */
 	add(&w, &other, 1, 0, 3);
 	run(&w);
 	assert_non_null(other.cache.blocks[0]);
 	assert_false(fork_seq(&w, &parent, &child));
 	assert_null(child.cache.blocks[0]);
-	scheduler_remove(w.s, &other);
+	drop(&w, &other);
 	run(&w);
 	/* What waited finds the parent's blocks. */
 	assert_int_equal(child.n_matched, 16);
 	assert_in_range(planned(&w, &child), 1, BLOCK);
-	scheduler_remove(w.s, &child);
+	drop(&w, &child);
 	/* No block. */
 	while (kv_alloc(w.kv, 0, &blocks[n_blocks]))
 		n_blocks++;
 	assert_false(fork_seq(&w, &parent, &child));
-	scheduler_remove(w.s, &child);
+	drop(&w, &child);
 	/* A parent that has given its blocks back has nothing to share. */
 	while (parent.cache.blocks[0])
 		run(&w);
 	kv_release(w.kv, blocks, n_blocks, false);
 	assert_false(fork_seq(&w, &parent, &child));
-	scheduler_remove(w.s, &child);
-	scheduler_remove(w.s, &parent);
 	close_world(&w);
 }
 
 /* Random forks, preemptions and ends: blocks are counted right all the time. */
-static void random_forks(void **state)
+TEST(random_forks)
 {
 	enum { LIVE = 16 };
 	unsigned long forks = 0, preemptions = 0;
 
-	(void)state;
 	srand(12);
 	for (unsigned round = 0; round < 40; round++) {
 		struct scheduler_options o = plain;
@@ -664,14 +616,14 @@ static void random_forks(void **state)
 				    1 + (unsigned)rand() % 30);
 				live[i] = true;
 			} else if (rand() % 8 == 0) {
-				scheduler_remove(w.s, &seqs[i]);
+				drop(&w, &seqs[i]);
 				live[i] = false;
 			}
 			run(&w);
 			assert_true(kv_check(w.kv));
 			for (i = 0; i < LIVE; i++) {
 				if (live[i] && seqs[i].n_total >= 40) {
-					scheduler_remove(w.s, &seqs[i]);
+					drop(&w, &seqs[i]);
 					live[i] = false;
 				}
 			}
@@ -679,33 +631,10 @@ static void random_forks(void **state)
 		preemptions += scheduler_preemptions(w.s);
 		for (unsigned i = 0; i < LIVE; i++)
 			if (live[i])
-				scheduler_remove(w.s, &seqs[i]);
+				drop(&w, &seqs[i]);
 		close_world(&w);
 	}
 	assert_true(forks > 100 && preemptions > 100);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(refuses_nonsense),
-		cmocka_unit_test(decodes_first),
-		cmocka_unit_test(first_come_first_served_within_priority),
-		cmocka_unit_test(respects_rows),
-		cmocka_unit_test(preempts_the_youngest),
-		cmocka_unit_test(proposals_do_not_wait),
-		cmocka_unit_test(many_users),
-		cmocka_unit_test(random_loads),
-		cmocka_unit_test(begins_before_the_end),
-		cmocka_unit_test(preempts_after_the_end_only),
-		cmocka_unit_test(limits_chunks_beside_decodes),
-		cmocka_unit_test(waiting_prompts_are_hashed_once),
-		cmocka_unit_test(forks_share_blocks),
-		cmocka_unit_test(forks_decode_at_once),
-		cmocka_unit_test(preempted_ones_find_their_blocks),
-		cmocka_unit_test(forks_may_wait),
-		cmocka_unit_test(random_forks),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

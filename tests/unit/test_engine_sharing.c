@@ -4,7 +4,7 @@
 
 /* A user with a hundred requests and one with a few get the same number of tokens while both want
  * some. */
-static void shares_tokens_between_users(void **state)
+TEST(shares_tokens_between_users)
 {
 	enum { MANY = 24, FEW = 4 };
 	struct scheduler_options o = plain;
@@ -12,14 +12,11 @@ static void shares_tokens_between_users(void **state)
 	unsigned served[2] = {0, 0};
 	struct world w;
 
-	(void)state;
 	o.max_seqs = 2;
 	o.max_tokens = 8;
 	open_world(&w, o, 64);
-	for (unsigned i = 0; i < MANY; i++)
-		add(&w, &many[i], 1, 0, 32);
-	for (unsigned i = 0; i < FEW; i++)
-		add(&w, &few[i], 2, 0, 32);
+	add_all(&w, many, MANY, 1, 0, 32);
+	add_all(&w, few, FEW, 2, 0, 32);
 	for (unsigned steps = 0, ended = 0; ended < 2 * FEW; steps++) {
 		assert_true(steps < 200);
 		run(&w);
@@ -28,7 +25,7 @@ static void shares_tokens_between_users(void **state)
 
 			served[item->seq->uid - 1] += item->tokens;
 			if (item->sample) {
-				scheduler_remove(w.s, item->seq);
+				drop(&w, item->seq);
 				ended++;
 			}
 		}
@@ -36,7 +33,7 @@ static void shares_tokens_between_users(void **state)
 	}
 	for (unsigned i = 0; i < MANY; i++) {
 		if (many[i].n_total == 32)
-			scheduler_remove(w.s, &many[i]);
+			drop(&w, &many[i]);
 	}
 	for (unsigned i = 0; i < FEW; i++)
 		assert_int_equal(few[i].n_total, 33);
@@ -45,19 +42,17 @@ static void shares_tokens_between_users(void **state)
 
 /* A newcomer neither has credit for the time that it was idle nor waits for what others got before.
  */
-static void newcomers_start_level(void **state)
+TEST(newcomers_start_level)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq old[2], new[2];
 	struct world w;
 
-	(void)state;
 	o.max_seqs = 2;
 	o.max_tokens = 8;
 	open_world(&w, o, 64);
 	add(&w, &old[0], 1, 0, 60);
-	for (unsigned i = 0; i < 6; i++)
-		run(&w);
+	run_steps(&w, 6);
 	add(&w, &new[0], 2, 0, 16);
 	add(&w, &old[1], 1, 0, 16);
 	run(&w); /* level: who runs less goes first */
@@ -66,27 +61,21 @@ static void newcomers_start_level(void **state)
 	assert_int_equal(planned(&w, &new[0]), 8 - planned(&w, &old[0]));
 	assert_true(planned(&w, &old[0]) >= 4);
 	add(&w, &new[1], 2, 0, 16);
-	scheduler_remove(w.s, &old[0]);
-	scheduler_remove(w.s, &old[1]);
-	scheduler_remove(w.s, &new[0]);
-	scheduler_remove(w.s, &new[1]);
 	close_world(&w);
 }
 
 /* Two users share what a higher priority leaves them, whatever that one has. */
-static void lower_priorities_share_the_rest(void **state)
+TEST(lower_priorities_share_the_rest)
 {
 	struct scheduler_options o = wide;
 	struct sched_seq high, low[2], decodes[3];
 	uint64_t served[2] = {0, 0};
 	struct world w;
 
-	(void)state;
 	o.max_context = 512;
 	o.max_users = 16;
 	open_world(&w, o, 1024);
-	for (unsigned i = 0; i < 3; i++)
-		add(&w, &decodes[i], 2, 0, 4);
+	add_all(&w, decodes, 3, 2, 0, 4);
 	run(&w);
 	add(&w, &high, 3, 1, 70);
 	for (unsigned i = 0; i < 2; i++)
@@ -98,25 +87,19 @@ static void lower_priorities_share_the_rest(void **state)
 		for (unsigned i = 0; i < 2; i++) {
 			served[i] += planned(&w, &low[i]);
 			if (low[i].n_total > 400) {
-				scheduler_remove(w.s, &low[i]);
+				drop(&w, &low[i]);
 				add(&w, &low[i], 1 + i, 0, 400);
 			}
 		}
-		if (high.n_total > 70) {
-			scheduler_remove(w.s, &high);
-			add(&w, &high, 3, 1, 70);
-		}
+		renew(&w, &high, 1, 70);
 	}
 	/* One also decodes, three tokens a step, which count twice. */
 	assert_in_range(served[0], served[1] + 6 * 200 - 500, served[1] + 6 * 200 + 500);
-	scheduler_remove(w.s, &high);
-	remove_all(&w, low, 2);
-	remove_all(&w, decodes, 3);
 	close_world(&w);
 }
 
 /* Neither a long answer nor waiting behind others is credit for a flood of prompts. */
-static void nobody_saves_up(void **state)
+TEST(nobody_saves_up)
 {
 	enum { FLOOD = 16 };
 	struct scheduler_options o = plain;
@@ -124,7 +107,6 @@ static void nobody_saves_up(void **state)
 	unsigned before = 0;
 	struct world w;
 
-	(void)state;
 	o.max_seqs = 3;
 	o.max_users = 64;
 	o.max_context = 1024;
@@ -137,7 +119,7 @@ static void nobody_saves_up(void **state)
 		run(&w);
 		assert_int_equal(low.n_total, 15);
 		assert_int_equal(busy.n_total, 16);
-		scheduler_remove(w.s, &busy);
+		drop(&w, &busy);
 		add(&w, &busy, 2, 0, 15);
 	}
 	for (unsigned i = 0; i < FLOOD; i++) {
@@ -149,45 +131,35 @@ static void nobody_saves_up(void **state)
 		run(&w);
 		for (unsigned i = 0; i < FLOOD; i++) {
 			if (flood[0][i].n_total == 16) {
-				scheduler_remove(w.s, &flood[0][i]);
+				drop(&w, &flood[0][i]);
 				add(&w, &flood[0][i], 1, 0, 15);
 			}
 		}
-	}
-	scheduler_remove(w.s, &writer);
-	scheduler_remove(w.s, &low);
-	scheduler_remove(w.s, &busy);
-	for (unsigned i = 0; i < FLOOD; i++) {
-		scheduler_remove(w.s, &flood[0][i]);
-		scheduler_remove(w.s, &flood[1][i]);
 	}
 	close_world(&w);
 }
 
 /* Who holds all places, or all blocks, gives way to who has none, down to equal parts. */
-static void users_share_places(void **state)
+TEST(users_share_places)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq flood[8], light[3], low;
 	struct world w;
 	unsigned runs = 0;
 
-	(void)state;
 	o.max_seqs = 4;
 	/* The decodes of all places leave no row. */
 	o.max_rows = 4;
 	open_world(&w, o, 64);
-	for (unsigned i = 0; i < 8; i++)
-		add(&w, &flood[i], 1, 0, 8);
-	for (unsigned i = 0; i < 4; i++)
-		run(&w);
+	add_all(&w, flood, 8, 1, 0, 8);
+	run_steps(&w, 4);
 	assert_int_equal(scheduler_running(w.s), 4);
 	/* One of lower priority takes nobody's place. */
 	add(&w, &low, 3, -1, 8);
 	run(&w);
 	assert_null(low.cache.blocks[0]);
 	assert_int_equal(scheduler_preemptions(w.s), 0);
-	scheduler_remove(w.s, &low);
+	drop(&w, &low);
 	/* The youngest of the flood gives way in the very next step; the others decode behind it.
 	 */
 	add(&w, &light[0], 2, 0, 8);
@@ -216,61 +188,49 @@ static void users_share_places(void **state)
 	assert_non_null(flood[2].cache.blocks[0]);
 	assert_non_null(flood[3].cache.blocks[0]);
 	assert_null(flood[4].cache.blocks[0]);
-	remove_all(&w, flood, 8);
 	close_world(&w);
 	/* Nor a token. */
 	o.max_tokens = 4;
 	open_world(&w, o, 64);
-	for (unsigned i = 0; i < 5; i++)
-		add(&w, &flood[i], 1, 0, 4);
-	for (unsigned i = 0; i < 8; i++)
-		run(&w);
+	add_all(&w, flood, 5, 1, 0, 4);
+	run_steps(&w, 8);
 	assert_int_equal(scheduler_running(w.s), 4);
 	add(&w, &light[0], 2, 0, 4);
 	for (runs = 0; runs < 6; runs++)
 		run(&w);
 	assert_int_equal(light[0].n_total, 4 + 3);
-	remove_all(&w, flood, 5);
-	scheduler_remove(w.s, &light[0]);
 	close_world(&w);
 }
 
 /* Blocks: 16 of them, all in the hands of one user. */
-static void users_share_blocks(void **state)
+TEST(users_share_blocks)
 {
 	struct sched_seq flood[4], light;
 	struct world w;
 
-	(void)state;
 	open_world(&w, plain, 16);
-	for (unsigned i = 0; i < 4; i++)
-		add(&w, &flood[i], 1, 0, 12);
-	for (unsigned i = 0; i < 4; i++)
-		run(&w);
+	add_all(&w, flood, 4, 1, 0, 12);
+	run_steps(&w, 4);
 	assert_int_equal(scheduler_running(w.s), 4);
 	add(&w, &light, 2, 0, 15);
 	for (unsigned i = 0; i < 3 && !light.cache.blocks[0]; i++)
 		run(&w);
 	assert_non_null(light.cache.blocks[0]);
 	assert_non_null(flood[0].cache.blocks[0]);
-	remove_all(&w, flood, 4);
-	scheduler_remove(w.s, &light);
 	close_world(&w);
 }
 
 /* Nobody gives way for one who would find too little room all the same. */
-static void nobody_yields_in_vain(void **state)
+TEST(nobody_yields_in_vain)
 {
 	struct sched_seq large, small[2], big;
 	struct world w;
 
-	(void)state;
 	open_world(&w, plain, 16);
 	add(&w, &large, 1, 0, 9 * BLOCK - 3);
 	add(&w, &small[0], 1, 0, 2 * BLOCK - 3);
 	add(&w, &small[1], 1, 0, 2 * BLOCK - 3);
-	for (unsigned i = 0; i < 3; i++)
-		run(&w);
+	run_steps(&w, 3);
 	assert_int_equal(scheduler_running(w.s), 3);
 	/* It wants eight blocks and one to grow; seven are those that the oldest one leaves. */
 	add(&w, &big, 2, 0, 8 * BLOCK - 2);
@@ -281,54 +241,43 @@ static void nobody_yields_in_vain(void **state)
 		assert_int_equal(planned(&w, &small[1]), 1);
 	}
 	assert_int_equal(scheduler_preemptions(w.s), 0);
-	scheduler_remove(w.s, &large);
+	drop(&w, &large);
 	run(&w);
 	assert_non_null(big.cache.blocks[0]);
 	assert_int_equal(scheduler_preemptions(w.s), 0);
-	scheduler_remove(w.s, &small[0]);
-	scheduler_remove(w.s, &small[1]);
-	scheduler_remove(w.s, &big);
 	close_world(&w);
 }
 
 /* Of two first tokens the lower one has nobody's room who is above it. */
-static void room_is_made_by_level(void **state)
+TEST(room_is_made_by_level)
 {
 	struct sched_seq many[3], five[5], prompt, low;
 	struct world w;
 
-	(void)state;
 	open_world(&w, wide, 128);
-	for (unsigned i = 0; i < 3; i++)
-		add(&w, &many[i], 1, 3, 4);
-	for (unsigned i = 0; i < 5; i++)
-		add(&w, &five[i], 2, 5, 4);
+	add_all(&w, many, 3, 1, 3, 4);
+	add_all(&w, five, 5, 2, 5, 4);
 	run(&w);
 	add(&w, &prompt, 2, 5, 8);
 	add(&w, &low, 3, 0, 8);
 	assert_int_equal(run(&w), 3 + 5 + 8 + 8);
 	assert_false(scheduler_stalls(w.s));
-	remove_all(&w, many, 3);
-	remove_all(&w, five, 5);
-	scheduler_remove(w.s, &prompt);
-	scheduler_remove(w.s, &low);
 	close_world(&w);
 }
 
 /* A generated token counts for two of a prompt. */
-static void outputs_weigh_more(void **state)
+TEST(outputs_weigh_more)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq writer, reader, books[2];
 	unsigned read[2] = {0, 0};
 	struct world w;
 
-	(void)state;
 	o.max_context = 1024;
 	open_world(&w, o, 1024);
 	add(&w, &writer, 1, 0, 4);
 	add(&w, &reader, 2, 0, 4);
-	scheduler_remove(w.s, &reader);
+	drop(&w, &reader);
 	for (unsigned i = 0; i < 2; i++)
 		add(&w, &books[i], 1 + i, 0, 900);
 	/* Of 15 tokens a step one user has 2 for its answer, so the other reads so many more. */
@@ -338,30 +287,25 @@ static void outputs_weigh_more(void **state)
 			read[k] += planned(&w, &books[k]);
 	}
 	assert_in_range(read[1] - read[0], 2 * 100 - 16, 2 * 100 + 16);
-	scheduler_remove(w.s, &writer);
-	remove_all(&w, books, 2);
 	close_world(&w);
 }
 
 /* Who runs as many as its share of the slots waits for who runs fewer, whoever has had less. */
-static void admission_is_capped(void **state)
+TEST(admission_is_capped)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq flood[6], book, light[4];
 	struct world w;
 
-	(void)state;
 	o.max_seqs = 4;
 	open_world(&w, o, 64);
 	add(&w, &flood[0], 1, 0, 2);
 	add(&w, &book, 2, 0, 60);
-	for (unsigned i = 0; i < 6; i++)
-		run(&w);
+	run_steps(&w, 6);
 	/* The flood has had less, and has half of the slots. */
 	for (unsigned i = 1; i < 6; i++)
 		add(&w, &flood[i], 1, 0, 2);
-	for (unsigned i = 0; i < 4; i++)
-		add(&w, &light[i], 2, 0, 2);
+	add_all(&w, light, 4, 2, 0, 2);
 	run(&w);
 	assert_non_null(flood[1].cache.blocks[0]);
 	assert_null(flood[2].cache.blocks[0]);
@@ -373,8 +317,6 @@ static void admission_is_capped(void **state)
 	run(&w);
 	assert_non_null(flood[2].cache.blocks[0]);
 	assert_null(flood[3].cache.blocks[0]);
-	remove_all(&w, flood, 6);
-	scheduler_remove(w.s, &book);
 	close_world(&w);
 }
 
@@ -394,47 +336,35 @@ static void expect_no_starving(uid_t of_low)
 	for (; low.n_total == 4; steps++) {
 		assert_true(steps < 4 * SCHEDULER_AGING_STEPS);
 		run(&w);
-		for (unsigned i = 0; i < 2; i++) {
-			if (high[i].n_total > 4) {
-				scheduler_remove(w.s, &high[i]);
-				add(&w, &high[i], 1, 3, 4);
-			}
-		}
+		renew(&w, high, 2, 4);
 	}
 	assert_true(steps > 2 * SCHEDULER_AGING_STEPS);
-	scheduler_remove(w.s, &low);
-	scheduler_remove(w.s, &high[0]);
-	scheduler_remove(w.s, &high[1]);
 	close_world(&w);
 }
 
-static void priorities_do_not_starve(void **state)
+TEST(priorities_do_not_starve)
 {
-	(void)state;
 	expect_no_starving(2);
 }
 
-static void priorities_of_one_user_do_not_starve(void **state)
+TEST(priorities_of_one_user_do_not_starve)
 {
-	(void)state;
 	expect_no_starving(1);
 }
 
 /* Who has waited long enough has places of those who hold many, as others of that priority have,
  * keeps them, and stands in nobody's way. */
-static void who_waited_has_a_place(void **state)
+TEST(who_waited_has_a_place)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq flood[4], low[2], late, light;
 	unsigned steps = 0;
 	struct world w;
 
-	(void)state;
 	o.max_seqs = 4;
 	o.max_context = 1024;
 	open_world(&w, o, 1024);
-	for (unsigned i = 0; i < 4; i++)
-		add(&w, &flood[i], 1, 0, 4);
+	add_all(&w, flood, 4, 1, 0, 4);
 	run(&w);
 	add(&w, &low[0], 2, -1, 4);
 	add(&w, &low[1], 2, -1, 4);
@@ -448,27 +378,20 @@ static void who_waited_has_a_place(void **state)
 	assert_null(flood[2].cache.blocks[0]);
 	assert_null(flood[3].cache.blocks[0]);
 	/* What has not waited takes no place of theirs; another of the flood's priority does. */
-	scheduler_remove(w.s, &flood[2]);
-	scheduler_remove(w.s, &flood[3]);
+	drop(&w, &flood[2]);
+	drop(&w, &flood[3]);
 	add(&w, &late, 4, -1, 4);
-	for (unsigned i = 0; i < 20; i++)
-		run(&w);
+	run_steps(&w, 20);
 	assert_null(late.cache.blocks[0]);
 	add(&w, &light, 3, 0, 4);
 	run(&w);
 	assert_non_null(light.cache.blocks[0]);
 	assert_int_equal(scheduler_preemptions(w.s), 3);
-	scheduler_remove(w.s, &flood[0]);
-	scheduler_remove(w.s, &flood[1]);
-	scheduler_remove(w.s, &low[0]);
-	scheduler_remove(w.s, &low[1]);
-	scheduler_remove(w.s, &late);
-	scheduler_remove(w.s, &light);
 	close_world(&w);
 }
 
 /* When an urgent request is over, those who waited beside it have no more of that than it had. */
-static void urgency_ends(void **state)
+TEST(urgency_ends)
 {
 	enum { BACKLOG = 120 };
 	static struct sched_seq backlog[BACKLOG];
@@ -477,37 +400,28 @@ static void urgency_ends(void **state)
 	unsigned waited = 0;
 	struct world w;
 
-	(void)state;
 	o.max_users = 256;
 	open_world(&w, o, 128);
-	for (unsigned i = 0; i < BACKLOG; i++)
-		add(&w, &backlog[i], 1, 0, 4);
+	add_all(&w, backlog, BACKLOG, 1, 0, 4);
 	for (unsigned step = 0; step < 8 * SCHEDULER_AGING_STEPS; step++) {
 		run(&w);
-		for (unsigned i = 0; i < BACKLOG; i++) {
-			if (backlog[i].n_total > 50) {
-				scheduler_remove(w.s, &backlog[i]);
-				add(&w, &backlog[i], 1, 0, 4);
-			}
-		}
+		renew(&w, backlog, BACKLOG, 50);
 		if (step == 6 * SCHEDULER_AGING_STEPS)
 			add(&w, &urgent, 3, 5, 4);
 		if (step == 6 * SCHEDULER_AGING_STEPS + 60)
-			scheduler_remove(w.s, &urgent);
+			drop(&w, &urgent);
 	}
 	add(&w, &light, 2, 0, 4);
 	for (; !light.cache.blocks[0]; waited++) {
 		assert_true(waited < 2);
 		run(&w);
 	}
-	scheduler_remove(w.s, &light);
-	remove_all(&w, backlog, BACKLOG);
 	close_world(&w);
 }
 
 /* One's own urgent request may be behind older ones that waiting has raised as far. Then these go
  * before others' requests as it would. */
-static void urgency_raises_those_before(void **state)
+TEST(urgency_raises_those_before)
 {
 	enum { BACKLOG = 1200 };
 	static struct sched_seq backlog[BACKLOG];
@@ -516,21 +430,16 @@ static void urgency_raises_those_before(void **state)
 	unsigned next = 0, streamed = 0;
 	struct world w;
 
-	(void)state;
 	o.max_seqs = 1;
 	o.max_users = BACKLOG + 2;
 	open_world(&w, o, 64);
 	add(&w, &stream, 2, 3, 4);
-	for (unsigned i = 0; i < BACKLOG; i++)
-		add(&w, &backlog[i], 1, 0, 4);
+	add_all(&w, backlog, BACKLOG, 1, 0, 4);
 	for (unsigned step = 0; step < 6 * SCHEDULER_AGING_STEPS; step++) {
 		run(&w);
-		if (stream.n_total > 4) {
-			scheduler_remove(w.s, &stream);
-			add(&w, &stream, 2, 3, 4);
-		}
+		renew(&w, &stream, 1, 4);
 		if (backlog[next].n_total > 4)
-			scheduler_remove(w.s, &backlog[next++]);
+			drop(&w, &backlog[next++]);
 	}
 	assert_true(next > 0 && next < BACKLOG - 10);
 	add(&w, &urgent, 1, 5, 4);
@@ -539,31 +448,27 @@ static void urgency_raises_those_before(void **state)
 		if (stream.n_total > 4) {
 			/* It may have the place when the urgent one comes. */
 			assert_true(streamed++ == 0);
-			scheduler_remove(w.s, &stream);
+			drop(&w, &stream);
 			add(&w, &stream, 2, 3, 4);
 		}
 		if (next < BACKLOG && backlog[next].n_total > 4)
-			scheduler_remove(w.s, &backlog[next++]);
+			drop(&w, &backlog[next++]);
 	}
 	assert_int_equal(next, BACKLOG);
-	scheduler_remove(w.s, &stream);
-	scheduler_remove(w.s, &urgent);
 	close_world(&w);
 }
 
 /* A long prompt is waited for, though shorter ones of others would fit. */
-static void long_prompts_do_not_starve(void **state)
+TEST(long_prompts_do_not_starve)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq big, small[8];
 	unsigned steps = 0;
 	struct world w;
 
-	(void)state;
 	o.max_tokens = 64;
 	open_world(&w, o, 16);
-	for (unsigned i = 0; i < 4; i++)
-		add(&w, &small[i], 1, 0, 12);
+	add_all(&w, small, 4, 1, 0, 12);
 	run(&w);
 	add(&w, &big, 2, 0, 60);
 	for (unsigned i = 4; i < 8; i++)
@@ -571,38 +476,9 @@ static void long_prompts_do_not_starve(void **state)
 	for (; big.n_total == 60; steps++) {
 		assert_true(steps < 100);
 		run(&w);
-		for (unsigned i = 0; i < 8; i++) {
-			if (small[i].n_total > 14) {
-				scheduler_remove(w.s, &small[i]);
-				add(&w, &small[i], 1, 0, 12);
-			}
-		}
+		renew(&w, small, 8, 14);
 	}
-	scheduler_remove(w.s, &big);
-	remove_all(&w, small, 8);
 	close_world(&w);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(shares_tokens_between_users),
-		cmocka_unit_test(newcomers_start_level),
-		cmocka_unit_test(lower_priorities_share_the_rest),
-		cmocka_unit_test(nobody_saves_up),
-		cmocka_unit_test(users_share_places),
-		cmocka_unit_test(users_share_blocks),
-		cmocka_unit_test(nobody_yields_in_vain),
-		cmocka_unit_test(room_is_made_by_level),
-		cmocka_unit_test(outputs_weigh_more),
-		cmocka_unit_test(admission_is_capped),
-		cmocka_unit_test(priorities_do_not_starve),
-		cmocka_unit_test(priorities_of_one_user_do_not_starve),
-		cmocka_unit_test(who_waited_has_a_place),
-		cmocka_unit_test(urgency_ends),
-		cmocka_unit_test(urgency_raises_those_before),
-		cmocka_unit_test(long_prompts_do_not_starve),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

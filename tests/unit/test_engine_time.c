@@ -22,23 +22,20 @@ static unsigned n_planned(const struct world *w, const struct sched_seq *seqs, u
 }
 
 /* Decodes of several users that take too long take turns, max-min fairly; nobody is left behind. */
-static void long_decodes_take_turns(void **state)
+TEST(long_decodes_take_turns)
 {
 	struct scheduler_options o = wide;
 	struct sched_seq many[9], some[4], one, high[2];
 	struct world w;
 
-	(void)state;
 	o.max_decode_ns = 10000000;
 	open_world(&w, o, 1000);
-	for (unsigned i = 0; i < 9; i++)
-		add(&w, &many[i], 1, 0, 2);
+	add_all(&w, many, 9, 1, 0, 2);
 	/* Whoever is alone has all rows, however long that takes. */
 	for (unsigned i = 0; i < 5; i++)
 		run_ms(&w, 20);
 	assert_int_equal(w.n_items, 9);
-	for (unsigned i = 0; i < 4; i++)
-		add(&w, &some[i], 2, 0, 2);
+	add_all(&w, some, 4, 2, 0, 2);
 	add(&w, &one, 3, 0, 2);
 	run(&w);
 	/* Of ten rows one, four and five. */
@@ -60,8 +57,7 @@ static void long_decodes_take_turns(void **state)
 		assert_true(most - least <= 2);
 	}
 	/* Higher levels have theirs, and everybody one. */
-	for (unsigned i = 0; i < 2; i++)
-		add(&w, &high[i], 4, 1, 2);
+	add_all(&w, high, 2, 4, 1, 2);
 	run(&w);
 	for (unsigned i = 0; i < 20; i++)
 		run_ms(&w, 1000);
@@ -73,10 +69,6 @@ static void long_decodes_take_turns(void **state)
 	for (unsigned i = 0; i < 20; i++)
 		run_ms(&w, 1);
 	assert_int_equal(w.n_items, 9 + 4 + 1 + 2);
-	remove_all(&w, many, 9);
-	remove_all(&w, some, 4);
-	remove_all(&w, &one, 1);
-	remove_all(&w, high, 2);
 	close_world(&w);
 }
 
@@ -89,19 +81,17 @@ static void run_cost(struct world *w, unsigned step_us, unsigned token_us)
 }
 
 /* Beside a user with one sequence another's many have half of its time, in turns. */
-static void heavy_decodes_spare_light_ones(void **state)
+TEST(heavy_decodes_spare_light_ones)
 {
 	struct scheduler_options o = wide;
 	struct sched_seq many[12], one, other[3];
 	unsigned steps = 0, sum = 0, least, most;
 	struct world w;
 
-	(void)state;
 	o.fair_time = true;
 	o.max_context = 2000;
 	open_world(&w, o, 8000);
-	for (unsigned i = 0; i < 12; i++)
-		add(&w, &many[i], 1, 0, 2);
+	add_all(&w, many, 12, 1, 0, 2);
 	/* Whoever is alone has all rows. */
 	for (unsigned i = 0; i < 5; i++)
 		run_cost(&w, 0, 1000);
@@ -137,32 +127,29 @@ static void heavy_decodes_spare_light_ones(void **state)
 		run_cost(&w, 20000, 20);
 	assert_int_equal(w.n_items, 14);
 	/* The light one has gone and may come back: steps stay efficient. */
-	scheduler_remove(w.s, &one);
-	scheduler_remove(w.s, &other[0]);
+	drop(&w, &one);
+	drop(&w, &other[0]);
 	for (unsigned i = 0; i < 10; i++)
 		run_cost(&w, 20000, 20);
 	assert_int_equal(w.n_items, 12);
-	remove_all(&w, many, 12);
 	close_world(&w);
 }
 
 /* Prompts of a user with many requests have what the decodes of a light one leave them. */
-static void heavy_prompts_spare_light_decodes(void **state)
+TEST(heavy_prompts_spare_light_decodes)
 {
 	struct scheduler_options o = wide;
 	struct sched_seq books[6], one;
 	unsigned tokens = 0;
 	struct world w;
 
-	(void)state;
 	o.fair_time = true;
 	o.max_context = 2000;
 	open_world(&w, o, 8000);
 	add(&w, &one, 2, 0, 2);
 	for (unsigned i = 0; i < 5; i++)
 		run_cost(&w, 1000, 0);
-	for (unsigned i = 0; i < 6; i++)
-		add(&w, &books[i], 1, 0, 1900);
+	add_all(&w, books, 6, 1, 0, 1900);
 	/* A millisecond, and ten microseconds more a token. */
 	for (unsigned i = 0; i < 60; i++) {
 		unsigned n = run(&w);
@@ -173,25 +160,20 @@ static void heavy_prompts_spare_light_decodes(void **state)
 	}
 	/* Half of the light user's own time. */
 	assert_in_range(tokens, 40, 60);
-	remove_all(&w, books, 6);
-	scheduler_remove(w.s, &one);
 	close_world(&w);
 }
 
 /* A first token does not wait for all that heavy users run, as long as the budget lasts. */
-static void first_tokens_have_their_step(void **state)
+TEST(first_tokens_have_their_step)
 {
 	struct scheduler_options o = plain;
 	struct sched_seq flood[4], light[5];
 	struct world w;
 
-	(void)state;
 	o.max_stall_ns = 10000000;
 	open_world(&w, o, 64);
-	for (unsigned i = 0; i < 4; i++)
-		add(&w, &flood[i], 1, 0, 4);
-	for (unsigned i = 0; i < 2; i++)
-		run(&w);
+	add_all(&w, flood, 4, 1, 0, 4);
+	run_steps(&w, 2);
 	add(&w, &light[0], 2, 0, 8);
 	/* It comes while a step is begun. */
 	assert_int_equal(scheduler_begin(w.s, w.items), 4);
@@ -213,29 +195,25 @@ static void first_tokens_have_their_step(void **state)
 	assert_int_equal(run_ms(&w, 1), 8);
 	/* Who runs about as much waits for nobody. */
 	add(&w, &light[4], 4, 0, 8);
-	scheduler_remove(w.s, &flood[2]);
-	scheduler_remove(w.s, &flood[3]);
+	drop(&w, &flood[2]);
+	drop(&w, &flood[3]);
 	for (unsigned i = 0; i < 10; i++)
 		assert_int_equal(run_ms(&w, 100), i ? 4 : 8 + 3);
-	remove_all(&w, flood, 2);
-	remove_all(&w, &light[3], 2);
 	close_world(&w);
 }
 
 /* However many light users come, heavy ones stand still for a tenth of the time at most. */
-static void stalls_have_a_budget(void **state)
+TEST(stalls_have_a_budget)
 {
 	struct scheduler_options o = wide;
 	struct sched_seq flood[10], light;
 	unsigned stalled = 0;
 	struct world w;
 
-	(void)state;
 	o.max_context = 2000;
 	o.max_stall_ns = 50000000;
 	open_world(&w, o, 8000);
-	for (unsigned i = 0; i < 10; i++)
-		add(&w, &flood[i], 1, 0, 2);
+	add_all(&w, flood, 10, 1, 0, 2);
 	run(&w);
 	for (unsigned i = 0; i < 1100; i++) {
 		add(&w, &light, 2 + i, 0, 5);
@@ -243,21 +221,19 @@ static void stalls_have_a_budget(void **state)
 		stalled += scheduler_stalls(w.s);
 		assert_int_equal(planned(&w, &light), 5);
 		assert_int_equal(planned(&w, &flood[0]), !scheduler_stalls(w.s));
-		scheduler_remove(w.s, &light);
+		drop(&w, &light);
 	}
 	/* Every 11th of 1100 steps, and those that were saved up. */
 	assert_in_range(stalled, 100, 106);
-	remove_all(&w, flood, 10);
 	close_world(&w);
 }
 
 /* Nobody stands still for a first token of lower priority, nor for a part of a prompt. */
-static void not_every_prompt_has_its_step(void **state)
+TEST(not_every_prompt_has_its_step)
 {
 	struct sched_seq high[4], flood[4], light, book;
 	struct world w;
 
-	(void)state;
 	open_world(&w, wide, 128);
 	for (unsigned i = 0; i < 4; i++) {
 		add(&w, &high[i], 1, 1, 4);
@@ -269,27 +245,21 @@ static void not_every_prompt_has_its_step(void **state)
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(planned(&w, &high[i]), 1);
 	run(&w);
-	scheduler_remove(w.s, &light);
+	drop(&w, &light);
 	add(&w, &book, 2, 2, 89);
 	book.prompt_row = 50;
 	assert_int_equal(run(&w), 8 + 50 + 8);
 	assert_false(scheduler_stalls(w.s));
-	scheduler_remove(w.s, &book);
-	for (unsigned i = 0; i < 4; i++) {
-		scheduler_remove(w.s, &high[i]);
-		scheduler_remove(w.s, &flood[i]);
-	}
 	close_world(&w);
 }
 
 /* A user who lowers the priority of one request does not free the others from sharing. */
-static void low_priorities_free_nothing(void **state)
+TEST(low_priorities_free_nothing)
 {
 	struct scheduler_options o = wide;
 	struct sched_seq many[12], one;
 	struct world w;
 
-	(void)state;
 	o.fair_time = true;
 	o.max_context = 2000;
 	open_world(&w, o, 8000);
@@ -306,22 +276,7 @@ static void low_priorities_free_nothing(void **state)
 		assert_int_equal(planned(&w, &one), 1);
 		assert_true(n_planned(&w, many, 12) <= 1);
 	}
-	remove_all(&w, many, 12);
-	scheduler_remove(w.s, &one);
 	close_world(&w);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(long_decodes_take_turns),
-		cmocka_unit_test(heavy_decodes_spare_light_ones),
-		cmocka_unit_test(low_priorities_free_nothing),
-		cmocka_unit_test(heavy_prompts_spare_light_decodes),
-		cmocka_unit_test(first_tokens_have_their_step),
-		cmocka_unit_test(not_every_prompt_has_its_step),
-		cmocka_unit_test(stalls_have_a_budget),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN
