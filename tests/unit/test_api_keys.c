@@ -125,7 +125,7 @@ TEST(test_comparison)
 		sprintf(name, "u%u", i);
 		assert_non_null(find(k, key));
 		assert_string_equal(find(k, key)->name, name);
-		for (unsigned n = 0; n < strlen(key); n++)
+		for (unsigned n = 0; i % 32 == 0 && n < strlen(key); n++)
 			assert_null(api_keys_find(k, key, n));
 		key[i % 11] ^= 1;
 		assert_null(find(k, key));
