@@ -10,6 +10,7 @@
 
 static char root[64];
 static struct event_base *base;
+static struct models *table;
 struct config test_config;
 uint64_t test_cache_size;
 
@@ -170,6 +171,7 @@ int set_up(void **state)
 int tear_down(void **state)
 {
 	(void)state;
+	close_table();
 	remove_all(root);
 	event_base_free(base);
 	return atomic_load(&fake_groups) || atomic_load(&fake_model_loaded) ||
@@ -227,8 +229,15 @@ struct models *open_table(unsigned compile_seconds)
 	struct models *t = NULL;
 	char err[256] = "";
 
+	assert_null(table);
 	assert_int_equal(models_new(&options, &t, err, sizeof(err)), 0);
-	return t;
+	return table = t;
+}
+
+void close_table(void)
+{
+	models_free(table);
+	table = NULL;
 }
 
 struct config_model *new_config(const char *name, const char *path)
@@ -263,6 +272,18 @@ struct served_model *add_config(struct models *t, struct config_model *c)
 struct served_model *add(struct models *t, const char *name)
 {
 	return add_config(t, new_config(name, at(name)));
+}
+
+struct served_model *add_case(struct models *t, const char *name)
+{
+	make_case(name);
+	return add(t, name);
+}
+
+struct served_model *add_hf(struct models *t, const char *name, const char *behave)
+{
+	make_hf(name, behave);
+	return add(t, name);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */

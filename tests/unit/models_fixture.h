@@ -20,7 +20,7 @@
 extern struct config test_config;
 extern uint64_t test_cache_size; /* of tables to be opened; 0: no limit */
 
-/* Of each test: a directory of its own; in the end nothing is loaded. */
+/* Of each test: a directory of its own; in the end its table goes, and nothing is loaded. */
 int set_up(void **state);
 int tear_down(void **state);
 
@@ -37,12 +37,16 @@ unsigned runs(const char *name);
 void give_to(const char *name, uid_t uid);
 
 struct models *open_table(unsigned compile_seconds);
+void close_table(void); /* before the test's end */
 /* Of the directory @path; loaded on demand. */
 struct config_model *new_config(const char *name, const char *path);
 /* Adds it, which takes it over; MODEL_FAILED if it cannot be served. */
 struct served_model *add_config(struct models *t, struct config_model *c);
 /* The model of the test's directory @name. */
 struct served_model *add(struct models *t, const char *name);
+/* The same, with the directory made before. */
+struct served_model *add_case(struct models *t, const char *name);
+struct served_model *add_hf(struct models *t, const char *name, const char *behave);
 
 /* The event loop, once. */
 void turn_loop(void);

@@ -27,7 +27,6 @@ TEST(looks_at_directories)
 	char err[512] = "";
 
 	make_case("ready");
-	make_hf("raw", "");
 	make_case("spoilt");
 	put("spoilt/broken", "", 0644);
 	assert_int_equal(mkdir(at("empty"), 0755), 0);
@@ -43,7 +42,7 @@ TEST(looks_at_directories)
 	assert_int_equal(m->state, MODEL_UNLOADED);
 	assert_true(m->found.planned);
 	assert_int_equal(m->found.plan.weight_bytes, 100 << 20);
-	assert_false(add(t, "raw")->found.planned);
+	assert_false(add_hf(t, "raw", "")->found.planned);
 	assert_ptr_equal(models_find(t, "ready"), m);
 	assert_ptr_equal(models_find(t, NULL), m);
 	assert_null(models_find(t, "none"));
@@ -56,7 +55,7 @@ TEST(looks_at_directories)
 	make_case("late");
 	assert_int_equal(load(m), MODEL_READY);
 	assert_string_equal(m->error, "");
-	models_free(t);
+	close_table();
 	models_free(NULL);
 }
 
@@ -125,7 +124,7 @@ TEST(loads_once_for_many)
 	assert_string_equal(text, "0\n");
 	get("raw/fds", text, sizeof(text));
 	assert_true(!strncmp(text, "0\n", 2));
-	models_free(t);
+	close_table();
 
 	/* The next daemon finds it in the cache. */
 	t = open_table(0);
@@ -134,7 +133,6 @@ TEST(loads_once_for_many)
 	c->engine.weights = 2;
 	assert_int_equal(load(add_config(t, c)), MODEL_READY);
 	assert_int_equal(runs("raw"), 1);
-	models_free(t);
 }
 
 /* Whatever the compiler does wrong is told, and the next one may try again. */
@@ -153,8 +151,7 @@ TEST(reports_the_compilers_failures)
 	struct served_model *m;
 	struct outcome o;
 
-	make_hf("raw", "");
-	m = add(t, "raw");
+	m = add_hf(t, "raw", "");
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		put("raw/behave", cases[i].behave, 0644);
 		begin_wait(m, &o);
@@ -170,11 +167,9 @@ TEST(reports_the_compilers_failures)
 	assert_int_equal(load(m), MODEL_READY);
 	assert_string_equal(m->error, "");
 	unlink(at("compiler"));
-	make_hf("late", "");
-	m = add(t, "late");
+	m = add_hf(t, "late", "");
 	assert_int_equal(load(m), MODEL_FAILED);
 	assert_says(m->error, "cannot run");
-	models_free(t);
 }
 
 /* In a process of its own: what the compiler is told where priorities cannot be set. */
@@ -191,7 +186,7 @@ static bool compiles_with_jobs(void)
 	t = open_table(0);
 	if (load(add(t, "raw")) != MODEL_READY)
 		return false;
-	models_free(t);
+	close_table();
 	get("raw/arguments", text, sizeof(text));
 	return strstr(text, " --jobs ");
 }
@@ -216,10 +211,8 @@ TEST(reports_a_failed_load)
 	struct models *t = open_table(0);
 	struct served_model *m, *speechless;
 
-	make_case("ready");
-	make_case("speechless");
-	m = add(t, "ready");
-	speechless = add(t, "speechless");
+	m = add_case(t, "ready");
+	speechless = add_case(t, "speechless");
 	/* No room where there was some: tried again, and left for later. */
 	fake_model_load_error = -ENOSPC;
 	assert_int_equal(load(m), MODEL_UNLOADED);
@@ -239,93 +232,61 @@ TEST(reports_a_failed_load)
 	assert_string_equal(speechless->error, "there is no tokeniser");
 	wait_loader(t);
 	assert_int_equal(atomic_load(&fake_model_loaded), 1);
-	models_free(t);
-}
-
-/* A confined process reads config.json; what it says is checked, and its failure is an error. */
-TEST(has_config_read_apart)
-{
-	static const struct {
-		const char *program, *words;
-		int result;
-	} cases[] = {
-		{"echo no; exit 3", "confined process: ", -EIO},
-		{"echo what is wrong >&2; exit 3", "confined process: what is wrong", -EIO},
-		{"kill -9 $$", "was killed by signal 9", -EIO},
-		{"head -c 100 /dev/zero", "confined process: ", -EPROTO},
-		{"head -c 100000 /dev/zero", "confined process: ", -EPROTO},
-		/* A path without an end that leads nowhere: a checkpoint to be compiled. */
-		{"head -c $SIZE /dev/zero | tr '\\000' '\\377'", "", 0},
-		{"head -c $SIZE /dev/zero", "", 0},
-	};
-	const char *before = getenv("PATH");
-	char path[8192], script[256], size[32], err[512];
-
-	snprintf(path, sizeof(path), "%s:%s", at("bin"), before);
-	before = strdup(before);
-	snprintf(size, sizeof(size), "%zu", sizeof(struct config_facts));
-	make_hf("apart", "");
-	make_case("apart/case");
-	put("apart/config.json", "{\"param_dir\": \"case\"}", 0644);
-	assert_int_equal(mkdir(at("bin"), 0755), 0);
-	setenv("PATH", path, 1);
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		snprintf(script, sizeof(script), "#!/bin/sh\nSIZE=%s\n%s\n", size,
-			 cases[i].program);
-		put("bin/txdad-text", script, 0755);
-		*err = '\0';
-		assert_int_equal(look(at("apart"), 0, "", err, sizeof(err)), cases[i].result);
-		assert_says(err, cases[i].words);
-	}
-	/* Without the letters there is nothing to be read. */
-	put("bin/txdad-text", "#!/bin/sh\nexit 3\n", 0755);
-	put("apart/config.json", "{\"model_type\": \"qwen3\"}", 0644);
-	assert_int_equal(look(at("apart"), 0, "", err, sizeof(err)), 0);
-	setenv("PATH", before, 1);
-	free((char *)(uintptr_t)before);
 }
 
 /* What a program that is run instead of txdad-text does; @path is the search path without it. */
-static void run_instead(const char *path, const char *program)
+static void run_instead(const char *path, const char *program, size_t size)
 {
 	char script[512], search[8192];
 
-	snprintf(script, sizeof(script), "#!/bin/sh\nSIZE=%zu\n%s\n", sizeof(struct case_reply),
-		 program);
+	snprintf(script, sizeof(script), "#!/bin/sh\nSIZE=%zu\n%s\n", size, program);
 	put("bin/txdad-text", script, 0755);
 	snprintf(search, sizeof(search), "%s:%s", at("bin"), path);
 	setenv("PATH", search, 1);
 }
 
-/* The same of model_info.json: the daemon itself parses none. */
-TEST(has_model_info_read_apart)
+/* A confined process reads config.json and model_info.json, of which the daemon parses none; what it
+ * says is checked, and its failure is an error. */
+TEST(has_files_read_apart)
 {
 	static const struct {
 		const char *program, *words;
-		int result;
+		int config, info; /* results of either */
 	} cases[] = {
-		{"echo no; exit 3", "model_info.json cannot be read in a confined process: ", -EIO},
-		{"echo what is wrong >&2; exit 3", "confined process: what is wrong", -EIO},
-		{"kill -9 $$", "was killed by signal 9", -EIO},
-		{"head -c 100 /dev/zero", "confined process: ", -EPROTO},
-		{"head -c $((SIZE + 1)) /dev/zero", "confined process: ", -EPROTO},
-		{"head -c 1000000 /dev/zero", "confined process: ", -EPROTO},
-		/* An error without an end, and one that is no error number. */
-		{"head -c $SIZE /dev/zero | tr '\\000' '\\377'", "", -EINVAL},
-		{"head -c $SIZE /dev/zero", "", 0},
+		{"echo no; exit 3", "cannot be read in a confined process: ", -EIO, -EIO},
+		{"echo what is wrong >&2; exit 3", "confined process: what is wrong", -EIO, -EIO},
+		{"kill -9 $$", "was killed by signal 9", -EIO, -EIO},
+		{"head -c 100 /dev/zero", "confined process: ", -EPROTO, -EPROTO},
+		{"head -c $((SIZE + 1)) /dev/zero", "confined process: ", -EPROTO, -EPROTO},
+		{"head -c 1000000 /dev/zero", "confined process: ", -EPROTO, -EPROTO},
+		/* A path without an end that leads nowhere is a checkpoint to be compiled; in the
+		 * other file an error without an end, and one that is no error number. */
+		{"head -c $SIZE /dev/zero | tr '\\000' '\\377'", "", 0, -EINVAL},
+		{"head -c $SIZE /dev/zero", "", 0, 0},
 	};
 	char *before = strdup(getenv("PATH")), err[512];
 
+	make_hf("apart", "");
+	make_case("apart/case");
+	put("apart/config.json", "{\"param_dir\": \"case\"}", 0644);
 	make_case("case");
 	assert_int_equal(mkdir(at("bin"), 0755), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		run_instead(before, cases[i].program);
+		*err = '\0';
+		run_instead(before, cases[i].program, sizeof(struct config_facts));
+		assert_int_equal(look(at("apart"), 0, "", err, sizeof(err)), cases[i].config);
+		assert_says(err, cases[i].words);
+		*err = '\0';
+		run_instead(before, cases[i].program, sizeof(struct case_reply));
 		/* Another version of the file each time. */
 		put("case/model_info.json", &"       {}"[7 - i], 0644);
-		*err = '\0';
-		assert_int_equal(look(at("case"), 0, "", err, sizeof(err)), cases[i].result);
+		assert_int_equal(look(at("case"), 0, "", err, sizeof(err)), cases[i].info);
 		assert_says(err, cases[i].words);
 	}
+	/* Without the letters there is nothing to be read. */
+	run_instead(before, "exit 3", 0);
+	put("apart/config.json", "{\"model_type\": \"qwen3\"}", 0644);
+	assert_int_equal(look(at("apart"), 0, "", err, sizeof(err)), 0);
 	setenv("PATH", before, 1);
 	free(before);
 }
@@ -337,12 +298,11 @@ TEST(reads_model_info_once)
 	struct models *t = open_table(0);
 	struct served_model *m;
 
-	make_case("case");
 	assert_int_equal(mkdir(at("bin"), 0755), 0);
 	assert_int_equal(program_find("txdad-text", path, sizeof(path)), 0);
 	snprintf(program, sizeof(program), "echo run >>%s\nexec %.200s \"$@\"", at("count"), path);
-	run_instead(before, program);
-	m = add(t, "case");
+	run_instead(before, program, 0);
+	m = add_case(t, "case");
 	assert_int_equal(load(m), MODEL_READY);
 	get("count", text, sizeof(text));
 	assert_string_equal(text, "run\n");
@@ -362,7 +322,7 @@ TEST(reads_model_info_once)
 	assert_non_null(strstr(err, "model_info.json has 104857600 bytes; the limit is 1048576"));
 	get("count", text, sizeof(text));
 	assert_string_equal(text, "run\nrun\nrun\n");
-	models_free(t);
+	close_table();
 	setenv("PATH", before, 1);
 	free(before);
 }
@@ -407,7 +367,6 @@ TEST(serves_what_param_dir_names)
 	/* Nobody refers to the text before. */
 	assert_int_equal(m->n_old, 0);
 	assert_int_equal(runs("raw"), 0);
-	models_free(t);
 }
 
 TEST(shuts_down)
@@ -417,12 +376,9 @@ TEST(shuts_down)
 	struct outcome compiling, queued;
 	struct test_request r;
 
-	make_case("ready");
-	make_hf("raw", "hang");
-	make_hf("next", "");
-	ready = add(t, "ready");
-	raw = add(t, "raw");
-	next = add(t, "next");
+	ready = add_case(t, "ready");
+	raw = add_hf(t, "raw", "hang");
+	next = add_hf(t, "next", "");
 	assert_int_equal(load(ready), MODEL_READY);
 	begin_wait(raw, &compiling);
 	begin_wait(next, &queued);
@@ -436,7 +392,6 @@ TEST(shuts_down)
 	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
 	wait_loader(t);
 	assert_int_equal(runs("next"), 0);
-	models_free(t);
 }
 
 /* Freed while a compiler runs and others wait. */
@@ -445,13 +400,11 @@ TEST(frees_in_the_middle)
 	struct models *t = open_table(0);
 	struct outcome o[2];
 
-	make_hf("raw", "hang");
-	make_case("ready");
-	begin_wait(add(t, "raw"), &o[0]);
-	begin_wait(add(t, "ready"), &o[1]);
+	begin_wait(add_hf(t, "raw", "hang"), &o[0]);
+	begin_wait(add_case(t, "ready"), &o[1]);
 	while (!runs("raw"))
 		turn_loop();
-	models_free(t);
+	close_table();
 	assert_int_equal(o[0].calls + o[1].calls, 0);
 }
 
@@ -462,10 +415,8 @@ TEST(calls_off_a_load)
 	struct served_model *raw, *ready;
 	struct outcome first, queued;
 
-	make_hf("raw", "hang");
-	make_case("ready");
-	raw = add(t, "raw");
-	ready = add(t, "ready");
+	raw = add_hf(t, "raw", "hang");
+	ready = add_case(t, "ready");
 	begin_wait(raw, &first);
 	begin_wait(ready, &queued);
 	while (!runs("raw"))
@@ -480,7 +431,6 @@ TEST(calls_off_a_load)
 	assert_int_equal(load(raw), MODEL_READY);
 	assert_int_equal(runs("raw"), 2);
 	run_request(raw);
-	models_free(t);
 }
 
 /* A compile that does not end delays its owner's models only. */
@@ -495,9 +445,7 @@ TEST(goes_on_beside_a_compile)
 
 	if (geteuid())
 		skip(); /* owners take root */
-	make_case("ready");
 	make_case("same");
-	make_hf("other", "");
 	give_to("same", 60000);
 	for (unsigned i = 0; i < MANY; i++) {
 		make_hf(names[i], "hang");
@@ -510,8 +458,8 @@ TEST(goes_on_beside_a_compile)
 	for (unsigned i = 0; i < MANY; i++)
 		while (!runs(names[i]))
 			turn_loop();
-	other = add(t, "other");
-	ready = add(t, "ready");
+	other = add_hf(t, "other", "");
+	ready = add_case(t, "ready");
 	assert_int_equal(load(other), MODEL_READY);
 	assert_int_equal(load(ready), MODEL_READY);
 	run_request(other);
@@ -526,7 +474,7 @@ TEST(goes_on_beside_a_compile)
 	model_unload(raw[0], false, MODEL_BY_ADMIN);
 	assert_int_equal(end_wait(&endless[0]), MODEL_WAKE_REFUSED);
 	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
-	models_free(t);
+	close_table();
 }
 
 /* A plan is made without a load; who wants the model meanwhile gets it. */
@@ -537,12 +485,9 @@ TEST(prepares_a_plan)
 	struct model_fit fit;
 	char err[512] = "";
 
-	make_hf("raw", "");
-	make_hf("two", "slow");
-	make_hf("bad", "fail");
-	raw = add(t, "raw");
-	two = add(t, "two");
-	bad = add(t, "bad");
+	raw = add_hf(t, "raw", "");
+	two = add_hf(t, "two", "slow");
+	bad = add_hf(t, "bad", "fail");
 	assert_int_equal(models_fit(raw, NULL, FIT_IDLE, &fit, err, sizeof(err)), 0);
 	assert_false(fit.exact);
 	model_want_plan(raw);
@@ -567,7 +512,6 @@ TEST(prepares_a_plan)
 		turn_loop();
 	assert_says(bad->plan_error, "tensor a.b is missing");
 	assert_int_equal(bad->state, MODEL_UNLOADED);
-	models_free(t);
 }
 
 /* Files that do not come keep the loader waiting and nobody else: the loop runs requests, looks
@@ -580,12 +524,9 @@ TEST(goes_on_beside_slow_files)
 	struct outcome o;
 	char err[512] = "";
 
-	make_case("a");
-	make_case("b");
-	make_case("slow");
-	a = add(t, "a");
-	b = add(t, "b");
-	slow = add(t, "slow");
+	a = add_case(t, "a");
+	b = add_case(t, "b");
+	slow = add_case(t, "slow");
 	assert_int_equal(load(a), MODEL_READY);
 	assert_int_equal(load(b), MODEL_READY);
 	atomic_store(&fake_plan_blocks, true);
@@ -607,7 +548,6 @@ TEST(goes_on_beside_slow_files)
 	assert_true(atomic_load(&fake_plan_waits));
 	atomic_store(&fake_plan_blocks, false);
 	wait_state(slow, MODEL_READY);
-	models_free(t);
 }
 
 /* Weights that sleep: of a FIFO in their place an open would wait for ever, and a file that has grown

@@ -19,8 +19,7 @@ TEST(repairs_the_cache)
 	char broken[1200];
 	int fd;
 
-	make_hf("raw", "");
-	m = add(t, "raw");
+	m = add_hf(t, "raw", "");
 	assert_int_equal(load(m), MODEL_READY);
 	snprintf(broken, sizeof(broken), "%s/broken", m->found.case_dir);
 	fd = open(broken, O_WRONLY | O_CREAT, 0644);
@@ -38,7 +37,6 @@ TEST(repairs_the_cache)
 	close(fd);
 	assert_int_equal(load(m), MODEL_READY);
 	assert_int_equal(runs("raw"), 3);
-	models_free(t);
 }
 
 /* Weights that the chip does not get as they were written are compiled again, but not for ever. */
@@ -47,8 +45,7 @@ TEST(compiles_damaged_weights_again)
 	struct models *t = open_table(0);
 	struct served_model *m;
 
-	make_hf("raw", "");
-	m = add(t, "raw");
+	m = add_hf(t, "raw", "");
 	fake_model_load_error = -EBADMSG;
 	assert_int_equal(load(m), MODEL_FAILED);
 	assert_int_equal(runs("raw"), 2);
@@ -58,12 +55,10 @@ TEST(compiles_damaged_weights_again)
 	assert_int_equal(load(m), MODEL_READY);
 	assert_int_equal(runs("raw"), 3);
 	/* What is not in the cache stays as it is. */
-	make_case("ready");
-	m = add(t, "ready");
+	m = add_case(t, "ready");
 	fake_model_load_error = -EBADMSG;
 	assert_int_equal(load(m), MODEL_FAILED);
 	fake_model_load_error = 0;
-	models_free(t);
 }
 
 /* Bytes of the cache that a compiled model takes. */
@@ -100,7 +95,6 @@ TEST(waits_for_others_plans)
 	t = open_table(0);
 	make_hf("first", "");
 	make_hf("draft", "hang");
-	make_hf("second", "");
 	give_to("first", 60000);
 	give_to("draft", 60000);
 	config = new_config("first", at("first"));
@@ -109,7 +103,7 @@ TEST(waits_for_others_plans)
 	begin_wait(first, &called_off);
 	while (!runs("draft"))
 		turn_loop();
-	second = add(t, "second");
+	second = add_hf(t, "second", "");
 	begin_wait(second, &waits);
 	await_no_room(second);
 	model_unload(first, false, MODEL_BY_ADMIN);
@@ -117,7 +111,6 @@ TEST(waits_for_others_plans)
 	assert_int_equal(load(second), MODEL_READY);
 	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
 	assert_int_equal(runs("second"), 1);
-	models_free(t);
 }
 
 /* The cache has room for two of three models, which are the first two. */
@@ -172,7 +165,6 @@ TEST(waits_for_who_leaves)
 	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
 	end_third(&m);
 	assert_int_equal(m.first->state, MODEL_READY);
-	models_free(m.t);
 }
 
 /* The least recently used one goes, even if another has stayed long enough before. */
@@ -189,7 +181,6 @@ TEST(waits_for_the_oldest)
 	end_third(&m);
 	assert_int_equal(m.first->state, MODEL_UNLOADED);
 	assert_int_equal(m.second->state, MODEL_READY);
-	models_free(m.t);
 }
 
 /* A checkpoint with weights of that size, none of which take room. */
@@ -245,7 +236,6 @@ TEST(counts_what_compiles_will_write)
 	assert_int_equal(load(large), MODEL_READY);
 	assert_int_equal(end_wait(&waits), MODEL_WAKE_READY);
 	assert_int_equal(runs("large"), 1);
-	models_free(t);
 }
 
 /* What a compiler makes that a checkpoint has taken over: no entry, and it leaves nothing. */
@@ -265,7 +255,7 @@ TEST(removes_what_is_no_case)
 		assert_int_equal(load(m), MODEL_FAILED);
 		assert_says(m->error, "its files ");
 	}
-	models_free(t);
+	close_table();
 	dir = opendir(at("cache"));
 	assert_non_null(dir);
 	while ((entry = readdir(dir)))
@@ -290,18 +280,17 @@ TEST(makes_room_on_a_full_disk)
 	if (!mount_cache("size=10m"))
 		skip();
 	t = open_table(0);
-	make_hf("first", "large");
 	make_hf("second", "large");
 	/* Beside the first one there is no room for the estimate, nor for the 6 MB that it takes. */
 	put("second/model.safetensors", "", 0644);
 	assert_int_equal(truncate(at("second/model.safetensors"), 8 << 20), 0);
-	first = add(t, "first");
+	first = add_hf(t, "first", "large");
 	assert_int_equal(load(first), MODEL_READY);
 	model_unload(first, false, MODEL_BY_ADMIN);
 	wait_loader(t);
 	second = add(t, "second");
 	assert_int_equal(load(second), MODEL_READY);
-	models_free(t);
+	close_table();
 	assert_int_equal(umount(at("cache")), 0);
 }
 

@@ -36,7 +36,6 @@ TEST(places_models)
 		assert_int_equal(fake_model_last_reserve, others ? fixed + (left - fixed) / 2 : 0);
 	}
 	assert_int_equal(atomic_load(&fake_groups), 6);
-	models_free(t);
 }
 
 TEST(avoids_used_and_lost_chips)
@@ -45,12 +44,9 @@ TEST(avoids_used_and_lost_chips)
 	struct served_model *a, *b, *c;
 
 	fake_plan.tp = fake_model_config.info.tp = 2;
-	make_case("a");
-	make_case("b");
-	make_case("c");
-	a = add(t, "a");
-	b = add(t, "b");
-	c = add(t, "c");
+	a = add_case(t, "a");
+	b = add_case(t, "b");
+	c = add_case(t, "c");
 	assert_int_equal(load(a), MODEL_READY);
 	assert_int_equal(chip_of_last(), 0);
 	assert_int_equal(load(b), MODEL_READY);
@@ -63,7 +59,6 @@ TEST(avoids_used_and_lost_chips)
 	fake_chip_lost[3] = true;
 	assert_int_equal(load(a), MODEL_FAILED);
 	assert_says(a->error, "with lost chips");
-	models_free(t);
 }
 
 /* Running requests end first; who asks meanwhile waits, and gets it again. */
@@ -74,8 +69,7 @@ TEST(drains)
 	struct test_request r, other;
 	struct outcome o;
 
-	make_case("ready");
-	m = add(t, "ready");
+	m = add_case(t, "ready");
 	model_unload(m, false, MODEL_BY_ADMIN);
 	assert_int_equal(m->state, MODEL_UNLOADED);
 	assert_int_equal(load(m), MODEL_READY);
@@ -100,7 +94,6 @@ TEST(drains)
 	assert_int_equal(end_request(&r), ENGINE_FINISH_LENGTH);
 	assert_int_equal(end_wait(&o), MODEL_WAKE_READY);
 	run_request(m);
-	models_free(t);
 }
 
 /* A lost model refuses, then is loaded anew. Others go on. */
@@ -111,10 +104,8 @@ TEST(comes_back_after_a_loss)
 	struct test_request r;
 	struct outcome o;
 
-	make_case("a");
-	make_case("b");
-	a = add(t, "a");
-	b = add(t, "b");
+	a = add_case(t, "a");
+	b = add_case(t, "b");
 	assert_int_equal(load(a), MODEL_READY);
 	fake_model_fail_group = fake_model_last_group;
 	assert_int_equal(load(b), MODEL_READY);
@@ -151,7 +142,6 @@ TEST(comes_back_after_a_loss)
 	run_request(a);
 	begin_wait(a, &o);
 	model_unpark(a, &o.waiter);
-	models_free(t);
 }
 
 /* Asleep: off the chip, its weights in host memory; it wakes with the next demand. */
@@ -195,7 +185,6 @@ TEST(sleeps)
 	model_unload(m, true, MODEL_BY_ADMIN);
 	assert_int_equal(load(m), MODEL_READY);
 	assert_null(m->replicas[0].copy);
-	models_free(t);
 }
 
 /* An administrator's keep_alive ends when the model is unloaded, unless it comes with the next load. */
@@ -205,8 +194,7 @@ TEST(keeps_alive_as_asked)
 	struct served_model *m;
 	struct test_request r;
 
-	make_case("ready");
-	m = add(t, "ready");
+	m = add_case(t, "ready");
 	assert_int_equal(load(m), MODEL_READY);
 	m->keep_alive = 30;
 	assert_int_equal(begin_request(m, &r, 20), 0);
@@ -221,7 +209,6 @@ TEST(keeps_alive_as_asked)
 	model_unload(m, false, MODEL_BY_ADMIN);
 	assert_int_equal(m->state, MODEL_UNLOADED);
 	assert_int_equal(m->keep_alive, -1);
-	models_free(t);
 }
 
 /* Idle for long enough it goes; one that is pinned stays. */
@@ -230,8 +217,7 @@ TEST(idles)
 	struct models *t = open_table(0);
 	struct served_model *m;
 
-	make_case("ready");
-	m = add(t, "ready");
+	m = add_case(t, "ready");
 	assert_int_equal(load(m), MODEL_READY);
 	m->keep_alive = 0;
 	m->pinned = true;
@@ -248,7 +234,6 @@ TEST(idles)
 	assert_int_equal(m->state, MODEL_UNLOADED);
 	assert_int_equal(m->metrics.unloads[MODEL_BY_IDLING], 1);
 	m->users = 0;
-	models_free(t);
 }
 
 /* A name leaves the table at once, what it stands for when nobody uses it any more. */
@@ -259,10 +244,8 @@ TEST(retires)
 	struct test_request r;
 	struct outcome o;
 
-	make_case("a");
-	make_hf("raw", "hang");
-	a = add(t, "a");
-	raw = add(t, "raw");
+	a = add_case(t, "a");
+	raw = add_hf(t, "raw", "hang");
 	assert_int_equal(load(a), MODEL_READY);
 	assert_int_equal(begin_request(a, &r, 50), 0);
 	model_use(a);
@@ -295,7 +278,6 @@ TEST(retires)
 	wait_loader(t);
 	models_check(t);
 	assert_int_equal(t->n, 1);
-	models_free(t);
 }
 
 /* Fills chip @i but for @left bytes, whoever has them. */
@@ -361,7 +343,6 @@ TEST(makes_room)
 	for (unsigned i = 0; i < FAKE_CHIPS; i++)
 		fake_chip_lost[i] = true;
 	assert_int_equal(models_fit(m[4], NULL, FIT_IDLE, &fit, err, sizeof(err)), -EIO);
-	models_free(t);
 }
 
 /* Weights that several models have are on a chip once: who is evicted gives back what is its own, the
@@ -409,7 +390,6 @@ TEST(shares_weights)
 	for (unsigned i = 0; i < FAKE_CHIPS; i++)
 		fill_chip(i, 0);
 	assert_int_equal(models_fit(m[1], NULL, FIT_IDLE, &fit, err, sizeof(err)), -ENOSPC);
-	models_free(t);
 }
 
 /* A load that was asked for waits for a busy model and takes its place; one of the start waits only
@@ -421,10 +401,8 @@ TEST(waits_for_room)
 	struct config_model *c;
 	struct test_request r;
 
-	make_case("a");
-	make_case("b");
-	a = add(t, "a");
-	b = add(t, "b");
+	a = add_case(t, "a");
+	b = add_case(t, "b");
 	assert_int_equal(load(a), MODEL_READY);
 	for (unsigned i = 0; i < FAKE_CHIPS; i++)
 		fill_chip(i, 1 << 20);
@@ -475,7 +453,6 @@ TEST(waits_for_room)
 	a = add_config(t, c);
 	wait_loader(t);
 	assert_int_equal(a->state, MODEL_UNLOADED);
-	models_free(t);
 }
 
 /* Replicas do not share a group. */
@@ -510,7 +487,6 @@ TEST(keeps_replicas_apart)
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(end_request(&r[i]), ENGINE_FINISH_LENGTH);
 	wait_state(m, MODEL_UNLOADED);
-	models_free(t);
 }
 
 static void wait_replica(struct replica *r, enum model_state state)
@@ -560,7 +536,6 @@ TEST(replicas_are_alike)
 	assert_int_equal(load(m), MODEL_READY);
 	assert_string_not_equal(m->found.case_dir, first);
 	assert_int_equal(runs("raw"), 2);
-	models_free(t);
 }
 
 /* The KV memory of a chip does not grow with the replicas, and does not depend on the first one. */
@@ -611,7 +586,6 @@ TEST(kv_memory_is_of_a_chip)
 	assert_int_equal(m->state, MODEL_READY);
 	assert_int_equal(model_kv_bytes(m), bytes);
 	fake_model_fail_group = NULL;
-	models_free(t);
 }
 
 /* A plan says of each group which chips it has, also lost ones, and whether a replica is there. */
@@ -639,7 +613,6 @@ TEST(plans_name_chips)
 		assert_int_equal(fit.groups[i].lost, i == 3);
 	}
 	assert_int_equal(fit.groups[0].taken + fit.groups[1].taken + fit.groups[2].taken, 2);
-	models_free(t);
 }
 
 /* What a model may use is all that is looked at, in the order in which it is said. */
@@ -678,7 +651,6 @@ TEST(stays_on_its_chips)
 	assert_says(err, "the model may use 1 chips, in 0 groups");
 	assert_int_equal(load(m[2]), MODEL_FAILED);
 	assert_says(m[2]->error, "the model may use 1 chips, in 0 groups");
-	models_free(t);
 }
 
 TEST_MAIN_EACH(set_up, tear_down)
