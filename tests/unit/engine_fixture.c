@@ -63,6 +63,24 @@ void submit(struct engine *e, struct engine_request *r)
 	assert_int_equal(engine_submit(e, r, err, sizeof(err)), 0);
 }
 
+struct engine_request *submit_new(struct engine *e, const int32_t *prompt, unsigned n,
+				  const struct engine_sampling *s)
+{
+	struct engine_request *r = new_request(prompt, n, s, false);
+
+	submit(e, r);
+	return r;
+}
+
+void expect_refusal(struct engine *e, struct engine_request *r, int error, const char *words)
+{
+	char err[256] = "";
+
+	assert_int_equal(engine_submit(e, r, err, sizeof(err)), error);
+	assert_says(err, words);
+	engine_request_unref(r);
+}
+
 /* Takes news until @n more requests have finished. */
 void wait_finished(struct engine *e, unsigned n)
 {
@@ -90,6 +108,21 @@ void run(struct engine *e, struct engine_request *r)
 	wait_finished(e, 1);
 }
 
+struct engine_request *run_new(struct engine *e, const int32_t *prompt, unsigned n,
+			       const struct engine_sampling *s)
+{
+	struct engine_request *r = submit_new(e, prompt, n, s);
+
+	wait_finished(e, 1);
+	return r;
+}
+
+void unref_all(struct engine_request **r, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		engine_request_unref(r[i]);
+}
+
 void random_prompt(int32_t *prompt, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
@@ -113,6 +146,11 @@ void expect_greedy(const struct engine_request *r)
 		assert_int_equal(r->tokens[i], best);
 		all[n++] = r->tokens[i];
 	}
+}
+
+void expect_finish(const struct engine_request *r, enum engine_finish finish)
+{
+	assert_int_equal(atomic_load(&r->finish), finish);
 }
 
 void close_engine_with_stats(struct engine *e, struct engine_stats *ret)

@@ -25,12 +25,21 @@ struct engine_sampling greedy(unsigned max_tokens);
 struct engine_request *new_request(const int32_t *prompt, unsigned n,
 				   const struct engine_sampling *s, bool prompt_lp);
 void submit(struct engine *e, struct engine_request *r);
+/* A new one, submitted. */
+struct engine_request *submit_new(struct engine *e, const int32_t *prompt, unsigned n,
+				  const struct engine_sampling *s);
+/* Submits it, which is refused with that error and words, and drops it. */
+void expect_refusal(struct engine *e, struct engine_request *r, int error, const char *words);
 /* Takes news until @n more requests have finished. */
 void wait_finished(struct engine *e, unsigned n);
 void run(struct engine *e, struct engine_request *r);
+struct engine_request *run_new(struct engine *e, const int32_t *prompt, unsigned n,
+			       const struct engine_sampling *s);
+void unref_all(struct engine_request **r, unsigned n);
 void random_prompt(int32_t *prompt, unsigned n);
 /* What greedy decoding gives, straight from the model. */
 void expect_greedy(const struct engine_request *r);
+void expect_finish(const struct engine_request *r, enum engine_finish finish);
 
 /*
  * A constraint for tests: of tokens whose number and place say so, as bits or as a list, up to a

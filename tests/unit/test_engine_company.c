@@ -41,7 +41,7 @@ static void assert_same(const struct engine_request *r, const struct engine_requ
 	if (atomic_load(&r->finish) == ENGINE_FINISH_CANCELLED) {
 		assert_true(n <= atomic_load(&alone->n_tokens));
 	} else {
-		assert_int_equal(atomic_load(&r->finish), atomic_load(&alone->finish));
+		expect_finish(r, atomic_load(&alone->finish));
 		assert_int_equal(n, atomic_load(&alone->n_tokens));
 		if (r->prompt_lp)
 			assert_memory_equal(r->prompt_lp + 1, alone->prompt_lp + 1,
@@ -190,14 +190,12 @@ TEST(predicts_further_tokens)
 		s = greedy(1 + i);
 		s.temperature = i % 3 ? 1 : 0;
 		s.seed = i;
-		alone[i] = new_request(prompt, 1 + i * 4 % 90, &s, false);
-		run(e, alone[i]);
+		alone[i] = run_new(e, prompt, 1 + i * 4 % 90, &s);
 	}
 	close_engine(e);
 	e = open_engine(&o);
 	for (unsigned i = 0; i < REQUESTS; i++) {
-		r[i] = new_request(prompt, alone[i]->n_prompt, &alone[i]->sampling, false);
-		submit(e, r[i]);
+		r[i] = submit_new(e, prompt, alone[i]->n_prompt, &alone[i]->sampling);
 	}
 	wait_finished(e, REQUESTS);
 	for (unsigned i = 0; i < REQUESTS; i++) {
@@ -233,8 +231,7 @@ TEST(proposes_again_after_a_flood)
 	random_prompt(prompt, 20);
 	e = open_engine(&o);
 	for (unsigned i = 0; i < 6; i++) {
-		r[i] = new_request(prompt, 5 + i, &s, false);
-		submit(e, r[i]);
+		r[i] = submit_new(e, prompt, 5 + i, &s);
 	}
 	wait_finished(e, 6);
 	engine_stats(e, &flooded);
@@ -242,8 +239,7 @@ TEST(proposes_again_after_a_flood)
 		expect_greedy(r[i]);
 		engine_request_unref(r[i]);
 	}
-	r[0] = new_request(prompt, 20, &s, false);
-	run(e, r[0]);
+	r[0] = run_new(e, prompt, 20, &s);
 	expect_greedy(r[0]);
 	engine_request_unref(r[0]);
 	close_engine_with_stats(e, &stats);

@@ -24,7 +24,7 @@ static void expect_vector(const struct engine_request *r)
 	for (unsigned i = 0; i < p->dimensions; i++)
 		square += sum[i] * sum[i];
 	length = p->normalize ? sqrt(square) : last - first + 1;
-	assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_COMPLETE);
+	expect_finish(r, ENGINE_FINISH_COMPLETE);
 	assert_int_equal(atomic_load(&r->n_tokens), 0);
 	for (unsigned i = 0; i < p->dimensions; i++)
 		assert_true(fabs(r->embedding[i] - sum[i] / length) < 1e-6);

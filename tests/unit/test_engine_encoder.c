@@ -275,7 +275,7 @@ TEST(divides_images)
 	r = show(&one, 2, 2, images);
 	submit(e, r);
 	wait_finished(e, 2);
-	assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_LENGTH);
+	expect_finish(r, ENGINE_FINISH_LENGTH);
 	for (unsigned i = 0; i < n_events; i++) {
 		if (!events[i].vision)
 			continue;

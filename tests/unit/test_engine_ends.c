@@ -8,6 +8,7 @@
 #include "engine_fixture.h"
 #include "clock.h"
 
+/* One of them runs, so that it is in the step that is prepared behind the one that runs. */
 TEST(cancels)
 {
 	struct engine *e;
@@ -18,8 +19,7 @@ TEST(cancels)
 	fake_model_config.delay_us = 2000;
 	e = open_engine(&(struct engine_options){.max_num_seqs = 2});
 	for (unsigned i = 0; i < 6; i++) {
-		r[i] = new_request(prompt, 3, &s, false);
-		submit(e, r[i]);
+		r[i] = submit_new(e, prompt, 3, &s);
 	}
 	for (unsigned i = 5; i > 0; i--) {
 		engine_cancel(e, r[i]);
@@ -27,14 +27,15 @@ TEST(cancels)
 		usleep(3000);
 	}
 	wait_finished(e, 6);
-	for (unsigned i = 1; i < 6; i++) {
-		assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_CANCELLED);
+	expect_finish(r[0], ENGINE_FINISH_LENGTH);
+	engine_cancel(e, r[0]);
+	for (unsigned i = 0; i < 6; i++) {
+		if (i)
+			expect_finish(r[i], ENGINE_FINISH_CANCELLED);
 		assert_true(i < 2 || atomic_load(&r[i]->n_tokens) == 0);
+		expect_greedy(r[i]);
 		engine_request_unref(r[i]);
 	}
-	assert_int_equal(atomic_load(&r[0]->finish), ENGINE_FINISH_LENGTH);
-	engine_cancel(e, r[0]);
-	engine_request_unref(r[0]);
 	close_engine(e);
 	fake_model_config.delay_us = 0;
 }
@@ -70,8 +71,7 @@ TEST(bounds_the_queue)
 	assert_says(err, "limit is 4");
 	atomic_store(&fake_model_hang, false);
 	wait_finished(e, 5);
-	for (unsigned i = 0; i < 6; i++)
-		engine_request_unref(r[i]);
+	unref_all(r, 6);
 	close_engine(e);
 }
 
@@ -86,13 +86,12 @@ TEST(frees_in_the_middle)
 	fake_model_config.delay_us = 1000;
 	e = open_engine(&(struct engine_options){.max_num_seqs = 2});
 	for (unsigned i = 0; i < 8; i++) {
-		r[i] = new_request(prompt, 3, &s, false);
-		submit(e, r[i]);
+		r[i] = submit_new(e, prompt, 3, &s);
 	}
 	usleep(5000);
 	engine_free(e);
 	for (unsigned i = 0; i < 8; i++) {
-		assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_CANCELLED);
+		expect_finish(r[i], ENGINE_FINISH_CANCELLED);
 		engine_request_unref(r[i]);
 	}
 	assert_int_equal(atomic_load(&fake_model_loaded), 0);
@@ -100,6 +99,7 @@ TEST(frees_in_the_middle)
 	fake_model_config.delay_us = 0;
 }
 
+/* It is lost while a step runs and the next one is prepared. */
 TEST(survives_a_lost_chip)
 {
 	struct engine_options options = {.max_num_seqs = 2};
@@ -115,16 +115,14 @@ TEST(survives_a_lost_chip)
 	atomic_store(&fake_model_fail_after, 10);
 	/* All are there before the chip is gone, however slow this thread is. */
 	atomic_store(&fake_model_hang, true);
-	good = new_request(prompt, 3, &s, false);
-	submit(other, good);
+	good = submit_new(other, prompt, 3, &s);
 	for (unsigned i = 0; i < 4; i++) {
-		r[i] = new_request(prompt, 3, &s, false);
-		submit(e, r[i]);
+		r[i] = submit_new(e, prompt, 3, &s);
 	}
 	atomic_store(&fake_model_hang, false);
 	wait_finished(e, 4);
 	for (unsigned i = 0; i < 4; i++) {
-		assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_ERROR);
+		expect_finish(r[i], ENGINE_FINISH_ERROR);
 		assert_int_equal(r[i]->error, -EIO);
 		assert_says(r[i]->error_text, "fell off the bus");
 		expect_greedy(r[i]);
@@ -138,7 +136,7 @@ TEST(survives_a_lost_chip)
 	assert_says(err, "fell off the bus");
 	engine_request_unref(r[4]);
 	wait_finished(other, 1);
-	assert_int_equal(atomic_load(&good->finish), ENGINE_FINISH_LENGTH);
+	expect_finish(good, ENGINE_FINISH_LENGTH);
 	expect_greedy(good);
 	engine_request_unref(good);
 	engine_free(e);
@@ -155,7 +153,7 @@ TEST(gives_a_hung_step_up)
 	atomic_store(&fake_model_hang, true);
 	run(e, r);
 	atomic_store(&fake_model_hang, false);
-	assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_ERROR);
+	expect_finish(r, ENGINE_FINISH_ERROR);
 	assert_says(r->error_text, "did not end within");
 	engine_request_unref(r);
 	close_engine(e);
@@ -182,38 +180,6 @@ static void wait_launch(unsigned before)
 		sched_yield();
 }
 
-/* Those that end while a step runs are not in the next one, which is prepared by then. */
-TEST(cancels_while_the_next_step_is_ready)
-{
-	struct engine_sampling s = greedy(60);
-	struct engine_request *r[4];
-	struct engine *e;
-	int32_t prompt[5];
-
-	random_prompt(prompt, 5);
-	fake_model_config.delay_us = 1000;
-	e = open_engine(&(struct engine_options){0});
-	for (unsigned i = 0; i < 4; i++) {
-		r[i] = new_request(prompt, 2 + i, &s, false);
-		submit(e, r[i]);
-	}
-	while (atomic_load(&r[0]->n_tokens) < 3)
-		usleep(500);
-	engine_cancel(e, r[0]);
-	engine_cancel(e, r[2]);
-	wait_finished(e, 4);
-	for (unsigned i = 0; i < 4; i++) {
-		bool ends = atomic_load(&r[i]->finish) == ENGINE_FINISH_CANCELLED;
-
-		/* On a slow machine it may have come to its end before. */
-		assert_true(i % 2 ? !ends : ends || atomic_load(&r[i]->n_tokens) == 60);
-		assert_true(ends || atomic_load(&r[i]->n_tokens) == 60);
-		expect_greedy(r[i]);
-		engine_request_unref(r[i]);
-	}
-	close_engine(e);
-}
-
 /* A stop token that nobody knew of ends a sequence that the next step was to go on with: no token
  * is computed behind it. */
 TEST(computes_nothing_behind_the_end)
@@ -227,8 +193,7 @@ TEST(computes_nothing_behind_the_end)
 	random_prompt(prompt, 8);
 	for (unsigned i = 0; i < 3; i++) {
 		s = greedy(30);
-		probe = new_request(prompt, 6 + i, &s, false);
-		run(e, probe);
+		probe = run_new(e, prompt, 6 + i, &s);
 		s.n_stop_tokens = 1;
 		s.stop_tokens[0] = probe->tokens[5 * i];
 		r[i] = new_request(prompt, 6 + i, &s, false);
@@ -239,43 +204,13 @@ TEST(computes_nothing_behind_the_end)
 		submit(e, r[i]);
 	wait_finished(e, 3);
 	for (unsigned i = 0; i < 3; i++) {
-		assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_STOP);
+		expect_finish(r[i], ENGINE_FINISH_STOP);
 		expected += r[i]->n_prompt + atomic_load(&r[i]->n_tokens) - 1;
 		expect_greedy(r[i]);
 		engine_request_unref(r[i]);
 	}
 	assert_int_equal(atomic_load(&fake_model_launch_tokens) - before, expected);
 	close_engine(e);
-}
-
-/* The chip goes while a step runs and the next one is prepared. */
-TEST(loses_the_chip_with_a_step_ready)
-{
-	struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 3});
-	struct engine_sampling s = greedy(100);
-	struct engine_request *r[6];
-	int32_t prompt[8];
-
-	random_prompt(prompt, 8);
-	fake_model_fail_group = fake_group(0);
-	atomic_store(&fake_model_hang, true);
-	atomic_store(&fake_model_fail_after, 7);
-	for (unsigned i = 0; i < 6; i++) {
-		r[i] = new_request(prompt, 3 + i, &s, false);
-		submit(e, r[i]);
-	}
-	atomic_store(&fake_model_hang, false);
-	wait_finished(e, 6);
-	for (unsigned i = 0; i < 6; i++) {
-		assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_ERROR);
-		assert_int_equal(r[i]->error, -EIO);
-		assert_true(atomic_load(&r[i]->n_tokens) < 8);
-		expect_greedy(r[i]);
-		engine_request_unref(r[i]);
-	}
-	engine_free(e);
-	assert_int_equal(atomic_load(&fake_model_loaded), 0);
-	assert_int_equal(atomic_load(&fake_model_violations), 0);
 }
 
 /* Who waits and who runs ends when its time is over; others do not. */
@@ -307,8 +242,7 @@ TEST(keeps_deadlines)
 	for (unsigned i = 0; i < 5; i++) {
 		bool late = i == 1 || i == 2;
 
-		assert_int_equal(atomic_load(&r[i]->finish),
-				 late ? ENGINE_FINISH_TIMEOUT : ENGINE_FINISH_LENGTH);
+		expect_finish(r[i], late ? ENGINE_FINISH_TIMEOUT : ENGINE_FINISH_LENGTH);
 		assert_int_equal(r[i]->error, late ? -ETIMEDOUT : 0);
 		assert_int_equal(atomic_load(&r[i]->n_tokens), late ? 0 : 50);
 		expect_greedy(r[i]);
@@ -336,7 +270,7 @@ TEST(ends_late_while_it_runs)
 		usleep(1000);
 	atomic_store(&fake_model_hang, false);
 	wait_finished(e, 1);
-	assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_TIMEOUT);
+	expect_finish(r, ENGINE_FINISH_TIMEOUT);
 	assert_int_equal(r->error, -ETIMEDOUT);
 	assert_true(atomic_load(&r->n_tokens) <= 1);
 	expect_greedy(r);

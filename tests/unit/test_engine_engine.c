@@ -16,7 +16,7 @@ TEST(decodes_greedily)
 	struct engine_stats stats;
 
 	run(e, r);
-	assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_LENGTH);
+	expect_finish(r, ENGINE_FINISH_LENGTH);
 	assert_int_equal(atomic_load(&r->n_tokens), 20);
 	expect_greedy(r);
 	assert_true(r->queued_ns <= r->started_ns && r->started_ns < r->first_token_ns &&
@@ -36,24 +36,21 @@ TEST(stops)
 	run(e, r);
 	s.n_stop_tokens = 1;
 	s.stop_tokens[0] = r->tokens[4];
-	again = new_request(prompt, 5, &s, false);
-	run(e, again);
-	assert_int_equal(atomic_load(&again->finish), ENGINE_FINISH_STOP);
+	again = run_new(e, prompt, 5, &s);
+	expect_finish(again, ENGINE_FINISH_STOP);
 	assert_true(atomic_load(&again->n_tokens) <= 5);
 	assert_int_equal(again->tokens[atomic_load(&again->n_tokens) - 1], r->tokens[4]);
 	engine_request_unref(again);
 
 	s.ignore_eos = true;
-	again = new_request(prompt, 5, &s, false);
-	run(e, again);
-	assert_int_equal(atomic_load(&again->finish), ENGINE_FINISH_LENGTH);
+	again = run_new(e, prompt, 5, &s);
+	expect_finish(again, ENGINE_FINISH_LENGTH);
 	assert_memory_equal(again->tokens, r->tokens, 20 * sizeof(int32_t));
 	engine_request_unref(again);
 
 	s.ignore_eos = false;
 	s.min_tokens = 10;
-	again = new_request(prompt, 5, &s, false);
-	run(e, again);
+	again = run_new(e, prompt, 5, &s);
 	for (unsigned i = 0; i < 10; i++)
 		assert_int_not_equal(again->tokens[i], r->tokens[4]);
 	engine_request_unref(again);
@@ -74,9 +71,8 @@ TEST(ends_at_the_context)
 	engine_limits(e, &limits);
 	assert_int_equal(limits.max_context, 128);
 	for (unsigned n = 100; n <= 128; n += 14) {
-		r = new_request(prompt, n, &s, false);
-		run(e, r);
-		assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_LENGTH);
+		r = run_new(e, prompt, n, &s);
+		expect_finish(r, ENGINE_FINISH_LENGTH);
 		assert_int_equal(atomic_load(&r->n_tokens), n < 128 ? 128 - n : 1);
 		expect_greedy(r);
 		engine_request_unref(r);
@@ -92,8 +88,7 @@ TEST(ends_at_the_context)
 	e = open_engine(&(struct engine_options){.max_kv_blocks = 5});
 	engine_limits(e, &limits);
 	assert_int_equal(limits.max_context, 20);
-	r = new_request(prompt, 7, &s, false);
-	run(e, r);
+	r = run_new(e, prompt, 7, &s);
 	assert_int_equal(atomic_load(&r->n_tokens), 13);
 	expect_greedy(r);
 	engine_request_unref(r);
@@ -115,12 +110,11 @@ TEST(writes_used_blocks_alone)
 	e = open_engine(&(struct engine_options){0});
 	random_prompt(prompt, 1000);
 	for (unsigned i = 0; i < 16; i++) {
-		r[i] = new_request(prompt + i, i ? 1 + i : 1000, &s, false);
-		submit(e, r[i]);
+		r[i] = submit_new(e, prompt + i, i ? 1 + i : 1000, &s);
 	}
 	wait_finished(e, 16);
 	for (unsigned i = 0; i < 16; i++) {
-		assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_LENGTH);
+		expect_finish(r[i], ENGINE_FINISH_LENGTH);
 		if (i)
 			expect_greedy(r[i]);
 		engine_request_unref(r[i]);
@@ -176,20 +170,12 @@ TEST(refuses_bad_requests)
 	struct engine *e = open_engine(&(struct engine_options){0});
 	struct engine_sampling s = greedy(4);
 	int32_t prompt[] = {1, 97, 2};
-	char err[256] = "";
 	struct engine_request *r;
 
-	r = new_request(prompt, 0, &s, true);
-	assert_int_equal(engine_submit(e, r, err, sizeof(err)), -EINVAL);
-	engine_request_unref(r);
-	r = new_request(prompt, 3, &s, false);
-	assert_int_equal(engine_submit(e, r, err, sizeof(err)), -EINVAL);
-	assert_says(err, "97");
-	engine_request_unref(r);
+	expect_refusal(e, new_request(prompt, 0, &s, true), -EINVAL, "");
+	expect_refusal(e, new_request(prompt, 3, &s, false), -EINVAL, "97");
 	s.top_p = 2;
-	r = new_request(prompt, 1, &s, false);
-	assert_int_equal(engine_submit(e, r, err, sizeof(err)), -EINVAL);
-	engine_request_unref(r);
+	expect_refusal(e, new_request(prompt, 1, &s, false), -EINVAL, "");
 	s = greedy(UINT32_MAX);
 	s.logprobs = 20;
 	assert_int_equal(engine_request_new(prompt, 1, &s, false, &r), -E2BIG);
@@ -278,8 +264,7 @@ TEST(reuses_prefixes)
 	close_engine(e);
 	e = open_engine(&(struct engine_options){.prefix_caching = false});
 	for (unsigned pass = 0; pass < 2; pass++) {
-		r = new_request(prompt, 40, &s, false);
-		run(e, r);
+		r = run_new(e, prompt, 40, &s);
 		assert_int_equal(r->cached_tokens, 0);
 		engine_request_unref(r);
 	}
@@ -302,8 +287,7 @@ TEST(keeps_to_constraints)
 		r = new_request(prompt, 5, &s, false);
 		constrain(r, key, key < 10 ? 6 : 100);
 		run(e, r);
-		assert_int_equal(atomic_load(&r->finish),
-				 key < 10 ? ENGINE_FINISH_COMPLETE : ENGINE_FINISH_LENGTH);
+		expect_finish(r, key < 10 ? ENGINE_FINISH_COMPLETE : ENGINE_FINISH_LENGTH);
 		assert_int_equal(atomic_load(&r->n_tokens), key < 10 ? 6 : 20);
 		engine_request_unref(r);
 	}
@@ -322,7 +306,7 @@ TEST(keeps_to_constraints)
 		constrain(r, key, 100)->list = key % 3;
 		run(e, r);
 		n = atomic_load(&r->n_tokens);
-		assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_STOP);
+		expect_finish(r, ENGINE_FINISH_STOP);
 		assert_int_equal(r->tokens[n - 1], 3);
 		assert_true(n == 4 || ((unsigned)3 * 7 + (n - 1) * 5 + key) % 3 != 0);
 		engine_request_unref(r);
@@ -337,7 +321,7 @@ TEST(keeps_to_constraints)
 		c->fail_mask_at = i ? 0 : 3;
 		c->fail_accept_at = i ? 3 : 0;
 		run(e, r);
-		assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_ERROR);
+		expect_finish(r, ENGINE_FINISH_ERROR);
 		assert_int_equal(r->error, -EPROTO);
 		assert_string_equal(r->error_text, "the test's constraint fails");
 		engine_request_unref(r);
@@ -358,24 +342,21 @@ TEST(penalties_and_biases_work)
 
 	s.biases = biases;
 	s.n_biases = 2;
-	r = new_request(prompt, 5, &s, false);
-	run(e, r);
+	r = run_new(e, prompt, 5, &s);
 	for (unsigned i = 0; i < 40; i++)
 		assert_int_equal(r->tokens[i], 50);
 	engine_request_unref(r);
 	/* Whoever came does not come again. */
 	s.n_biases = 0;
 	s.presence_penalty = 100;
-	r = new_request(prompt, 5, &s, false);
-	run(e, r);
+	r = run_new(e, prompt, 5, &s);
 	for (unsigned i = 0; i < 40; i++)
 		assert_int_equal(seen[r->tokens[i]]++, 0);
 	engine_request_unref(r);
 	/* Nor does what the prompt had. */
 	s.presence_penalty = 0;
 	s.repetition_penalty = 1000;
-	r = new_request(prompt, 5, &s, false);
-	run(e, r);
+	r = run_new(e, prompt, 5, &s);
 	for (unsigned i = 0; i < 40; i++)
 		assert_true(r->tokens[i] < 5 || r->tokens[i] > 9);
 	engine_request_unref(r);

@@ -28,7 +28,7 @@ static void expect_same(const struct engine_request *a, const struct engine_requ
 {
 	unsigned n = atomic_load(&a->n_tokens);
 
-	assert_int_equal(atomic_load(&b->finish), atomic_load(&a->finish));
+	expect_finish(b, atomic_load(&a->finish));
 	assert_int_equal(atomic_load(&b->n_tokens), n);
 	assert_memory_equal(b->tokens, a->tokens, n * sizeof(*a->tokens));
 	assert_memory_equal(b->logprobs, a->logprobs, n * sizeof(*a->logprobs));
@@ -137,13 +137,11 @@ TEST(leaders_may_end)
 		for (unsigned i = 0; i < 3; i++) {
 			bool ended = i == who || i == 2;
 
-			assert_int_equal(atomic_load(&r[i]->finish),
-					 ended ? ENGINE_FINISH_CANCELLED : ENGINE_FINISH_LENGTH);
+			expect_finish(r[i], ended ? ENGINE_FINISH_CANCELLED : ENGINE_FINISH_LENGTH);
 			if (!ended)
 				expect_greedy(r[i]);
 		}
-		for (unsigned i = 0; i < 4; i++)
-			engine_request_unref(r[i]);
+		unref_all(r, 4);
 		close_engine(e);
 	}
 }
@@ -174,13 +172,11 @@ static struct beam_search *search_by_requests(const struct beam_options *options
 				       sizeof(tokens[i]));
 				tokens[i][n + length - 1] = beam_search_token(b, i);
 			}
-			r[i] = new_request(tokens[i], n + length, &s, false);
-			run(e, r[i]);
+			r[i] = run_new(e, tokens[i], n + length, &s);
 			lists[i] = r[i]->top;
 		}
 		assert_int_equal(beam_search_step(b, lists, 2 * options->width), 0);
-		for (unsigned i = 0; i < live; i++)
-			engine_request_unref(r[i]);
+		unref_all(r, live);
 	}
 	close_engine(e);
 	return b;
@@ -241,12 +237,11 @@ TEST(beams_are_exact)
 		random_prompt(prompt, n);
 		b = search_by_requests(&o, prompt, n);
 		e = open_engine(&options[round % 6]);
-		other = new_request(prompt, 2, &s, false);
-		submit(e, other);
+		other = submit_new(e, prompt, 2, &s);
 		assert_int_equal(engine_beam_new(prompt, n, &o, &r), 0);
 		submit(e, r);
 		wait_finished(e, 2);
-		assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_COMPLETE);
+		expect_finish(r, ENGINE_FINISH_COMPLETE);
 		expect_same_beams(b, r->search);
 		expect_greedy(other);
 		beam_search_free(b);
@@ -298,7 +293,7 @@ TEST(beams_beside_beams_are_exact)
 		}
 		wait_finished(e, 8);
 		for (unsigned i = 0; i < 4; i++) {
-			assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_COMPLETE);
+			expect_finish(r[i], ENGINE_FINISH_COMPLETE);
 			expect_same_beams(b[i], r[i]->search);
 			expect_greedy(other[i]);
 			beam_search_free(b[i]);
@@ -326,8 +321,7 @@ TEST(beams_leave_the_queue_to_others)
 		engine_stats(e, &stats);
 	while (stats.running < 3 && !atomic_load(&search->finish));
 	for (unsigned i = 0; i < 2; i++) {
-		r[i] = new_request(prompt, 5 + i, &s, false);
-		submit(e, r[i]);
+		r[i] = submit_new(e, prompt, 5 + i, &s);
 	}
 	wait_finished(e, 3);
 	for (unsigned i = 0; i < 2; i++) {

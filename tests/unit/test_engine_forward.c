@@ -84,7 +84,7 @@ static void expect_rows(const struct engine_request *r)
 	const struct test_sink *s = (const struct test_sink *)r->sink;
 	float logits[VOCAB], hidden[HIDDEN];
 
-	assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_COMPLETE);
+	expect_finish(r, ENGINE_FINISH_COMPLETE);
 	assert_int_equal(atomic_load(&r->n_tokens), 0);
 	assert_int_equal(s->n, s->base.n_rows);
 	for (unsigned i = 0; i < s->n; i++) {
@@ -167,8 +167,7 @@ TEST(company_changes_nothing)
 
 		r[i] = new_forward(prompt, n, new_sink(n, 1 + i % 3, i % 4 ? UINT32_MAX : 2));
 		submit(e, r[i]);
-		beside[i] = new_request(prompt, n, &sampling, false);
-		submit(e, beside[i]);
+		beside[i] = submit_new(e, prompt, n, &sampling);
 	}
 	atomic_store(&fake_model_hang, false);
 	wait_finished(e, 2 * N);
@@ -248,7 +247,7 @@ TEST(ends_with_a_failed_sink)
 
 		s->fail_at = fail_at[i];
 		run(e, r);
-		assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_ERROR);
+		expect_finish(r, ENGINE_FINISH_ERROR);
 		assert_int_equal(r->error, -EFAULT);
 		assert_string_equal(r->error_text, "the sink is full");
 		assert_int_equal(s->n, fail_at[i]);

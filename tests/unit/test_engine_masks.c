@@ -32,11 +32,10 @@ TEST_WITH(late_masks_hold_up_nobody, small_model, NULL)
 	late = new_request(prompt, 3, &s, false);
 	constrain(late, 1, 20)->wait = wait_to_go_on;
 	submit(e, late);
-	beside = new_request(prompt, 2, &s, false);
-	run(e, beside);
+	beside = run_new(e, prompt, 2, &s);
 	assert_int_equal(atomic_load(&beside->n_tokens), 50);
 	expect_greedy(beside);
-	assert_int_equal(atomic_load(&late->finish), ENGINE_RUNNING);
+	expect_finish(late, ENGINE_RUNNING);
 	assert_int_equal(atomic_load(&late->n_tokens), 0);
 	for (unsigned i = 0; i < 20; i++)
 		sem_post(&go_on);
@@ -47,7 +46,7 @@ TEST_WITH(late_masks_hold_up_nobody, small_model, NULL)
 	assert_int_equal(atomic_load(&alone->n_tokens), 20);
 	assert_int_equal(atomic_load(&late->n_tokens), 20);
 	assert_memory_equal(late->tokens, alone->tokens, 20 * sizeof(*alone->tokens));
-	assert_int_equal(atomic_load(&late->finish), ENGINE_FINISH_COMPLETE);
+	expect_finish(late, ENGINE_FINISH_COMPLETE);
 	engine_request_unref(late);
 	engine_request_unref(alone);
 	engine_request_unref(beside);
@@ -82,7 +81,7 @@ TEST_WITH(ends_with_masks_to_come, small_model, NULL)
 		engine_cancel(e, r[i]);
 	wait_finished(e, 6);
 	for (unsigned i = 0; i < 6; i++)
-		assert_int_equal(atomic_load(&r[i]->finish), ENGINE_FINISH_CANCELLED);
+		expect_finish(r[i], ENGINE_FINISH_CANCELLED);
 	/* Until the engine stops, each mask that comes lets its sequence ask for the next. */
 	assert_int_equal(pthread_create(&ending, NULL, free_engine, e), 0);
 	while (pthread_tryjoin_np(ending, NULL)) {
@@ -113,7 +112,7 @@ TEST_WITH(deadlines_wait_for_no_mask, small_model, NULL)
 	r->deadline_ns = clock_ns() + 20000000;
 	submit(e, r);
 	wait_finished(e, 1);
-	assert_int_equal(atomic_load(&r->finish), ENGINE_FINISH_TIMEOUT);
+	expect_finish(r, ENGINE_FINISH_TIMEOUT);
 	assert_int_equal(atomic_load(&r->n_tokens), 0);
 	sem_post(&go_on);
 	engine_request_unref(r);
@@ -130,14 +129,12 @@ TEST_WITH(least_tokens_hold_beside_masks, small_model, NULL)
 	struct engine_request *alone, *r;
 	struct engine *e = open_engine(&(struct engine_options){0});
 
-	r = new_request(prompt, 3, &s, false);
-	run(e, r);
+	r = run_new(e, prompt, 3, &s);
 	s.stop_tokens[s.n_stop_tokens++] = r->tokens[2];
 	s.ignore_eos = false;
 	engine_request_unref(r);
 	s.min_tokens = 30;
-	alone = new_request(prompt, 3, &s, false);
-	run(e, alone);
+	alone = run_new(e, prompt, 3, &s);
 	r = new_request(prompt, 3, &s, false);
 	constrain(r, 1, 100)->free = true;
 	run(e, r);
@@ -181,8 +178,7 @@ static void run_mix(const struct engine_options *options, bool late, int32_t (*t
 	int32_t prompt[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 	struct engine_stats stats;
 
-	other = new_request(prompt, 3, &s, false);
-	submit(e, other);
+	other = submit_new(e, prompt, 3, &s);
 	for (unsigned i = 0; i < N_LATE; i++) {
 		s = greedy(10 + 4 * i);
 		s.temperature = (float)(i % 3);

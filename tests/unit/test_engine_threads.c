@@ -141,8 +141,7 @@ static void measure(unsigned n)
 	engine_stats(e, &stats);
 	printf("%2u sequences: %.2f us of host time a step (%llu steps)\n", n,
 	       (double)stats.host_ns / 1000 / (double)stats.steps, (unsigned long long)stats.steps);
-	for (unsigned i = 0; i < n; i++)
-		engine_request_unref(r[i]);
+	unref_all(r, n);
 	close_engine(e);
 }
 
