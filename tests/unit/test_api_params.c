@@ -7,7 +7,23 @@
 #include "json_out.h"
 #include "json_strict.h"
 
-#define M "\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]"
+#define M "'messages': [{'role': 'user', 'content': 'hi'}]"
+
+/*
+ * A body as it is sent, of one in which ' stands for " and which, if it is no object, has members to
+ * be added to those of a chat, or none.
+ */
+static char *body_of(enum api_kind kind, const char *text)
+{
+	bool members = *text == '\'' || (kind == API_CHAT && !*text);
+	char *body;
+
+	assert_true(asprintf(&body, members ? "{" M "%s%s}" : "%s%s", members && *text ? ", " : "",
+			     text) >= 0);
+	for (char *c = body; *c; c++)
+		*c = *c == '\'' ? '"' : *c;
+	return body;
+}
 
 struct wrong {
 	enum api_kind kind;
@@ -15,250 +31,234 @@ struct wrong {
 };
 
 #define IMAGE(image)                                                                               \
-	"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", "            \
-	"\"image_url\": " image "}]}]}"
+	"{'messages': [{'role': 'user', 'content': [{'type': 'image_url', 'image_url': " image     \
+	"}]}]}"
 
 static const struct wrong wrongs[] = {
-	{API_CHAT, "", "", "not valid JSON"},
+	{API_COMPLETION, "", "", "not valid JSON"},
 	{API_CHAT, "{", "", "not valid JSON"},
 	{API_CHAT, "[]", "", "must be a JSON object"},
-	{API_CHAT, "{\"a\": 1, \"a\": 2, " M "}", "", "\"a\" twice"},
-	{API_CHAT, "{" M ", \"x\": {\"k\": [{\"b\": 1, \"c\": 1, \"b\": 1}]}}", "", "\"b\" twice"},
-	{API_CHAT, "{\"messages\": \"\\ud800\"}", "", "not valid JSON"},
-	{API_CHAT, "{\"messages\": \"\xff\"}", "", "not valid JSON"},
+	{API_CHAT, "'a': 1, 'a': 2", "", "\"a\" twice"},
+	{API_CHAT, "'x': {'k': [{'b': 1, 'c': 1, 'b': 1}]}", "", "\"b\" twice"},
+	{API_CHAT, "{'messages': '\\ud800'}", "", "not valid JSON"},
+	{API_CHAT, "{'messages': '\xff'}", "", "not valid JSON"},
 	{API_CHAT, "{}", "messages", "messages is missing"},
-	{API_CHAT, "{\"messages\": 3}", "messages", "must be an array, not 3"},
-	{API_CHAT, "{\"messages\": []}", "messages", "empty"},
-	{API_CHAT, "{\"messages\": [1]}", "messages[0]", "must be an object, not 1"},
-	{API_CHAT, "{\"messages\": [{\"content\": \"x\"}]}", "messages[0].role", "missing"},
-	{API_CHAT, "{\"messages\": [{\"role\": 1, \"content\": \"x\"}]}", "messages[0].role",
-	 "not 1"},
-	{API_CHAT, "{\"messages\": [{\"role\": \"user\"}]}", "messages[0].content", "missing"},
-	{API_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": {}}]}", "messages[0].content",
+	{API_CHAT, "{'messages': 3}", "messages", "must be an array, not 3"},
+	{API_CHAT, "{'messages': []}", "messages", "empty"},
+	{API_CHAT, "{'messages': [1]}", "messages[0]", "must be an object, not 1"},
+	{API_CHAT, "{'messages': [{'content': 'x'}]}", "messages[0].role", "missing"},
+	{API_CHAT, "{'messages': [{'role': 1, 'content': 'x'}]}", "messages[0].role", "not 1"},
+	{API_CHAT, "{'messages': [{'role': 'user'}]}", "messages[0].content", "missing"},
+	{API_CHAT, "{'messages': [{'role': 'user', 'content': {}}]}", "messages[0].content",
 	 "not an object"},
-	{API_CHAT,
-	 "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}",
+	{API_CHAT, "{'messages': [{'role': 'user', 'content': [{'type': 'image_url'}]}]}",
 	 "messages[0].content[0]", "image_url"},
-	{API_CHAT, IMAGE("[{\"url\": \"x\"}]"), "messages[0].content[0]", "string \"url\""},
-	{API_CHAT, IMAGE("{\"url\": 5}"), "messages[0].content[0]", "string \"url\""},
-	{API_CHAT, IMAGE("{\"url\": \"x\", \"detail\": \"huge\"}"), "messages[0].content[0]",
-	 "\"huge\""},
-	{API_CHAT, IMAGE("{\"url\": \"x\", \"detail\": 2}"), "detail", "string"},
-	{API_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}]}",
+	{API_CHAT, IMAGE("[{'url': 'x'}]"), "messages[0].content[0]", "string \"url\""},
+	{API_CHAT, IMAGE("{'url': 5}"), "messages[0].content[0]", "string \"url\""},
+	{API_CHAT, IMAGE("{'url': 'x', 'detail': 'huge'}"), "messages[0].content[0]", "\"huge\""},
+	{API_CHAT, IMAGE("{'url': 'x', 'detail': 2}"), "detail", "string"},
+	{API_CHAT, "{'messages': [{'role': 'user', 'content': [{'type': 'text'}]}]}",
 	 "messages[0].content[0]", "no string"},
-	{API_CHAT, "{" M ", \"model\": 5}", "model", "must be a string, not 5"},
-	{API_CHAT, "{" M ", \"stream\": \"yes\"}", "stream", "must be true or false, not \"yes\""},
-	{API_CHAT, "{" M ", \"stream_options\": {}}", "stream_options",
-	 "only allowed when stream is true"},
-	{API_CHAT, "{" M ", \"stream\": true, \"stream_options\": []}", "stream_options",
-	 "must be an object"},
-	{API_CHAT, "{" M ", \"stream\": true, \"stream_options\": {\"include_usage\": 1}}",
-	 "include_usage", "true or false"},
-	{API_CHAT, "{" M ", \"temperature\": 2.5}", "temperature", "between 0 and 2, not 2.5"},
-	{API_CHAT, "{" M ", \"temperature\": \"hot\"}", "temperature", "not \"hot\""},
-	{API_CHAT, "{" M ", \"temperature\": 1e999}", "temperature", "between 0 and 2"},
-	{API_CHAT, "{" M ", \"top_p\": 1.1}", "top_p", "between 0 and 1, not 1.1"},
-	{API_CHAT, "{" M ", \"min_p\": -1}", "min_p", "between 0 and 1, not -1"},
-	{API_CHAT, "{" M ", \"top_k\": 1.5}", "top_k", "integer between -1 and"},
-	{API_CHAT, "{" M ", \"top_k\": -2}", "top_k", "not -2"},
-	{API_CHAT, "{" M ", \"seed\": 9223372036854775808}", "seed", "not 9223372036854775808"},
-	{API_CHAT, "{" M ", \"seed\": 1.5}", "seed", "not 1.5"},
-	{API_CHAT, "{" M ", \"n\": 0}", "n", "between 1 and 128, not 0"},
-	{API_CHAT, "{" M ", \"n\": 129}", "n", "not 129"},
-	{API_CHAT, "{" M ", \"max_tokens\": 0}", "max_tokens", "between 1 and 2147483647, not 0"},
-	{API_CHAT, "{" M ", \"max_tokens\": 3000000000}", "max_tokens", "not 3000000000"},
-	{API_CHAT, "{" M ", \"max_completion_tokens\": \"5\"}", "max_completion_tokens",
-	 "not \"5\""},
-	{API_CHAT, "{" M ", \"max_tokens\": 5, \"min_tokens\": 6}", "min_tokens",
+	{API_CHAT, "'model': 5", "model", "must be a string, not 5"},
+	{API_CHAT, "'stream': 'yes'", "stream", "must be true or false, not \"yes\""},
+	{API_CHAT, "'stream_options': {}", "stream_options", "only allowed when stream is true"},
+	{API_CHAT, "'stream': true, 'stream_options': []", "stream_options", "must be an object"},
+	{API_CHAT, "'stream': true, 'stream_options': {'include_usage': 1}", "include_usage",
+	 "true or false"},
+	{API_CHAT, "'temperature': 2.5", "temperature", "between 0 and 2, not 2.5"},
+	{API_CHAT, "'temperature': 'hot'", "temperature", "not \"hot\""},
+	{API_CHAT, "'temperature': 1e999", "temperature", "between 0 and 2"},
+	{API_CHAT, "'top_p': 1.1", "top_p", "between 0 and 1, not 1.1"},
+	{API_CHAT, "'min_p': -1", "min_p", "between 0 and 1, not -1"},
+	{API_CHAT, "'top_k': 1.5", "top_k", "integer between -1 and"},
+	{API_CHAT, "'top_k': -2", "top_k", "not -2"},
+	{API_CHAT, "'seed': 9223372036854775808", "seed", "not 9223372036854775808"},
+	{API_CHAT, "'seed': 1.5", "seed", "not 1.5"},
+	{API_CHAT, "'n': 0", "n", "between 1 and 128, not 0"},
+	{API_CHAT, "'n': 129", "n", "not 129"},
+	{API_CHAT, "'max_tokens': 0", "max_tokens", "between 1 and 2147483647, not 0"},
+	{API_CHAT, "'max_tokens': 3000000000", "max_tokens", "not 3000000000"},
+	{API_CHAT, "'max_completion_tokens': '5'", "max_completion_tokens", "not \"5\""},
+	{API_CHAT, "'max_tokens': 5, 'min_tokens': 6", "min_tokens",
 	 "min_tokens is 6, but max_tokens is 5"},
-	{API_CHAT, "{" M ", \"max_tokens\": 5, \"max_new_tokens\": 6}", "max_new_tokens",
+	{API_CHAT, "'max_tokens': 5, 'max_new_tokens': 6", "max_new_tokens",
 	 "max_new_tokens is 6, but max_tokens, which means the same, is 5"},
-	{API_CHAT, "{" M ", \"max_completion_tokens\": 5, \"max_new_tokens\": 6}", "max_new_tokens",
+	{API_CHAT, "'max_completion_tokens': 5, 'max_new_tokens': 6", "max_new_tokens",
 	 "but max_completion_tokens"},
-	{API_CHAT, "{" M ", \"max_new_tokens\": 0}", "max_new_tokens", "between 1 and"},
-	{API_COMPLETION, "{\"prompt\": \"a\", \"max_new_tokens\": \"5\"}", "max_new_tokens",
-	 "not \"5\""},
-	{API_CHAT, "{" M ", \"thinking_budget\": -1}", "thinking_budget", "not -1"},
-	{API_CHAT, "{" M ", \"thinking_budget\": 9, \"use_beam_search\": true}", "thinking_budget",
+	{API_CHAT, "'max_new_tokens': 0", "max_new_tokens", "between 1 and"},
+	{API_COMPLETION, "{'prompt': 'a', 'max_new_tokens': '5'}", "max_new_tokens", "not \"5\""},
+	{API_CHAT, "'thinking_budget': -1", "thinking_budget", "not -1"},
+	{API_CHAT, "'thinking_budget': 9, 'use_beam_search': true", "thinking_budget",
 	 "not supported together"},
-	{API_CHAT, "{" M ", \"max_new_tokens\": 5, \"min_tokens\": 6}", "min_tokens",
-	 "but max_tokens is 5"},
-	{API_CHAT, "{" M ", \"reasoning_effort\": 3}", "reasoning_effort", "a string, not 3"},
+	{API_CHAT, "'max_new_tokens': 5, 'min_tokens': 6", "min_tokens", "but max_tokens is 5"},
+	{API_CHAT, "'reasoning_effort': 3", "reasoning_effort", "a string, not 3"},
 	/* Members that there are not. */
-	{API_CHAT, "{" M ", \"tempreture\": 1}", "tempreture",
+	{API_CHAT, "'tempreture': 1", "tempreture",
 	 "Unrecognized request argument supplied: tempreture; did you mean temperature?"},
-	{API_CHAT, "{" M ", \"Stream\": true}", "Stream", "did you mean stream?"},
-	{API_CHAT, "{" M ", \"num_predict\": 5}", "num_predict", "did you mean max_tokens?"},
-	{API_COMPLETION, "{\"prompt\": \"a\", \"max_completion_tokens\": 5}",
-	 "max_completion_tokens", "Unrecognized"},
-	{API_COMPLETION, "{\"prompt\": \"a\", \"top_logprobs\": 5}", "top_logprobs",
+	{API_CHAT, "'Stream': true", "Stream", "did you mean stream?"},
+	{API_CHAT, "'num_predict': 5", "num_predict", "did you mean max_tokens?"},
+	{API_COMPLETION, "{'prompt': 'a', 'max_completion_tokens': 5}", "max_completion_tokens",
+	 "Unrecognized"},
+	{API_COMPLETION, "{'prompt': 'a', 'top_logprobs': 5}", "top_logprobs",
 	 "did you mean logprobs?"},
-	{API_COMPLETION, "{\"prompt\": \"a\", \"messages\": []}", "messages", "Unrecognized"},
-	{API_CHAT, "{" M ", \"\": 1}", "", "supplied: "},
-	{API_CHAT, "{" M ", \"zzzzzzzzzzzz\": 1}", "zzzzzzzzzzzz", "supplied: zzzzzzzzzzzz"},
-	{API_CHAT, "{" M ", \"x\\r\\nA: b\": 1}", "x\r\nA: b", "Unrecognized"},
-	{API_CHAT, "{" M ", \"stream\": true, \"stream_options\": {\"include_usages\": true}}",
+	{API_COMPLETION, "{'prompt': 'a', 'messages': []}", "messages", "Unrecognized"},
+	{API_CHAT, "'': 1", "", "supplied: "},
+	{API_CHAT, "'zzzzzzzzzzzz': 1", "zzzzzzzzzzzz", "supplied: zzzzzzzzzzzz"},
+	{API_CHAT, "'x\\r\\nA: b': 1", "x\r\nA: b", "Unrecognized"},
+	{API_CHAT, "'stream': true, 'stream_options': {'include_usages': true}",
 	 "stream_options.include_usages", "did you mean include_usage?"},
 	{API_CHAT,
-	 "{" M ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\":"
-	 " {\"schema\": {}, \"stirct\": true}}}",
+	 "'response_format': {'type': 'json_schema', 'json_schema': {'schema': {}, 'stirct': "
+	 "true}}",
 	 "response_format.json_schema.stirct", "did you mean strict?"},
-	{API_CHAT, "{" M ", \"structured_outputs\": {\"jsn\": {}}}", "structured_outputs.jsn",
+	{API_CHAT, "'structured_outputs': {'jsn': {}}", "structured_outputs.jsn",
 	 "did you mean json?"},
 	{API_CHAT,
-	 "{" M ", \"tools\": [{\"function\": {\"name\": \"f\"}}], \"tool_choice\":"
-	 " {\"type\": \"function\", \"function\": {\"nam\": \"f\"}}}",
+	 "'tools': [{'function': {'name': 'f'}}], 'tool_choice': {'type': 'function', 'function': "
+	 "{'nam': 'f'}}",
 	 "tool_choice.function.nam", "did you mean name?"},
-	{API_EMBEDDING, "{\"input\": \"a\", \"temperature\": 1}", "temperature", "Unrecognized"},
-	{API_TOKENIZE, "{\"prompt\": \"a\", \"max_tokens\": 1}", "max_tokens", "Unrecognized"},
-	{API_DETOKENIZE, "{\"tokens\": [1], \"prompt\": \"a\"}", "prompt", "Unrecognized"},
-	{API_FORWARD, "{\"input_ids\": {\"fd\": 0, \"shape\": [1], \"stride\": 1}}",
-	 "input_ids.stride", "Unrecognized"},
+	{API_EMBEDDING, "{'input': 'a', 'temperature': 1}", "temperature", "Unrecognized"},
+	{API_TOKENIZE, "{'prompt': 'a', 'max_tokens': 1}", "max_tokens", "Unrecognized"},
+	{API_DETOKENIZE, "{'tokens': [1], 'prompt': 'a'}", "prompt", "Unrecognized"},
+	{API_FORWARD, "{'input_ids': {'fd': 0, 'shape': [1], 'stride': 1}}", "input_ids.stride",
+	 "Unrecognized"},
 	/* Members that would change the answer. */
-	{API_CHAT, "{" M ", \"verbosity\": \"low\"}", "verbosity",
+	{API_CHAT, "'verbosity': 'low'", "verbosity",
 	 "verbosity is not supported: it must be \"medium\" or absent, not \"low\""},
-	{API_CHAT, "{" M ", \"modalities\": [\"text\", \"audio\"]}", "modalities", "[\"text\"]"},
-	{API_CHAT, "{" M ", \"audio\": {\"voice\": \"x\"}}", "audio", "must be null or absent"},
-	{API_CHAT, "{" M ", \"web_search_options\": {}}", "web_search_options", "not supported"},
-	{API_CHAT, "{" M ", \"functions\": [{\"name\": \"f\"}]}", "functions", "must be []"},
-	{API_CHAT, "{" M ", \"function_call\": \"auto\"}", "function_call", "not \"auto\""},
-	{API_CHAT, "{" M ", \"echo\": true}", "echo", "must be false"},
-	{API_CHAT, "{" M ", \"bad_words\": [\"a\"]}", "bad_words", "not supported"},
-	{API_CHAT, "{" M ", \"prompt_logprobs\": 1}", "prompt_logprobs", "not 1"},
-	{API_CHAT, "{" M ", \"chat_template\": \"x\"}", "chat_template", "not supported"},
-	{API_COMPLETION, "{\"prompt\": \"a\", \"suffix\": 5}", "suffix", "not 5"},
-	{API_COMPLETION, "{\"prompt\": \"a\", \"truncate_prompt_tokens\": 5}",
-	 "truncate_prompt_tokens", "not 5"},
+	{API_CHAT, "'modalities': ['text', 'audio']", "modalities", "[\"text\"]"},
+	{API_CHAT, "'audio': {'voice': 'x'}", "audio", "must be null or absent"},
+	{API_CHAT, "'web_search_options': {}", "web_search_options", "not supported"},
+	{API_CHAT, "'functions': [{'name': 'f'}]", "functions", "must be []"},
+	{API_CHAT, "'function_call': 'auto'", "function_call", "not \"auto\""},
+	{API_CHAT, "'echo': true", "echo", "must be false"},
+	{API_CHAT, "'bad_words': ['a']", "bad_words", "not supported"},
+	{API_CHAT, "'prompt_logprobs': 1", "prompt_logprobs", "not 1"},
+	{API_CHAT, "'chat_template': 'x'", "chat_template", "not supported"},
+	{API_COMPLETION, "{'prompt': 'a', 'suffix': 5}", "suffix", "not 5"},
+	{API_COMPLETION, "{'prompt': 'a', 'truncate_prompt_tokens': 5}", "truncate_prompt_tokens",
+	 "not 5"},
 
-	{API_CHAT, "{" M ", \"stop\": 5}", "stop", "not 5"},
-	{API_CHAT, "{" M ", \"stop\": \"\"}", "stop", "1 to 1024 bytes, not 0"},
-	{API_CHAT, "{" M ", \"stop\": [\"a\", 1]}", "stop", "not 1"},
-	{API_CHAT, "{" M ", \"stop\": [\"a\",\"b\",\"c\",\"d\",\"e\"]}", "stop",
-	 "5 strings; the limit is 4"},
-	{API_CHAT, "{" M ", \"stop_token_ids\": [-1]}", "stop_token_ids", "not -1"},
-	{API_CHAT, "{" M ", \"logprobs\": 3}", "logprobs", "true or false, not 3"},
-	{API_CHAT, "{" M ", \"top_logprobs\": 3}", "top_logprobs", "logprobs is not true"},
-	{API_CHAT, "{" M ", \"logprobs\": true, \"top_logprobs\": 21}", "top_logprobs",
+	{API_CHAT, "'stop': 5", "stop", "not 5"},
+	{API_CHAT, "'stop': ''", "stop", "1 to 1024 bytes, not 0"},
+	{API_CHAT, "'stop': ['a', 1]", "stop", "not 1"},
+	{API_CHAT, "'stop': ['a','b','c','d','e']", "stop", "5 strings; the limit is 4"},
+	{API_CHAT, "'stop_token_ids': [-1]", "stop_token_ids", "not -1"},
+	{API_CHAT, "'logprobs': 3", "logprobs", "true or false, not 3"},
+	{API_CHAT, "'top_logprobs': 3", "top_logprobs", "logprobs is not true"},
+	{API_CHAT, "'logprobs': true, 'top_logprobs': 21", "top_logprobs",
 	 "between 0 and 20, not 21"},
-	{API_CHAT, "{" M ", \"presence_penalty\": 2.5}", "presence_penalty",
-	 "between -2 and 2, not 2.5"},
-	{API_CHAT, "{" M ", \"frequency_penalty\": 3}", "frequency_penalty",
-	 "between -2 and 2, not 3"},
-	{API_CHAT, "{" M ", \"repetition_penalty\": 0}", "repetition_penalty",
-	 "between 0.01 and 100, not 0"},
-	{API_CHAT, "{" M ", \"logit_bias\": [1]}", "logit_bias", "not an array"},
-	{API_CHAT, "{" M ", \"logit_bias\": {\"x\": 1}}", "logit_bias", "key \"x\", which is no"},
-	{API_CHAT, "{" M ", \"logit_bias\": {\"01\": 1}}", "logit_bias", "key \"01\""},
-	{API_CHAT, "{" M ", \"logit_bias\": {\"5\": 101}}", "logit_bias",
-	 "between -100 and 100, not 101"},
-	{API_CHAT, "{" M ", \"n\": 3, \"best_of\": 2}", "best_of", "between 3 and 128, not 2"},
-	{API_CHAT, "{" M ", \"best_of\": 2, \"stream\": true}", "best_of", "cannot be streamed"},
-	{API_CHAT, "{" M ", \"use_beam_search\": true, \"n\": 33}", "n", "the limit is 32"},
-	{API_CHAT, "{" M ", \"use_beam_search\": true, \"n\": 3, \"beam_width\": 2}", "beam_width",
+	{API_CHAT, "'presence_penalty': 2.5", "presence_penalty", "between -2 and 2, not 2.5"},
+	{API_CHAT, "'frequency_penalty': 3", "frequency_penalty", "between -2 and 2, not 3"},
+	{API_CHAT, "'repetition_penalty': 0", "repetition_penalty", "between 0.01 and 100, not 0"},
+	{API_CHAT, "'logit_bias': [1]", "logit_bias", "not an array"},
+	{API_CHAT, "'logit_bias': {'x': 1}", "logit_bias", "key \"x\", which is no"},
+	{API_CHAT, "'logit_bias': {'01': 1}", "logit_bias", "key \"01\""},
+	{API_CHAT, "'logit_bias': {'5': 101}", "logit_bias", "between -100 and 100, not 101"},
+	{API_CHAT, "'n': 3, 'best_of': 2", "best_of", "between 3 and 128, not 2"},
+	{API_CHAT, "'best_of': 2, 'stream': true", "best_of", "cannot be streamed"},
+	{API_CHAT, "'use_beam_search': true, 'n': 33", "n", "the limit is 32"},
+	{API_CHAT, "'use_beam_search': true, 'n': 3, 'beam_width': 2", "beam_width",
 	 "between 3 and 32, not 2"},
-	{API_CHAT, "{" M ", \"use_beam_search\": true, \"stream\": true}", "stream",
+	{API_CHAT, "'use_beam_search': true, 'stream': true", "stream",
 	 "not supported together with use_beam_search"},
-	{API_CHAT, "{" M ", \"use_beam_search\": true, \"stop\": \"a\"}", "stop",
-	 "together with use_beam_search"},
-	{API_CHAT, "{" M ", \"early_stopping\": \"ever\"}", "early_stopping", "not \"ever\""},
-	{API_CHAT, "{" M ", \"response_format\": \"json\"}", "response_format", "not \"json\""},
-	{API_CHAT, "{" M ", \"response_format\": {\"type\": \"xml\"}}", "response_format.type",
+	{API_CHAT, "'use_beam_search': true, 'stop': 'a'", "stop", "together with use_beam_search"},
+	{API_CHAT, "'early_stopping': 'ever'", "early_stopping", "not \"ever\""},
+	{API_CHAT, "'response_format': 'json'", "response_format", "not \"json\""},
+	{API_CHAT, "'response_format': {'type': 'xml'}", "response_format.type",
 	 "\"xml\"; supported are"},
-	{API_CHAT, "{" M ", \"response_format\": {\"type\": \"json_schema\"}}",
-	 "response_format.json_schema", "must be an object"},
-	{API_CHAT, "{" M ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}}}",
-	 "response_format.json_schema.schema", "is missing"},
-	{API_CHAT,
-	 "{" M ", \"response_format\": {\"type\": \"json_object\"}, \"guided_regex\": \"a\"}",
-	 "guided_regex", "exclude each other"},
-	{API_CHAT, "{" M ", \"guided_json\": 3}", "guided_json", "a JSON schema, not 3"},
-	{API_CHAT, "{" M ", \"guided_json\": \"{\"}", "guided_json", "not valid JSON"},
-	{API_CHAT, "{" M ", \"guided_choice\": []}", "guided_choice", "an array of strings"},
-	{API_CHAT, "{" M ", \"guided_choice\": [\"a\", 1]}", "guided_choice", "not 1"},
-	{API_CHAT, "{" M ", \"guided_grammar\": \"\"}", "guided_grammar", "not empty"},
-	{API_CHAT, "{" M ", \"structured_outputs\": 1}", "structured_outputs", "an object, not 1"},
-	{API_CHAT, "{" M ", \"structured_outputs\": {\"structural_tag\": {}}}",
-	 "structured_outputs.structural_tag", "not supported"},
-	{API_CHAT, "{" M ", \"tools\": {}}", "tools", "must be an array"},
-	{API_CHAT, "{" M ", \"tools\": [1]}", "tools[0]", "not 1"},
-	{API_CHAT, "{" M ", \"tools\": [{\"type\": \"retrieval\"}]}", "tools[0]", "\"retrieval\""},
-	{API_CHAT, "{" M ", \"tools\": [{\"type\": \"function\"}]}", "tools[0].function",
+	{API_CHAT, "'response_format': {'type': 'json_schema'}", "response_format.json_schema",
 	 "must be an object"},
-	{API_CHAT, "{" M ", \"tools\": [{\"function\": {\"name\": \"a b\"}}]}", "tools[0].function",
-	 "not \"a b\""},
-	{API_CHAT, "{" M ", \"tools\": [{\"function\": {\"name\": \"a\", \"parameters\": 1}}]}",
-	 "tools[0].function", "a JSON schema"},
-	{API_CHAT, "{" M ", \"tool_choice\": \"required\"}", "tool_choice", "there are no tools"},
-	{API_CHAT, "{" M ", \"tool_choice\": \"any\"}", "tool_choice", "not \"any\""},
+	{API_CHAT, "'response_format': {'type': 'json_schema', 'json_schema': {}}",
+	 "response_format.json_schema.schema", "is missing"},
+	{API_CHAT, "'response_format': {'type': 'json_object'}, 'guided_regex': 'a'",
+	 "guided_regex", "exclude each other"},
+	{API_CHAT, "'guided_json': 3", "guided_json", "a JSON schema, not 3"},
+	{API_CHAT, "'guided_json': '{'", "guided_json", "not valid JSON"},
+	{API_CHAT, "'guided_choice': []", "guided_choice", "an array of strings"},
+	{API_CHAT, "'guided_choice': ['a', 1]", "guided_choice", "not 1"},
+	{API_CHAT, "'guided_grammar': ''", "guided_grammar", "not empty"},
+	{API_CHAT, "'structured_outputs': 1", "structured_outputs", "an object, not 1"},
+	{API_CHAT, "'structured_outputs': {'structural_tag': {}}",
+	 "structured_outputs.structural_tag", "not supported"},
+	{API_CHAT, "'tools': {}", "tools", "must be an array"},
+	{API_CHAT, "'tools': [1]", "tools[0]", "not 1"},
+	{API_CHAT, "'tools': [{'type': 'retrieval'}]", "tools[0]", "\"retrieval\""},
+	{API_CHAT, "'tools': [{'type': 'function'}]", "tools[0].function", "must be an object"},
+	{API_CHAT, "'tools': [{'function': {'name': 'a b'}}]", "tools[0].function", "not \"a b\""},
+	{API_CHAT, "'tools': [{'function': {'name': 'a', 'parameters': 1}}]", "tools[0].function",
+	 "a JSON schema"},
+	{API_CHAT, "'tool_choice': 'required'", "tool_choice", "there are no tools"},
+	{API_CHAT, "'tool_choice': 'any'", "tool_choice", "not \"any\""},
 	{API_CHAT,
-	 "{" M ", \"tools\": [{\"function\": {\"name\": \"a\"}}], \"tool_choice\": "
-	 "{\"type\": \"function\", \"function\": {\"name\": \"b\"}}}",
+	 "'tools': [{'function': {'name': 'a'}}], 'tool_choice': {'type': 'function', 'function': "
+	 "{'name': 'b'}}",
 	 "tool_choice", "not one of the tools"},
 	{API_CHAT,
-	 "{" M ", \"tools\": [{\"function\": {\"name\": \"a\"}}], \"tool_choice\": "
-	 "\"required\", \"guided_regex\": \"x\"}",
+	 "'tools': [{'function': {'name': 'a'}}], 'tool_choice': 'required', 'guided_regex': 'x'",
 	 "tool_choice", "exclude each other"},
 	{API_EMBEDDING, "{}", "input", "missing"},
-	{API_EMBEDDING, "{\"input\": []}", "input", "empty"},
-	{API_EMBEDDING, "{\"input\": \"a\", \"encoding_format\": \"hex\"}", "encoding_format",
+	{API_EMBEDDING, "{'input': []}", "input", "empty"},
+	{API_EMBEDDING, "{'input': 'a', 'encoding_format': 'hex'}", "encoding_format",
 	 "not \"hex\""},
-	{API_EMBEDDING, "{\"input\": \"a\", \"pooling\": \"max\"}", "pooling", "not \"max\""},
-	{API_EMBEDDING, "{\"input\": \"a\", \"dimensions\": 0}", "dimensions", "not 0"},
+	{API_EMBEDDING, "{'input': 'a', 'pooling': 'max'}", "pooling", "not \"max\""},
+	{API_EMBEDDING, "{'input': 'a', 'dimensions': 0}", "dimensions", "not 0"},
 	{API_TOKENIZE, "{}", "prompt", "there must be"},
-	{API_TOKENIZE, "{\"prompt\": [1]}", "prompt", "there must be"},
-	{API_DETOKENIZE, "{\"tokens\": \"a\"}", "tokens", "array of token ids"},
-	{API_DETOKENIZE, "{\"tokens\": [-1]}", "tokens", "not -1"},
-	{API_CHAT, "{" M ", \"user\": 5}", "user", "must be a string"},
-	{API_CHAT, "{" M ", \"ignore_eos\": 0}", "ignore_eos", "true or false, not 0"},
+	{API_TOKENIZE, "{'prompt': [1]}", "prompt", "there must be"},
+	{API_DETOKENIZE, "{'tokens': 'a'}", "tokens", "array of token ids"},
+	{API_DETOKENIZE, "{'tokens': [-1]}", "tokens", "not -1"},
+	{API_CHAT, "'user': 5", "user", "must be a string"},
+	{API_CHAT, "'ignore_eos': 0", "ignore_eos", "true or false, not 0"},
 	{API_COMPLETION, "{}", "prompt", "missing"},
-	{API_COMPLETION, "{\"prompt\": {}}", "prompt", "not an object"},
-	{API_COMPLETION, "{\"prompt\": []}", "prompt", "empty"},
-	{API_COMPLETION, "{\"prompt\": [[]]}", "prompt", "empty"},
-	{API_COMPLETION, "{\"prompt\": [1, \"a\"]}", "prompt", "not \"a\""},
-	{API_COMPLETION, "{\"prompt\": [\"a\", 1]}", "prompt", "not 1"},
-	{API_COMPLETION, "{\"prompt\": [\"a\", [1]]}", "prompt", "not an array"},
-	{API_COMPLETION, "{\"prompt\": [-1]}", "prompt", "not -1"},
-	{API_COMPLETION, "{\"prompt\": [1.5]}", "prompt", "not 1.5"},
-	{API_COMPLETION, "{\"prompt\": [\"a\", \"b\", \"c\"], \"n\": 100}", "prompt",
+	{API_COMPLETION, "{'prompt': {}}", "prompt", "not an object"},
+	{API_COMPLETION, "{'prompt': []}", "prompt", "empty"},
+	{API_COMPLETION, "{'prompt': [[]]}", "prompt", "empty"},
+	{API_COMPLETION, "{'prompt': [1, 'a']}", "prompt", "not \"a\""},
+	{API_COMPLETION, "{'prompt': ['a', 1]}", "prompt", "not 1"},
+	{API_COMPLETION, "{'prompt': ['a', [1]]}", "prompt", "not an array"},
+	{API_COMPLETION, "{'prompt': [-1]}", "prompt", "not -1"},
+	{API_COMPLETION, "{'prompt': [1.5]}", "prompt", "not 1.5"},
+	{API_COMPLETION, "{'prompt': ['a', 'b', 'c'], 'n': 100}", "prompt",
 	 "300 choices; the limit is 256"},
-	{API_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": 21}", "logprobs",
-	 "between 0 and 20, not 21"},
-	{API_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": true}", "logprobs", "not true"},
-	{API_COMPLETION, "{\"prompt\": \"a\", \"max_tokens\": 0}", "max_tokens", "not 0"},
-	{API_COMPLETION, "{\"prompt\": \"a\", \"suffix\": \"b\"}", "suffix", "not supported"},
-	{API_COMPLETION, "{\"prompt\": [\"a\", \"b\", \"c\"], \"best_of\": 100}", "prompt",
+	{API_COMPLETION, "{'prompt': 'a', 'logprobs': 21}", "logprobs", "between 0 and 20, not 21"},
+	{API_COMPLETION, "{'prompt': 'a', 'logprobs': true}", "logprobs", "not true"},
+	{API_COMPLETION, "{'prompt': 'a', 'max_tokens': 0}", "max_tokens", "not 0"},
+	{API_COMPLETION, "{'prompt': 'a', 'suffix': 'b'}", "suffix", "not supported"},
+	{API_COMPLETION, "{'prompt': ['a', 'b', 'c'], 'best_of': 100}", "prompt",
 	 "best_of = 100 make 300 choices; the limit is 256"},
-	{API_COMPLETION, "{\"prompt\": \"a\", \"echo\": \"b\"}", "echo", "true or false"},
+	{API_COMPLETION, "{'prompt': 'a', 'echo': 'b'}", "echo", "true or false"},
 };
 
 TEST(test_wrong)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(wrongs); i++) {
-		struct api_params p;
+		char *body = body_of(wrongs[i].kind, wrongs[i].body);
 		struct api_error e = {0};
+		struct api_params p;
 
-		if (api_params_parse(wrongs[i].kind, wrongs[i].body, strlen(wrongs[i].body), &p,
-				     &e))
-			fail_msg("accepted: %s", wrongs[i].body);
+		if (api_params_parse(wrongs[i].kind, body, strlen(body), &p, &e))
+			fail_msg("accepted: %s", body);
 		if (e.status != 400 || strcmp(e.param, wrongs[i].param) ||
 		    !strstr(e.message, wrongs[i].words))
-			fail_msg("%s: %d, %s, %s", wrongs[i].body, e.status, e.param, e.message);
+			fail_msg("%s: %d, %s, %s", body, e.status, e.param, e.message);
+		free(body);
 	}
 }
 
-static void parse(enum api_kind kind, const char *body, struct api_params *ret)
+static void parse(enum api_kind kind, const char *text, struct api_params *ret)
 {
+	char *body = body_of(kind, text);
 	struct api_error e;
 
 	if (!api_params_parse(kind, body, strlen(body), ret, &e))
 		fail_msg("%s: %s", body, e.message);
+	free(body);
 }
 
 TEST(test_defaults)
 {
 	struct api_params p;
 
-	parse(API_CHAT, "{" M ", \"stop\": null, \"seed\": null, \"unknown\": null}", &p);
+	parse(API_CHAT, "'stop': null, 'seed': null, 'unknown': null", &p);
 	assert_null(p.model);
 	assert_int_equal(p.n, 1);
 	assert_false(p.max_tokens_given);
@@ -276,14 +276,11 @@ TEST(test_chat)
 	const cJSON *content;
 
 	parse(API_CHAT,
-	      "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": "
-	      "\"text\", \"text\": \"a\"},"
-	      "{\"type\": \"text\", \"text\": \"b\"}]}, {\"role\": \"assistant\", \"tool_calls\": "
-	      "[{}]}], \"seed\": -9223372036854775808,"
-	      "\"top_k\": -1, \"max_tokens\": 5, \"max_completion_tokens\": 7, \"stop\": [\"x\", "
-	      "\"y\"], \"logprobs\": true,"
-	      "\"top_logprobs\": 4, \"stream\": true, \"stream_options\": {\"include_usage\": "
-	      "true}, \"temperature\": 0}",
+	      "{'model': 'm', 'messages': [{'role': 'user', 'content': [{'type': 'text', 'text': "
+	      "'a'},{'type': 'text', 'text': 'b'}]}, {'role': 'assistant', 'tool_calls': [{}]}], "
+	      "'seed': -9223372036854775808,'top_k': -1, 'max_tokens': 5, 'max_completion_tokens': "
+	      "7, 'stop': ['x', 'y'], 'logprobs': true,'top_logprobs': 4, 'stream': true, "
+	      "'stream_options': {'include_usage': true}, 'temperature': 0}",
 	      &p);
 	assert_string_equal(p.model, "m");
 	content = cJSON_GetObjectItem(cJSON_GetArrayItem(p.messages, 0), "content");
@@ -305,10 +302,9 @@ TEST(test_joined_texts)
 	struct api_params p;
 
 	parse(API_CHAT,
-	      "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
-	      "\"\"}, "
-	      "{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"text\", \"text\": \"\"}]}, "
-	      "{\"role\": \"user\", \"content\": []}]}",
+	      "{'messages': [{'role': 'user', 'content': [{'type': 'text', 'text': ''}, {'type': "
+	      "'text', 'text': 'a'}, {'type': 'text', 'text': ''}]}, {'role': 'user', 'content': "
+	      "[]}]}",
 	      &p);
 	assert_string_equal(
 		cJSON_GetObjectItem(cJSON_GetArrayItem(p.messages, 0), "content")->valuestring,
@@ -320,20 +316,15 @@ TEST(test_joined_texts)
 
 TEST(test_images)
 {
-	static const char body[] =
-		"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
-		"\"a\"}, "
-		"{\"type\": \"image_url\", \"image_url\": {\"url\": \"one\", \"detail\": "
-		"\"low\"}}]}, "
-		"{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"b\"}, "
-		"{\"type\": \"text\", \"text\": \"c\"}]}, "
-		"{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": "
-		"\"two\"}]}]}";
-	struct api_error e = {0};
 	struct api_params p;
 	char *text;
 
-	assert_true(api_params_parse(API_CHAT, body, strlen(body), &p, &e));
+	parse(API_CHAT,
+	      "{'messages': [{'role': 'user', 'content': [{'type': 'text', 'text': 'a'}, {'type': "
+	      "'image_url', 'image_url': {'url': 'one', 'detail': 'low'}}]}, {'role': 'user', "
+	      "'content': [{'type': 'text', 'text': 'b'}, {'type': 'text', 'text': 'c'}]}, "
+	      "{'role': 'user', 'content': [{'type': 'image_url', 'image_url': 'two'}]}]}",
+	      &p);
 	assert_int_equal(p.n_images, 2);
 	assert_string_equal(
 		cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetArrayItem(p.images, 0), "url")),
@@ -352,16 +343,14 @@ TEST(test_images)
 /* Of a part the template gets the type and the text alone. */
 TEST(test_other_members_of_parts)
 {
-	static const char body[] =
-		"{\"messages\": [{\"role\": \"user\", \"content\": [{\"video\": 1, \"type\": "
-		"\"text\", \"image\": \"x\", \"text\": \"a\", \"image_url\": {\"url\": \"one\"}}, "
-		"{\"type\": \"image_url\", \"video\": 1, \"image_url\": {\"url\": \"two\"}, "
-		"\"text\": \"b\"}]}]}";
-	struct api_error e = {0};
 	struct api_params p;
 	char *text;
 
-	assert_true(api_params_parse(API_CHAT, body, strlen(body), &p, &e));
+	parse(API_CHAT,
+	      "{'messages': [{'role': 'user', 'content': [{'video': 1, 'type': 'text', 'image': "
+	      "'x', 'text': 'a', 'image_url': {'url': 'one'}}, {'type': 'image_url', 'video': 1, "
+	      "'image_url': {'url': 'two'}, 'text': 'b'}]}]}",
+	      &p);
 	assert_int_equal(p.n_images, 1);
 	text = cJSON_PrintUnformatted(p.messages);
 	assert_non_null(text);
@@ -376,10 +365,10 @@ TEST(test_seed_is_exact)
 {
 	struct api_params p;
 
-	parse(API_CHAT, "{" M ", \"seed\": 9223372036854775807}", &p);
+	parse(API_CHAT, "'seed': 9223372036854775807", &p);
 	assert_true(p.seed == INT64_MAX);
 	api_params_free(&p);
-	parse(API_CHAT, "{" M ", \"metadata\": {\"seed\": 1}, \"seed\": 9007199254740993}", &p);
+	parse(API_CHAT, "'metadata': {'seed': 1}, 'seed': 9007199254740993", &p);
 	assert_true(p.seed == 9007199254740993);
 	api_params_free(&p);
 }
@@ -389,46 +378,40 @@ TEST(test_forms_and_tools)
 	struct api_params p;
 
 	parse(API_CHAT,
-	      "{" M
-	      ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": "
-	      "\"x\", \"strict\": true, \"schema\": {\"type\": \"null\"}}}}",
+	      "'response_format': {'type': 'json_schema', 'json_schema': {'name': 'x', 'strict': "
+	      "true, 'schema': {'type': 'null'}}}",
 	      &p);
 	assert_int_equal(p.format.form, API_FORM_SCHEMA);
 	assert_true(p.format.strict);
 	assert_string_equal(p.format.value->child->valuestring, "null");
 	api_params_free(&p);
-	parse(API_CHAT, "{" M ", \"guided_json\": \"{\\\"type\\\": \\\"null\\\"}\"}", &p);
+	parse(API_CHAT, "'guided_json': '{\\'type\\': \\'null\\'}'", &p);
 	assert_int_equal(p.format.form, API_FORM_SCHEMA);
 	assert_string_equal(p.format.value->child->valuestring, "null");
 	api_params_free(&p);
 	/* A string's numbers are as exact as the body's. */
-	parse(API_CHAT, "{" M ", \"guided_json\": \"{\\\"const\\\": 1234567890123456789}\"}", &p);
+	parse(API_CHAT, "'guided_json': '{\\'const\\': 1234567890123456789}'", &p);
 	assert_non_null(p.format.value->child->valuestring);
 	assert_string_equal(p.format.value->child->valuestring, "1234567890123456789");
 	api_params_free(&p);
-	parse(API_COMPLETION,
-	      "{\"prompt\": \"a\", \"structured_outputs\": {\"choice\": [\"a\", \"b\"]}}", &p);
+	parse(API_COMPLETION, "{'prompt': 'a', 'structured_outputs': {'choice': ['a', 'b']}}", &p);
 	assert_int_equal(p.format.form, API_FORM_CHOICE);
 	assert_string_equal(p.format.param, "structured_outputs.choice");
 	api_params_free(&p);
-	parse(API_CHAT,
-	      "{" M ", \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}",
-	      &p);
+	parse(API_CHAT, "'tools': [{'type': 'function', 'function': {'name': 'f'}}]", &p);
 	assert_int_equal(p.tool_choice, API_TOOLS_AUTO);
 	assert_non_null(p.tools);
 	assert_true(p.parallel_tools);
 	api_params_free(&p);
 	parse(API_CHAT,
-	      "{" M ", \"tools\": [{\"function\": {\"name\": \"f\"}}], \"parallel_tool_calls\": "
-	      "false, \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}}}",
+	      "'tools': [{'function': {'name': 'f'}}], 'parallel_tool_calls': false, "
+	      "'tool_choice': {'type': 'function', 'function': {'name': 'f'}}",
 	      &p);
 	assert_int_equal(p.tool_choice, API_TOOLS_NAMED);
 	assert_string_equal(p.tool_name, "f");
 	assert_false(p.parallel_tools);
 	api_params_free(&p);
-	parse(API_CHAT,
-	      "{" M ", \"tools\": [{\"function\": {\"name\": \"f\"}}], \"tool_choice\": \"none\"}",
-	      &p);
+	parse(API_CHAT, "'tools': [{'function': {'name': 'f'}}], 'tool_choice': 'none'", &p);
 	assert_int_equal(p.tool_choice, API_TOOLS_NONE);
 	assert_null(p.tools);
 	api_params_free(&p);
@@ -439,8 +422,8 @@ TEST(test_answers)
 	struct api_params p;
 
 	parse(API_COMPLETION,
-	      "{\"prompt\": \"a\", \"n\": 2, \"best_of\": 5, \"logit_bias\": {\"7\": -100, "
-	      "\"0\": 2.5}, \"frequency_penalty\": 0.5}",
+	      "{'prompt': 'a', 'n': 2, 'best_of': 5, 'logit_bias': {'7': -100, '0': 2.5}, "
+	      "'frequency_penalty': 0.5}",
 	      &p);
 	assert_int_equal(p.best_of, 5);
 	assert_int_equal(p.n_biases, 2);
@@ -448,18 +431,18 @@ TEST(test_answers)
 	assert_true(p.biases[1].bias == 2.5f && p.frequency_penalty == 0.5);
 	api_params_free(&p);
 	parse(API_COMPLETION,
-	      "{\"prompt\": \"a\", \"n\": 2, \"use_beam_search\": true, \"beam_width\": 6, "
-	      "\"length_penalty\": 0.5, \"early_stopping\": \"never\"}",
+	      "{'prompt': 'a', 'n': 2, 'use_beam_search': true, 'beam_width': 6, 'length_penalty': "
+	      "0.5, 'early_stopping': 'never'}",
 	      &p);
 	assert_int_equal(p.beam_width, 6);
 	assert_int_equal(p.early_stopping, API_STOP_NEVER);
 	assert_true(p.length_penalty == 0.5);
 	api_params_free(&p);
-	parse(API_EMBEDDING, "{\"input\": [\"a\", \"b\"], \"encoding_format\": \"base64\"}", &p);
+	parse(API_EMBEDDING, "{'input': ['a', 'b'], 'encoding_format': 'base64'}", &p);
 	assert_int_equal(p.n_prompts, 2);
 	assert_true(p.base64 && !p.normalize_given && p.pooling == API_POOL_BY_MODEL);
 	api_params_free(&p);
-	parse(API_DETOKENIZE, "{\"tokens\": [1, 2]}", &p);
+	parse(API_DETOKENIZE, "{'tokens': [1, 2]}", &p);
 	assert_int_equal(p.prompts[0].n_ids, 2);
 	api_params_free(&p);
 }
@@ -468,25 +451,24 @@ TEST(test_prompts)
 {
 	struct api_params p;
 
-	parse(API_COMPLETION, "{\"prompt\": \"a\"}", &p);
+	parse(API_COMPLETION, "{'prompt': 'a'}", &p);
 	assert_int_equal(p.n_prompts, 1);
 	assert_int_equal(p.max_tokens, 16);
 	assert_string_equal(p.prompts[0].text, "a");
 	api_params_free(&p);
 	parse(API_COMPLETION,
-	      "{\"prompt\": [\"a\", \"b\"], \"echo\": true, \"max_tokens\": 0, \"logprobs\": 0}",
-	      &p);
+	      "{'prompt': ['a', 'b'], 'echo': true, 'max_tokens': 0, 'logprobs': 0}", &p);
 	assert_int_equal(p.n_prompts, 2);
 	assert_string_equal(p.prompts[1].text, "b");
 	assert_true(p.max_tokens_given && !p.max_tokens);
 	assert_int_equal(p.logprobs, 0);
 	api_params_free(&p);
-	parse(API_COMPLETION, "{\"prompt\": [3, 4, 5]}", &p);
+	parse(API_COMPLETION, "{'prompt': [3, 4, 5]}", &p);
 	assert_int_equal(p.n_prompts, 1);
 	assert_int_equal(p.prompts[0].n_ids, 3);
 	assert_int_equal(p.prompts[0].ids[2], 5);
 	api_params_free(&p);
-	parse(API_COMPLETION, "{\"prompt\": [[3], [4, 5]]}", &p);
+	parse(API_COMPLETION, "{'prompt': [[3], [4, 5]]}", &p);
 	assert_int_equal(p.n_prompts, 2);
 	assert_int_equal(p.prompts[1].ids[1], 5);
 	api_params_free(&p);
@@ -552,49 +534,44 @@ TEST(reports_what_has_no_effect)
 		enum api_kind kind;
 		const char *body, *ignored;
 	} cases[] = {
-		{API_CHAT, "{" M "}", ""},
+		{API_CHAT, "", ""},
 		/* OpenAI's own clients, all that is not about the answer. */
 		{API_CHAT,
-		 "{" M ", \"metadata\": {\"a\": \"b\"}, \"store\": true, \"user\": \"u\","
-		 " \"service_tier\": \"auto\", \"safety_identifier\": \"s\","
-		 " \"prompt_cache_key\": \"k\", \"parallel_tool_calls\": true}",
+		 "'metadata': {'a': 'b'}, 'store': true, 'user': 'u', 'service_tier': 'auto', "
+		 "'safety_identifier': 's', 'prompt_cache_key': 'k', 'parallel_tool_calls': true",
 		 "metadata, store, user, service_tier, safety_identifier, prompt_cache_key"},
 		{API_CHAT,
-		 "{" M ", \"stream\": true, \"stream_options\": {\"include_usage\": true,"
-		 " \"include_obfuscation\": false}}",
+		 "'stream': true, 'stream_options': {'include_usage': true, 'include_obfuscation': "
+		 "false}",
 		 "stream_options.include_obfuscation"},
 		/* Defaults of what is not supported; null asks for nothing anywhere. */
 		{API_CHAT,
-		 "{" M ", \"verbosity\": \"medium\", \"modalities\": [ \"text\" ], \"audio\": null,"
-		 " \"functions\": [], \"function_call\": \"none\", \"echo\": false, \"bad_words\": "
-		 "[],"
-		 " \"spaces_between_special_tokens\": true, \"vllm_xargs\": {}, \"nonsense\": "
-		 "null}",
+		 "'verbosity': 'medium', 'modalities': [ 'text' ], 'audio': null, 'functions': [], "
+		 "'function_call': 'none', 'echo': false, 'bad_words': [], "
+		 "'spaces_between_special_tokens': true, 'vllm_xargs': {}, 'nonsense': null",
 		 ""},
-		{API_COMPLETION, "{\"prompt\": \"a\", \"suffix\": \"\", \"user\": \"u\"}", "user"},
-		{API_EMBEDDING, "{\"input\": \"a\", \"user\": \"u\"}", "user"},
+		{API_COMPLETION, "{'prompt': 'a', 'suffix': '', 'user': 'u'}", "user"},
+		{API_EMBEDDING, "{'input': 'a', 'user': 'u'}", "user"},
 		/* Messages and tools are open, for templates; once is enough to say it. */
 		{API_CHAT,
-		 "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"mood\": 1},"
-		 " {\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"b\","
-		 " \"cache_control\": {\"type\": \"ephemeral\"}}], \"refusal\": null,"
-		 " \"annotations\": []}, {\"role\": \"user\", \"content\": \"c\", \"mood\": 2}],"
-		 " \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"x\": "
+		 "{'messages': [{'role': 'user', 'content': 'a', 'mood': 1}, {'role': 'assistant', "
+		 "'content': [{'type': 'text', 'text': 'b', 'cache_control': {'type': "
+		 "'ephemeral'}}], 'refusal': null, 'annotations': []}, {'role': 'user', 'content': "
+		 "'c', 'mood': 2}], 'tools': [{'type': 'function', 'function': {'name': 'f', 'x': "
 		 "1}}]}",
 		 "messages[].mood, messages[].content[].cache_control, messages[].annotations, "
 		 "tools[].function.x"},
 		/* No header can be made of it. */
 		{API_CHAT,
-		 "{\"messages\": [{\"role\": \"user\", \"content\": \"a\","
-		 " \"x\\r\\nSet-Cookie: y, \\u00e9\": 1}]}",
+		 "{'messages': [{'role': 'user', 'content': 'a', 'x\\r\\nSet-Cookie: y, \\u00e9': "
+		 "1}]}",
 		 "messages[].x??Set-Cookie??y????"},
-		{API_TOKENIZE, "{" M ", \"request_id\": \"r\"}", "request_id"},
+		{API_TOKENIZE, "'request_id': 'r'", "request_id"},
 		/* A part has what belongs to its type. */
 		{API_CHAT,
-		 "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\","
-		 " \"image_url\": {\"url\": \"u\", \"detail\": \"low\", \"format\": \"png\"},"
-		 " \"text\": \"a\"}, {\"type\": \"text\", \"text\": \"b\", \"image_url\":"
-		 " {\"url\": \"v\"}, \"file\": {}}]}]}",
+		 "{'messages': [{'role': 'user', 'content': [{'type': 'image_url', 'image_url': "
+		 "{'url': 'u', 'detail': 'low', 'format': 'png'}, 'text': 'a'}, {'type': 'text', "
+		 "'text': 'b', 'image_url': {'url': 'v'}, 'file': {}}]}]}",
 		 "messages[].content[].image_url.format, messages[].content[].text, "
 		 "messages[].content[].image_url, messages[].content[].file"},
 	};
@@ -630,18 +607,18 @@ TEST(knows_max_new_tokens)
 {
 	struct api_params p;
 
-	parse(API_CHAT, "{" M ", \"max_new_tokens\": 7}", &p);
+	parse(API_CHAT, "'max_new_tokens': 7", &p);
 	assert_true(p.max_tokens_given && p.max_tokens == 7);
 	api_params_free(&p);
-	parse(API_COMPLETION, "{\"prompt\": \"a\", \"max_new_tokens\": 7, \"max_tokens\": 7}", &p);
+	parse(API_COMPLETION, "{'prompt': 'a', 'max_new_tokens': 7, 'max_tokens': 7}", &p);
 	assert_true(p.max_tokens_given && p.max_tokens == 7);
 	api_params_free(&p);
 	/* As ever. */
-	parse(API_CHAT, "{" M ", \"max_tokens\": 5, \"max_completion_tokens\": 6}", &p);
+	parse(API_CHAT, "'max_tokens': 5, 'max_completion_tokens': 6", &p);
 	assert_int_equal(p.max_tokens, 6);
 	api_params_free(&p);
-	parse(API_COMPLETION,
-	      "{\"prompt\": \"a\", \"max_new_tokens\": 0, \"echo\": true, \"logprobs\": 0}", &p);
+	parse(API_COMPLETION, "{'prompt': 'a', 'max_new_tokens': 0, 'echo': true, 'logprobs': 0}",
+	      &p);
 	assert_true(p.max_tokens_given && !p.max_tokens);
 	api_params_free(&p);
 }
@@ -651,24 +628,23 @@ TEST(passes_the_effort_on)
 {
 	struct api_params p;
 
-	parse(API_CHAT, "{" M ", \"reasoning_effort\": \"low\"}", &p);
+	parse(API_CHAT, "'reasoning_effort': 'low'", &p);
 	assert_string_equal(cJSON_GetObjectItem(p.template_kwargs, "reasoning_effort")->valuestring,
 			    "low");
 	assert_null(cJSON_GetObjectItem(p.template_kwargs, "enable_thinking"));
 	api_params_free(&p);
-	parse(API_CHAT,
-	      "{" M ", \"reasoning_effort\": \"none\", \"chat_template_kwargs\": {\"a\": 1}}", &p);
+	parse(API_CHAT, "'reasoning_effort': 'none', 'chat_template_kwargs': {'a': 1}", &p);
 	assert_int_equal(cJSON_GetArraySize(p.template_kwargs), 3);
 	assert_true(cJSON_IsFalse(cJSON_GetObjectItem(p.template_kwargs, "enable_thinking")));
 	api_params_free(&p);
 	parse(API_CHAT,
-	      "{" M ", \"reasoning_effort\": \"none\", \"chat_template_kwargs\":"
-	      " {\"reasoning_effort\": \"high\", \"enable_thinking\": true}}",
+	      "'reasoning_effort': 'none', 'chat_template_kwargs': {'reasoning_effort': 'high', "
+	      "'enable_thinking': true}",
 	      &p);
 	assert_int_equal(cJSON_GetArraySize(p.template_kwargs), 2);
 	assert_true(cJSON_IsTrue(cJSON_GetObjectItem(p.template_kwargs, "enable_thinking")));
 	api_params_free(&p);
-	parse(API_CHAT, "{" M ", \"chat_template_kwargs\": null, \"reasoning_effort\": \"x\"}", &p);
+	parse(API_CHAT, "'chat_template_kwargs': null, 'reasoning_effort': 'x'", &p);
 	assert_non_null(p.template_kwargs);
 	api_params_free(&p);
 }
