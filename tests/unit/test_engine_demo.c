@@ -191,9 +191,9 @@ static void compare(const char *what)
 	}
 }
 
-/* Bit for bit the same alone, in a crowd, in chunks of any size, from the prefix cache and after
- * preemptions, when there are @few blocks. */
-static void same_bits(unsigned tp, unsigned few)
+/* Bit for bit the same alone, in a crowd, in chunks of any size from the @first one on, from the
+ * prefix cache and after preemptions, when there are @few blocks. */
+static void same_bits(unsigned tp, unsigned few, unsigned first)
 {
 	static const unsigned chunks[] = {1, 7, 64, 0, 64};
 	struct engine_stats stats;
@@ -209,7 +209,7 @@ static void same_bits(unsigned tp, unsigned few)
 			fail_msg("request %u: %s", i, reference[i]->error_text);
 	}
 	close_daemon(&d);
-	for (unsigned run = 0; run < 5; run++) {
+	for (unsigned run = first; run < 5; run++) {
 		struct engine_options options = {
 			.max_num_batched_tokens = chunks[run],
 			.prefix_caching = run > 1,
@@ -240,14 +240,15 @@ static void same_bits(unsigned tp, unsigned few)
 		engine_request_unref(reference[i]);
 }
 
+/* Steps of one token are for the small models of families: they take longest. */
 TEST(same_bits_on_one_chip)
 {
-	same_bits(1, 20);
+	same_bits(1, 20, 1);
 }
 
 TEST(same_bits_on_two_chips)
 {
-	same_bits(2, 20);
+	same_bits(2, 20, 2);
 }
 
 /* The other families, of which some keep more than keys and values: states, an indexer's keys, windows
@@ -270,7 +271,7 @@ TEST(same_bits_of_families)
 		printf("%s\n", families[i].name);
 		snprintf(dir, sizeof(dir), "%s/%s", fixtures_dir, families[i].name);
 		model_dir = dir;
-		same_bits(1, families[i].few);
+		same_bits(1, families[i].few, 0);
 	}
 	model_dir = model;
 	vocab = 4096;
@@ -301,12 +302,12 @@ static void speculate(unsigned tp, size_t n_runs)
 {
 	static const struct engine_options runs[] = {
 		{.speculation = ENGINE_SPECULATE_NGRAM, .ngram_min = 1, .speculative_max_seqs = 64},
-		{.speculation = ENGINE_SPECULATE_MODEL, .max_num_seqs = 1, .prefix_caching = true},
 		{.speculation = ENGINE_SPECULATE_MODEL,
 		 .speculative_tokens = 16,
 		 .speculative_max_seqs = 64,
 		 .max_num_batched_tokens = 64,
 		 .prefix_caching = true},
+		{.speculation = ENGINE_SPECULATE_MODEL, .max_num_seqs = 1, .prefix_caching = true},
 		{.speculation = ENGINE_SPECULATE_MODEL,
 		 .speculative_tokens = 3,
 		 .speculative_max_seqs = 5,
@@ -448,12 +449,14 @@ TEST(a_hung_chip)
 
 int main(int argc, char **argv)
 {
-	if (argc != 4) {
-		fprintf(stderr, "usage: %s MODEL_DIR DRAFT_DIR FIXTURES_DIR\n", argv[0]);
+	if (argc < 4) {
+		fprintf(stderr, "usage: %s MODEL_DIR DRAFT_DIR FIXTURES_DIR [TEST]\n", argv[0]);
 		return 2;
 	}
 	model_dir = argv[1];
 	draft_dir = argv[2];
 	fixtures_dir = argv[3];
+	if (argc > 4)
+		cmocka_set_test_filter(argv[4]);
 	return cmocka_run_group_tests(unit_tests, test_dir_make, test_dir_remove);
 }
