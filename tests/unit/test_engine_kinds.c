@@ -117,12 +117,12 @@ static void begin(struct scheduler *s, struct user_seq *seq)
 	scheduler_add(s, &seq->sched);
 }
 
-static void fork_of(struct scheduler *s, const struct user_seq *parent, struct user_seq *child)
+static bool fork_of(struct scheduler *s, const struct user_seq *parent, struct user_seq *child)
 {
 	unsigned n = parent->sched.n_computed;
 
 	if (!parent->live || n < parent->sched.n_prompt || n + 1 >= parent->length)
-		return;
+		return false;
 	memcpy(child, parent, sizeof(*child));
 	child->sched = (struct sched_seq){
 		.uid = parent->sched.uid,
@@ -133,15 +133,18 @@ static void fork_of(struct scheduler *s, const struct user_seq *parent, struct u
 		.prompt_row = parent->sched.n_prompt,
 	};
 	child->generated[n - child->sched.n_prompt] = 7;
-	scheduler_fork(s, &parent->sched, &child->sched);
+	return scheduler_fork(s, &parent->sched, &child->sched);
 }
 
 static void run_step(struct world *w, struct user_seq *seqs)
 {
-	unsigned n = scheduler_plan(w->s, w->items);
+	unsigned n = scheduler_plan(w->s, w->items), tokens = 0;
 
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
 		run_item(kv_layout(w->kv), &w->items[i]);
+		tokens += w->items[i].tokens;
+	}
+	assert_true(n <= w->options.max_seqs && tokens <= w->options.max_tokens);
 	scheduler_done(w->s, w->items, n);
 	for (unsigned i = 0; i < SEQS; i++) {
 		struct user_seq *seq = &seqs[i];
@@ -171,7 +174,7 @@ static void random_load(const struct kv_layout *layout, unsigned n_blocks, bool 
 	};
 	static struct user_seq seqs[SEQS];
 	struct world w = {.options = options};
-	unsigned matched = 0;
+	unsigned matched = 0, forks = 0;
 
 	memset(seqs, 0, sizeof(seqs));
 	assert_int_equal(kv_new(n_blocks, layout, &w.kv), 0);
@@ -184,7 +187,7 @@ static void random_load(const struct kv_layout *layout, unsigned n_blocks, bool 
 		if (!seq->live && rand() % 3)
 			begin(w.s, seq);
 		else if (!seq->live)
-			fork_of(w.s, &seqs[(unsigned)rand() % SEQS], seq);
+			forks += fork_of(w.s, &seqs[(unsigned)rand() % SEQS], seq);
 		else if (rand() % 50 == 0) {
 			drop(&w, &seq->sched);
 			seq->live = false;
@@ -192,7 +195,7 @@ static void random_load(const struct kv_layout *layout, unsigned n_blocks, bool 
 		run_step(&w, seqs);
 		matched += seq->live && seq->sched.n_matched;
 	}
-	assert_true(matched > 0);
+	assert_true(matched > 0 && forks > 0);
 	assert_true(scheduler_preemptions(w.s) > 10);
 	assert_true(!layout->state_blocks || snapshots > ROUNDS / 50);
 	for (unsigned i = 0; i < SEQS; i++)
@@ -203,42 +206,15 @@ static void random_load(const struct kv_layout *layout, unsigned n_blocks, bool 
 	close_world(&w);
 }
 
+#define LAYOUT .block_size = BLOCK, .key_words = BLOCK, .max_blocks = CONTEXT / BLOCK
+
 static const struct kv_layout layouts[] = {
-	{.block_size = BLOCK,
-	 .key_words = BLOCK,
-	 .max_blocks = CONTEXT / BLOCK,
-	 .n_groups = 1,
-	 .ahead = 16},
-	{.block_size = BLOCK,
-	 .key_words = BLOCK,
-	 .max_blocks = CONTEXT / BLOCK,
-	 .n_groups = 1,
-	 .reach = {9},
-	 .ahead = 16},
-	{.block_size = BLOCK,
-	 .key_words = BLOCK,
-	 .max_blocks = CONTEXT / BLOCK,
-	 .n_groups = 3,
-	 .reach = {0, 9, 9},
-	 .ahead = 16},
-	{.block_size = BLOCK,
-	 .key_words = BLOCK,
-	 .max_blocks = CONTEXT / BLOCK,
-	 .n_groups = 4,
-	 .reach = {0, 1, 17, 40},
-	 .ahead = 8},
-	{.block_size = BLOCK,
-	 .key_words = BLOCK,
-	 .max_blocks = CONTEXT / BLOCK,
-	 .n_groups = 1,
-	 .ahead = 16,
-	 .state_blocks = 1},
-	{.block_size = BLOCK,
-	 .key_words = BLOCK,
-	 .max_blocks = CONTEXT / BLOCK,
-	 .n_groups = 1,
-	 .ahead = 9,
-	 .state_blocks = MAX_STATE},
+	{LAYOUT, .n_groups = 1, .ahead = 16},
+	{LAYOUT, .n_groups = 1, .reach = {9}, .ahead = 16},
+	{LAYOUT, .n_groups = 3, .reach = {0, 9, 9}, .ahead = 16},
+	{LAYOUT, .n_groups = 4, .reach = {0, 1, 17, 40}, .ahead = 8},
+	{LAYOUT, .n_groups = 1, .ahead = 16, .state_blocks = 1},
+	{LAYOUT, .n_groups = 1, .ahead = 9, .state_blocks = MAX_STATE},
 };
 
 TEST(keeps_what_is_seen)

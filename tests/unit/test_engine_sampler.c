@@ -491,42 +491,30 @@ TEST(survives_nonsense)
 	}
 }
 
+#define CHECK_PARAMETER(member, value, words)                                                      \
+	do {                                                                                       \
+		struct engine_sampling p = plain();                                                \
+		char err[128] = "";                                                                \
+                                                                                                   \
+		p.biases = biases;                                                                 \
+		assert_int_equal(sampler_check(&p, err, sizeof(err)), 0);                          \
+		p.member = value;                                                                  \
+		assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);                    \
+		assert_says(err, words);                                                           \
+	} while (0)
+
 TEST(checks_parameters)
 {
-	struct engine_sampling p = plain();
-	char err[128] = "";
-
-	assert_int_equal(sampler_check(&p, err, sizeof(err)), 0);
-	p.temperature = NAN;
-	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
-	p = plain();
-	p.top_p = 0;
-	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
-	assert_says(err, "top_p 0");
-	p = plain();
-	p.min_p = 1.5f;
-	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
-	p = plain();
-	p.top_k = -2;
-	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
-	p = plain();
-	p.max_tokens = 0;
-	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
-	p = plain();
-	p.n_stop_tokens = ENGINE_MAX_STOP_TOKENS + 1;
-	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
-	p = plain();
-	p.repetition_penalty = -1;
-	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
-	assert_says(err, "repetition_penalty -1");
-	p = plain();
-	p.frequency_penalty = NAN;
-	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
-	p = plain();
-	p.biases = biases;
-	p.n_biases = 1;
 	biases[0] = (struct engine_bias){1, INFINITY};
-	assert_int_equal(sampler_check(&p, err, sizeof(err)), -EINVAL);
+	CHECK_PARAMETER(temperature, NAN, "");
+	CHECK_PARAMETER(top_p, 0, "top_p 0");
+	CHECK_PARAMETER(min_p, 1.5f, "");
+	CHECK_PARAMETER(top_k, -2, "");
+	CHECK_PARAMETER(max_tokens, 0, "");
+	CHECK_PARAMETER(n_stop_tokens, ENGINE_MAX_STOP_TOKENS + 1, "");
+	CHECK_PARAMETER(repetition_penalty, -1, "repetition_penalty -1");
+	CHECK_PARAMETER(frequency_penalty, NAN, "");
+	CHECK_PARAMETER(n_biases, 1, "");
 }
 
 static int open_sampler(void **state)

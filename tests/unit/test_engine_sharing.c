@@ -342,13 +342,10 @@ static void expect_no_starving(uid_t of_low)
 	close_world(&w);
 }
 
+/* Neither another user's nor one's own. */
 TEST(priorities_do_not_starve)
 {
 	expect_no_starving(2);
-}
-
-TEST(priorities_of_one_user_do_not_starve)
-{
 	expect_no_starving(1);
 }
 
