@@ -47,12 +47,36 @@ struct engine_sampling greedy(unsigned max_tokens)
 	return (struct engine_sampling){.top_p = 1, .logprobs = -1, .max_tokens = max_tokens};
 }
 
+atomic_int n_constraints;
+
+static struct engine_request **made;
+static unsigned n_made;
+
+void drop_later(struct engine_request *r)
+{
+	made = realloc(made, (n_made + 1) * sizeof(struct engine_request *));
+	assert_non_null(made);
+	made[n_made++] = r;
+}
+
+int drop_requests(void **state)
+{
+	(void)state;
+	while (n_made)
+		engine_request_unref(made[--n_made]);
+	free(made);
+	made = NULL;
+	assert_int_equal(atomic_load(&n_constraints), 0);
+	return 0;
+}
+
 struct engine_request *new_request(const int32_t *prompt, unsigned n,
 				   const struct engine_sampling *s, bool prompt_lp)
 {
 	struct engine_request *r = NULL;
 
 	assert_int_equal(engine_request_new(prompt, n, s, prompt_lp, &r), 0);
+	drop_later(r);
 	return r;
 }
 
@@ -78,7 +102,6 @@ void expect_refusal(struct engine *e, struct engine_request *r, int error, const
 
 	assert_int_equal(engine_submit(e, r, err, sizeof(err)), error);
 	assert_says(err, words);
-	engine_request_unref(r);
 }
 
 /* Takes news until @n more requests have finished. */
@@ -115,12 +138,6 @@ struct engine_request *run_new(struct engine *e, const int32_t *prompt, unsigned
 
 	wait_finished(e, 1);
 	return r;
-}
-
-void unref_all(struct engine_request **r, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		engine_request_unref(r[i]);
 }
 
 void random_prompt(int32_t *prompt, unsigned n)
@@ -182,8 +199,6 @@ void close_engine(struct engine *e)
 }
 
 /* ---- a constraint ---------------------------------------------------------------------------- */
-
-atomic_int n_constraints;
 
 static bool constraint_allows(const struct test_constraint *c, int32_t token)
 {

@@ -15,6 +15,10 @@
 extern atomic_uint engine_allocations; /* of the whole program so far */
 
 int small_model(void **state); /* a test's setup: fake_model_small() */
+/* A test's teardown: drops the requests that it made, with all that belongs to them. */
+int drop_requests(void **state);
+/* Lets that one be dropped then, too; new_request() does. */
+void drop_later(struct engine_request *r);
 
 struct engine *open_engine(const struct engine_options *options);
 /* Waits until nothing runs and no block is held, and checks that nothing leaked or went wrong. */
@@ -28,14 +32,13 @@ void submit(struct engine *e, struct engine_request *r);
 /* A new one, submitted. */
 struct engine_request *submit_new(struct engine *e, const int32_t *prompt, unsigned n,
 				  const struct engine_sampling *s);
-/* Submits it, which is refused with that error and words, and drops it. */
+/* Submits it, which is refused with that error and words. */
 void expect_refusal(struct engine *e, struct engine_request *r, int error, const char *words);
 /* Takes news until @n more requests have finished. */
 void wait_finished(struct engine *e, unsigned n);
 void run(struct engine *e, struct engine_request *r);
 struct engine_request *run_new(struct engine *e, const int32_t *prompt, unsigned n,
 			       const struct engine_sampling *s);
-void unref_all(struct engine_request **r, unsigned n);
 void random_prompt(int32_t *prompt, unsigned n);
 /* What greedy decoding gives, straight from the model. */
 void expect_greedy(const struct engine_request *r);

@@ -40,6 +40,7 @@ static struct engine_request *new_embedding(const int32_t *prompt, unsigned n,
 					      &(struct engine_pooling){how, dimensions, normalize},
 					      &r),
 			 0);
+	drop_later(r);
 	return r;
 }
 
@@ -100,13 +101,9 @@ TEST(embeds)
 	for (unsigned i = 0; i < VECTORS; i++) {
 		assert_memory_equal(r[i]->embedding, alone[i]->embedding,
 				    alone[i]->pooling.dimensions * sizeof(float));
-		engine_request_unref(r[i]);
-		engine_request_unref(alone[i]);
 	}
-	for (unsigned i = 0; i < LENGTHS; i++) {
+	for (unsigned i = 0; i < LENGTHS; i++)
 		expect_greedy(beside[i]);
-		engine_request_unref(beside[i]);
-	}
 	close_engine(e);
 }
 
@@ -119,15 +116,13 @@ TEST(refuses_bad_embeddings)
 
 	assert_int_equal(engine_submit(e, r, err, sizeof(err)), -EOPNOTSUPP);
 	close_engine(e);
-	engine_request_unref(r);
 	fake_model_config.hidden = HIDDEN;
 	e = open_engine(&(struct engine_options){0});
 	r = new_embedding(prompt, 3, ENGINE_POOL_LAST, HIDDEN + 1, true);
 	assert_int_equal(engine_submit(e, r, err, sizeof(err)), -EINVAL);
 	assert_says(err, "8");
-	engine_request_unref(r);
 	assert_int_equal(engine_embedding_new(prompt, 3, &(struct engine_pooling){0}, &r), -EINVAL);
 	close_engine(e);
 }
 
-TEST_MAIN_EACH(small_model, NULL)
+TEST_MAIN_EACH(small_model, drop_requests)

@@ -73,15 +73,11 @@ TEST(forks_are_what_they_are_alone)
 		}
 		submit(e, r[0]);
 		wait_finished(e, N);
-		for (unsigned i = 0; i < N; i++) {
+		for (unsigned i = 0; i < N; i++)
 			expect_same(alone[i], r[i]);
-			engine_request_unref(alone[i]);
-			engine_request_unref(r[i]);
-		}
 		close_engine_with_stats(e, &stats);
 		assert_int_equal(stats.prompt_tokens, n);
 	}
-	assert_int_equal(atomic_load(&n_constraints), 0);
 }
 
 /* The chip has the prompt once, and of each fork the last block again at most. */
@@ -105,10 +101,8 @@ TEST(prompts_are_computed_once)
 	wait_finished(e, N);
 	assert_in_range(atomic_load(&fake_model_launch_tokens) - before, 90 + N * 7,
 			90 + N * 8 + (N - 1) * 3);
-	for (unsigned i = 0; i < N; i++) {
+	for (unsigned i = 0; i < N; i++)
 		expect_greedy(r[i]);
-		engine_request_unref(r[i]);
-	}
 	close_engine(e);
 }
 
@@ -141,7 +135,6 @@ TEST(leaders_may_end)
 			if (!ended)
 				expect_greedy(r[i]);
 		}
-		unref_all(r, 4);
 		close_engine(e);
 	}
 }
@@ -172,14 +165,27 @@ static struct beam_search *search_by_requests(const struct beam_options *options
 				       sizeof(tokens[i]));
 				tokens[i][n + length - 1] = beam_search_token(b, i);
 			}
-			r[i] = run_new(e, tokens[i], n + length, &s);
+			assert_int_equal(
+				engine_request_new(tokens[i], n + length, &s, false, &r[i]), 0);
+			run(e, r[i]);
 			lists[i] = r[i]->top;
 		}
 		assert_int_equal(beam_search_step(b, lists, 2 * options->width), 0);
-		unref_all(r, live);
+		for (unsigned i = 0; i < live; i++)
+			engine_request_unref(r[i]);
 	}
 	close_engine(e);
 	return b;
+}
+
+static struct engine_request *new_beams(const int32_t *prompt, unsigned n,
+					const struct beam_options *options)
+{
+	struct engine_request *r = NULL;
+
+	assert_int_equal(engine_beam_new(prompt, n, options, &r), 0);
+	drop_later(r);
+	return r;
 }
 
 static void expect_same_beams(const struct beam_search *a, const struct beam_search *b)
@@ -238,15 +244,13 @@ TEST(beams_are_exact)
 		b = search_by_requests(&o, prompt, n);
 		e = open_engine(&options[round % 6]);
 		other = submit_new(e, prompt, 2, &s);
-		assert_int_equal(engine_beam_new(prompt, n, &o, &r), 0);
+		r = new_beams(prompt, n, &o);
 		submit(e, r);
 		wait_finished(e, 2);
 		expect_finish(r, ENGINE_FINISH_COMPLETE);
 		expect_same_beams(b, r->search);
 		expect_greedy(other);
 		beam_search_free(b);
-		engine_request_unref(r);
-		engine_request_unref(other);
 		close_engine_with_stats(e, &stats);
 		assert_int_equal(stats.prompt_tokens, n + 2);
 	}
@@ -280,8 +284,7 @@ TEST(beams_beside_beams_are_exact)
 			};
 
 			b[i] = search_by_requests(&o, prompt + i, 20 + i + round % 8);
-			assert_int_equal(engine_beam_new(prompt + i, 20 + i + round % 8, &o, &r[i]),
-					 0);
+			r[i] = new_beams(prompt + i, 20 + i + round % 8, &o);
 			other[i] = new_request(prompt, 5 + 5 * i, &s, i % 2);
 			r[i]->uid = i;
 			other[i]->uid = i / 2;
@@ -297,8 +300,6 @@ TEST(beams_beside_beams_are_exact)
 			expect_same_beams(b[i], r[i]->search);
 			expect_greedy(other[i]);
 			beam_search_free(b[i]);
-			engine_request_unref(r[i]);
-			engine_request_unref(other[i]);
 		}
 		close_engine(e);
 	}
@@ -315,20 +316,16 @@ TEST(beams_leave_the_queue_to_others)
 	int32_t prompt[10];
 
 	random_prompt(prompt, 10);
-	assert_int_equal(engine_beam_new(prompt, 10, &o, &search), 0);
+	search = new_beams(prompt, 10, &o);
 	submit(e, search);
 	do
 		engine_stats(e, &stats);
 	while (stats.running < 3 && !atomic_load(&search->finish));
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < 2; i++)
 		r[i] = submit_new(e, prompt, 5 + i, &s);
-	}
 	wait_finished(e, 3);
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < 2; i++)
 		expect_greedy(r[i]);
-		engine_request_unref(r[i]);
-	}
-	engine_request_unref(search);
 	close_engine(e);
 }
 
@@ -342,39 +339,34 @@ TEST(beams_may_end)
 
 	random_prompt(prompt, 40);
 	e = open_engine(&(struct engine_options){0});
-	assert_int_equal(engine_beam_new(prompt, 40, &o, &r[0]), 0);
+	r[0] = new_beams(prompt, 40, &o);
 	assert_int_equal(engine_submit(e, r[0], err, sizeof(err)), -E2BIG);
 	assert_says(err, "100");
-	engine_request_unref(r[0]);
 	o.width = ENGINE_MAX_BEAMS + 1;
 	assert_int_equal(engine_beam_new(prompt, 40, &o, &r[0]), -E2BIG);
 	o.width = 0;
 	assert_int_equal(engine_beam_new(prompt, 40, &o, &r[0]), -EINVAL);
 	o.width = 8;
 	for (unsigned i = 0; i < 4; i++) {
-		assert_int_equal(engine_beam_new(prompt + i, 10, &o, &r[i]), 0);
+		r[i] = new_beams(prompt + i, 10, &o);
 		submit(e, r[i]);
 	}
 	for (unsigned i = 0; i < 3; i++)
 		engine_cancel(e, r[i]);
 	wait_finished(e, 4);
 	close_engine(e);
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < 4; i++)
 		assert_int_not_equal(atomic_load(&r[i]->finish), ENGINE_RUNNING);
-		engine_request_unref(r[i]);
-	}
 	/* The engine ends in the middle of them. */
 	e = open_engine(&(struct engine_options){0});
 	for (unsigned i = 0; i < 4; i++) {
-		assert_int_equal(engine_beam_new(prompt + i, 10, &o, &r[i]), 0);
+		r[i] = new_beams(prompt + i, 10, &o);
 		submit(e, r[i]);
 	}
 	engine_free(e);
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < 4; i++)
 		assert_int_not_equal(atomic_load(&r[i]->finish), ENGINE_RUNNING);
-		engine_request_unref(r[i]);
-	}
 	assert_int_equal(atomic_load(&fake_model_violations), 0);
 }
 
-TEST_MAIN_EACH(small_model, NULL)
+TEST_MAIN_EACH(small_model, drop_requests)

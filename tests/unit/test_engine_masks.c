@@ -20,7 +20,7 @@ static void wait_to_go_on(struct test_constraint *c)
 }
 
 /* A mask that never comes holds up its own sequence: the other one has all its steps meanwhile. */
-TEST_WITH(late_masks_hold_up_nobody, small_model, NULL)
+TEST(late_masks_hold_up_nobody)
 {
 	struct engine_sampling s = greedy(50);
 	int32_t prompt[] = {5, 3, 8};
@@ -47,11 +47,7 @@ TEST_WITH(late_masks_hold_up_nobody, small_model, NULL)
 	assert_int_equal(atomic_load(&late->n_tokens), 20);
 	assert_memory_equal(late->tokens, alone->tokens, 20 * sizeof(*alone->tokens));
 	expect_finish(late, ENGINE_FINISH_COMPLETE);
-	engine_request_unref(late);
-	engine_request_unref(alone);
-	engine_request_unref(beside);
 	close_engine(e);
-	assert_int_equal(atomic_load(&n_constraints), 0);
 	sem_destroy(&go_on);
 }
 
@@ -62,7 +58,7 @@ static void *free_engine(void *engine)
 }
 
 /* A cancelled request, and an engine that ends, wait for no mask but the one at hand. */
-TEST_WITH(ends_with_masks_to_come, small_model, NULL)
+TEST(ends_with_masks_to_come)
 {
 	struct engine_sampling s = greedy(50);
 	struct engine_request *r[12];
@@ -88,17 +84,14 @@ TEST_WITH(ends_with_masks_to_come, small_model, NULL)
 		sem_post(&go_on);
 		sched_yield();
 	}
-	for (unsigned i = 0; i < 12; i++) {
+	for (unsigned i = 0; i < 12; i++)
 		assert_int_not_equal(atomic_load(&r[i]->finish), ENGINE_RUNNING);
-		engine_request_unref(r[i]);
-	}
-	assert_int_equal(atomic_load(&n_constraints), 0);
 	assert_int_equal(atomic_load(&fake_model_violations), 0);
 	sem_destroy(&go_on);
 }
 
 /* A deadline passes while nothing runs and a mask is late. */
-TEST_WITH(deadlines_wait_for_no_mask, small_model, NULL)
+TEST(deadlines_wait_for_no_mask)
 {
 	struct engine_sampling s = greedy(50);
 	int32_t prompt[] = {5, 3, 8};
@@ -115,14 +108,12 @@ TEST_WITH(deadlines_wait_for_no_mask, small_model, NULL)
 	expect_finish(r, ENGINE_FINISH_TIMEOUT);
 	assert_int_equal(atomic_load(&r->n_tokens), 0);
 	sem_post(&go_on);
-	engine_request_unref(r);
 	close_engine(e);
-	assert_int_equal(atomic_load(&n_constraints), 0);
 	sem_destroy(&go_on);
 }
 
 /* Where a constraint allows everything, as it does while the model reasons, min_tokens holds. */
-TEST_WITH(least_tokens_hold_beside_masks, small_model, NULL)
+TEST(least_tokens_hold_beside_masks)
 {
 	struct engine_sampling s = greedy(40);
 	int32_t prompt[] = {5, 3, 8};
@@ -132,7 +123,6 @@ TEST_WITH(least_tokens_hold_beside_masks, small_model, NULL)
 	r = run_new(e, prompt, 3, &s);
 	s.stop_tokens[s.n_stop_tokens++] = r->tokens[2];
 	s.ignore_eos = false;
-	engine_request_unref(r);
 	s.min_tokens = 30;
 	alone = run_new(e, prompt, 3, &s);
 	r = new_request(prompt, 3, &s, false);
@@ -142,8 +132,6 @@ TEST_WITH(least_tokens_hold_beside_masks, small_model, NULL)
 	assert_int_equal(atomic_load(&r->n_tokens), atomic_load(&alone->n_tokens));
 	assert_memory_equal(r->tokens, alone->tokens,
 			    atomic_load(&r->n_tokens) * sizeof(*r->tokens));
-	engine_request_unref(r);
-	engine_request_unref(alone);
 	close_engine(e);
 }
 
@@ -194,19 +182,16 @@ static void run_mix(const struct engine_options *options, bool late, int32_t (*t
 			    atomic_load(&r[i]->finish) == ENGINE_FINISH_COMPLETE);
 		n_tokens[i] = atomic_load(&r[i]->n_tokens);
 		memcpy(tokens[i], r[i]->tokens, n_tokens[i] * sizeof(**tokens));
-		engine_request_unref(r[i]);
 	}
-	engine_request_unref(other);
 	close_engine_with_stats(e, &stats);
 	printf("%llu steps, %llu preemptions, %llu of %llu proposals stood, %llu bytes read\n",
 	       (unsigned long long)stats.steps, (unsigned long long)stats.preemptions,
 	       (unsigned long long)stats.accepted_tokens, (unsigned long long)stats.draft_tokens,
 	       (unsigned long long)stats.bytes_read);
-	assert_int_equal(atomic_load(&n_constraints), 0);
 }
 
 /* Late masks change no token, nor do preemptions and proposals beside them. */
-TEST_WITH(late_masks_change_nothing, small_model, NULL)
+TEST(late_masks_change_nothing)
 {
 	const struct engine_options options[] = {
 		{0},
@@ -289,11 +274,8 @@ TEST(users_share_workers)
 	}
 	mask_workers_free(w);
 	assert_int_equal(atomic_load(&n_done), N_JOBS + 1);
-	assert_int_equal(atomic_load(&n_constraints), 0);
-	for (unsigned i = 0; i <= N_JOBS; i++)
-		engine_request_unref(jobs[i].request);
 	sem_destroy(&go_on);
 	sem_destroy(&others_began);
 }
 
-TEST_MAIN
+TEST_MAIN_EACH(small_model, drop_requests)

@@ -27,33 +27,6 @@ TEST(refuses_nonsense)
 	kv_free(kv);
 }
 
-/* A prompt is computed in chunks while decodes go on beside it. */
-TEST(decodes_first)
-{
-	struct sched_seq chat, book;
-	struct world w;
-
-	open_world(&w, plain, 64);
-	add(&w, &chat, 1, 0, 3);
-	run(&w);
-	assert_int_equal(planned(&w, &chat), 3);
-	add(&w, &book, 2, 0, 40);
-	run(&w);
-	assert_int_equal(planned(&w, &chat), 1);
-	assert_int_equal(planned(&w, &book), 15);
-	run(&w);
-	run(&w);
-	assert_int_equal(planned(&w, &chat), 1);
-	assert_int_equal(planned(&w, &book), 10);
-	assert_int_equal(book.n_total, 41);
-	run(&w);
-	assert_int_equal(planned(&w, &book), 1);
-	drop(&w, &chat);
-	drop(&w, &book);
-	assert_int_equal(run(&w), 0);
-	close_world(&w);
-}
-
 TEST(first_come_first_served_within_priority)
 {
 	struct scheduler_options o = plain;
