@@ -61,7 +61,6 @@ void drop_later(struct engine_request *r)
 
 int drop_requests(void **state)
 {
-	(void)state;
 	while (n_made)
 		engine_request_unref(made[--n_made]);
 	free(made);
@@ -243,7 +242,6 @@ static int constraint_accept(struct engine_constraint *base, int32_t token)
 
 static const char *constraint_error(struct engine_constraint *c)
 {
-	(void)c;
 	return "the test's constraint fails";
 }
 
@@ -275,7 +273,6 @@ struct test_constraint *constrain(struct engine_request *r, unsigned key, unsign
 
 int small_model(void **state)
 {
-	(void)state;
 	fake_model_config = fake_model_small();
 	return 0;
 }

@@ -33,7 +33,6 @@ static inline char *http_fixture_error_body(void *arg, int status, const char *m
 {
 	char *text;
 
-	(void)arg;
 	return asprintf(&text, "{%d %s}", status, message) < 0 ? NULL : text;
 }
 
@@ -57,8 +56,6 @@ static inline void http_fixture_init(struct http_fixture *f, struct http_options
 
 static inline void http_fixture_on_stop(evutil_socket_t fd, short what, void *arg)
 {
-	(void)fd;
-	(void)what;
 	event_base_loopbreak(arg);
 }
 

@@ -149,7 +149,6 @@ static void find_text_program(void)
 
 int set_up(void **state)
 {
-	(void)state;
 	find_text_program();
 	snprintf(root, sizeof(root), "/tmp/test_models.XXXXXX");
 	if (!mkdtemp(root))
@@ -170,7 +169,6 @@ int set_up(void **state)
 
 int tear_down(void **state)
 {
-	(void)state;
 	close_table();
 	remove_all(root);
 	event_base_free(base);
@@ -184,11 +182,6 @@ static int load_text(const char *dir, const struct engine_limits *limits,
 		     const struct model_spec *spec, bool must_fit, const struct config *config,
 		     const atomic_bool *stop, struct model_text **ret, char *err, size_t errlen)
 {
-	(void)config;
-	(void)stop;
-	(void)limits;
-	(void)spec;
-	(void)must_fit;
 	if (strstr(dir, "speechless")) {
 		snprintf(err, errlen, "there is no tokeniser");
 		return -ENOENT;
@@ -204,7 +197,6 @@ static void free_text(struct model_text *text)
 
 static void set_context(struct model_text *text, unsigned max_context)
 {
-	(void)text;
 	assert_true(max_context > 0);
 }
 

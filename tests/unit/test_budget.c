@@ -79,7 +79,6 @@ static bool is_kept(struct account *a, const void *owner, char letter)
 
 static int setup(void **state)
 {
-	(void)state;
 	n_things = 0;
 	budget_init(&budget, LIMIT);
 	return 0;
@@ -87,7 +86,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	budget_clear(&budget);
 	assert_int_equal(n_things, 0);
 	assert_int_equal(budget.used, 0);

@@ -34,7 +34,6 @@ static int parse(const char *json)
 
 static int set_up(void **state)
 {
-	(void)state;
 	if (parse(text) || said.error)
 		fail_msg("%s%s", err, said.message);
 	right = said;
@@ -215,7 +214,6 @@ static int refuse(int fd, struct case_said *ret, char *why, size_t len)
 {
 	char start[2];
 
-	(void)ret;
 	asked++;
 	assert_int_equal(read(fd, start, 2), 2);
 	assert_memory_equal(start, "{\"", 2);

@@ -217,7 +217,6 @@ static int make_directory(void **state)
 
 static int remove_directory(void **state)
 {
-	(void)state;
 	unlink(path);
 	rmdir(at("cdi"));
 	/* Fails if something was left behind. */
@@ -303,7 +302,6 @@ static int look_at_number(void *data, char **ret_text, struct tool_error *error)
 	const _Atomic int *number = data;
 	int n = *number;
 
-	(void)error;
 	*ret_text = NULL;
 	return n && asprintf(ret_text, "%d", n) < 0 ? -ENOMEM : 0;
 }

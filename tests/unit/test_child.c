@@ -9,7 +9,6 @@ static atomic_bool stop;
 
 static void on_progress(void *arg, uint64_t done, uint64_t total)
 {
-	(void)arg;
 	assert_int_equal(done, 1);
 	assert_int_equal(total, 2);
 	atomic_store(&stop, true);

@@ -24,7 +24,6 @@ static int set_up(void **state)
 	char err[100];
 	int r;
 
-	(void)state;
 	if (!b)
 		return -1;
 	for (unsigned i = 0; i < VOCAB; i++) {
@@ -41,7 +40,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	grammar_unref(form);
 	grammar_vocab_unref(vocab);
 	return 0;

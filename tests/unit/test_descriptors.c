@@ -66,7 +66,6 @@ static int setup(void **state)
 {
 	int pair[2];
 
-	(void)state;
 	memset(&t, 0, sizeof(t));
 	t.open_before = count_open();
 	assert_int_equal(descriptors_new(LIMIT, &t.descriptors), 0);
@@ -80,7 +79,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	http_fds_drop(&t.fds, UINT64_MAX);
 	close(t.server);
 	close(t.client);

@@ -46,7 +46,6 @@ static inline void put(const char *name, const char *text, mode_t mode)
 
 static inline int test_dir_make(void **state)
 {
-	(void)state;
 	strcpy(test_dir, "/tmp/txda-test-XXXXXX");
 	return mkdtemp(test_dir) ? 0 : -1;
 }
@@ -54,15 +53,11 @@ static inline int test_dir_make(void **state)
 static inline int test_dir_unlink(const char *path, const struct stat *st, int type,
 				  struct FTW *ftw)
 {
-	(void)st;
-	(void)type;
-	(void)ftw;
 	return remove(path);
 }
 
 static inline int test_dir_remove(void **state)
 {
-	(void)state;
 	return nftw(test_dir, test_dir_unlink, 8, FTW_DEPTH | FTW_PHYS);
 }
 

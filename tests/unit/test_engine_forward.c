@@ -41,7 +41,6 @@ static int sink_row(struct engine_sink *base, unsigned i, const float *logits, c
 
 static const char *sink_error(struct engine_sink *s)
 {
-	(void)s;
 	return "the sink is full";
 }
 

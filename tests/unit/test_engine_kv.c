@@ -21,7 +21,6 @@ static int open_kv(unsigned n_blocks, unsigned block_size, unsigned key_words)
 /* All is in order, and everything has been given back. */
 static int close_kv(void **state)
 {
-	(void)state;
 	if (kv) {
 		assert_true(kv_check(kv));
 		assert_int_equal(kv_free_blocks(kv), kv_blocks(kv));

@@ -14,7 +14,6 @@ static sem_t go_on;
 
 static void wait_to_go_on(struct test_constraint *c)
 {
-	(void)c;
 	atomic_fetch_add(&n_waits, 1);
 	sem_wait(&go_on);
 }
@@ -224,7 +223,6 @@ static atomic_uint n_done;
 
 static void count_done(void *arg)
 {
-	(void)arg;
 	atomic_fetch_add(&n_done, 1);
 }
 
@@ -232,7 +230,6 @@ static sem_t others_began;
 
 static void tell_that_it_began(struct test_constraint *c)
 {
-	(void)c;
 	sem_post(&others_began);
 }
 

@@ -471,13 +471,11 @@ TEST(checks_parameters)
 
 static int open_sampler(void **state)
 {
-	(void)state;
 	return sampler_new(VOCAB, VOCAB, &sampler);
 }
 
 static int close_sampler(void **state)
 {
-	(void)state;
 	sampler_free(sampler);
 	return 0;
 }

@@ -43,7 +43,6 @@ static void make_stream(void)
 
 static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
 {
-	(void)arg;
 	atomic_store(&t.uid, http_conn_peer(c)->uid);
 	if (!strcmp(r->path, "/never")) {
 		http_conn_set_user(c, &t);
@@ -68,7 +67,6 @@ static void on_request(void *arg, struct http_conn *c, const struct http_request
 
 static void on_gone(void *arg, void *user)
 {
-	(void)arg;
 	assert_ptr_equal(user, &t);
 	t.streaming = NULL;
 	atomic_fetch_add(&t.gone, 1);
@@ -76,8 +74,6 @@ static void on_gone(void *arg, void *user)
 
 static void on_drained(void *arg, void *user)
 {
-	(void)arg;
-	(void)user;
 	atomic_fetch_add(&t.drained, 1);
 	make_stream();
 }
@@ -100,7 +96,6 @@ static int setup(void **state)
 		.on_drained = on_drained,
 	};
 
-	(void)state;
 	memset(&t, 0, sizeof(t));
 	http_fixture_init(&t.http, options, &callbacks);
 	http_fixture_run(&t.http);
@@ -109,7 +104,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	http_fixture_fini(&t.http);
 	return 0;
 }

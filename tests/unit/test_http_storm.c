@@ -31,13 +31,11 @@ static struct {
 
 static bool has_to_wait(void *arg)
 {
-	(void)arg;
 	return atomic_load(&t.full);
 }
 
 static void on_take(void *arg, int fd, const struct http_peer *peer)
 {
-	(void)arg;
 	assert_int_equal(peer->uid, getuid());
 	assert_int_equal(peer->pid, getpid());
 	t.taken++;
@@ -48,14 +46,12 @@ static void on_take(void *arg, int fd, const struct http_peer *peer)
 
 static void on_closed(void *arg, uid_t uid, unsigned n)
 {
-	(void)arg;
 	assert_int_equal(uid, getuid());
 	t.closed += n;
 }
 
 static void on_over(void *arg)
 {
-	(void)arg;
 	t.over++;
 }
 
@@ -69,7 +65,6 @@ static int setup(void **state)
 	};
 	char err[256];
 
-	(void)state;
 	memset(&t, 0, sizeof(t));
 	strcpy(t.dir, "/tmp/txda-storm-XXXXXX");
 	assert_non_null(mkdtemp(t.dir));
@@ -85,7 +80,6 @@ static int teardown(void **state)
 {
 	char lock[112];
 
-	(void)state;
 	http_storm_free(t.storm);
 	event_base_free(t.base);
 	listen_socket_close(&t.socket);

@@ -30,7 +30,6 @@ static bool on_head(void *arg, const struct http_conn *c, const struct http_requ
 {
 	const char *key = http_request_header(r, "Key");
 
-	(void)arg;
 	assert_true(http_conn_peer(c)->tcp);
 	assert_int_equal(strncmp(http_conn_peer(c)->address, "127.0.0.1:", 10), 0);
 	if (!key) {
@@ -46,7 +45,6 @@ static bool on_head(void *arg, const struct http_conn *c, const struct http_requ
 
 static void on_request(void *arg, struct http_conn *c, const struct http_request *r)
 {
-	(void)arg;
 	atomic_store(&t.uid, http_conn_peer(c)->uid);
 	if (!strcmp(r->path, "/greedy"))
 		http_conn_account(c)->loop_paid_ns = UINT64_MAX / 2;
@@ -70,15 +68,12 @@ static void on_request(void *arg, struct http_conn *c, const struct http_request
 
 static void on_gone(void *arg, void *user)
 {
-	(void)arg;
 	assert_ptr_equal(user, &t);
 	atomic_fetch_add(&t.gone, 1);
 }
 
 static void on_drained(void *arg, void *user)
 {
-	(void)arg;
-	(void)user;
 }
 
 static int setup(void **state)
@@ -103,7 +98,6 @@ static int setup(void **state)
 	char err[256];
 	unsigned n;
 
-	(void)state;
 	memset(&t, 0, sizeof(t));
 	http_fixture_init(&t.http, options, &callbacks);
 	assert_int_equal(listen_tcp_resolve("127.0.0.1", 0, addresses, &n, err, sizeof(err)), 0);
@@ -116,7 +110,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	http_fixture_fini(&t.http);
 	close(t.tcp);
 	return 0;

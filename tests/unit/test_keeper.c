@@ -26,7 +26,6 @@ static void take_log(bool bad, const char *text)
 
 const char *txda_context_error(struct txda_context *context)
 {
-	(void)context;
 	return "the library's words";
 }
 
@@ -306,16 +305,11 @@ static struct txda_group *pair(void)
 
 static bool yes(void *arg, const char *source, const char *case_dir)
 {
-	(void)arg;
-	(void)case_dir;
 	return !strcmp(source, "/srv/model");
 }
 
 static bool no(void *arg, const char *source, const char *case_dir)
 {
-	(void)case_dir;
-	(void)arg;
-	(void)source;
 	return false;
 }
 

@@ -428,10 +428,6 @@ static enum config_action load_file(const char *text, size_t len, struct config 
 
 static bool take_nothing(void *arg, const struct option_given *given, char *why, size_t len)
 {
-	(void)arg;
-	(void)given;
-	(void)why;
-	(void)len;
 	return true;
 }
 

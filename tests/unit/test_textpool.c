@@ -79,7 +79,6 @@ static struct work make(uid_t user, bool brief, unsigned number, sem_t *gate)
 
 static int setup(void **state)
 {
-	(void)state;
 	n_begun = n_back = n_ran = 0;
 	return 0;
 }
@@ -259,7 +258,6 @@ static void spend(struct textpool_job *job)
 
 static void count_back(struct textpool_job *job)
 {
-	(void)job;
 	n_back++;
 }
 

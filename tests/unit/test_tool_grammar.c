@@ -35,7 +35,6 @@ static int set_up(void **state)
 	struct grammar_token tokens[256];
 	char dir[1024], err[256];
 
-	(void)state;
 	for (unsigned i = 0; i < 256; i++) {
 		bytes[i] = (char)i;
 		tokens[i] = (struct grammar_token){.bytes = &bytes[i], .len = 1};
@@ -48,7 +47,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	cJSON_Delete(functions);
 	grammar_vocab_unref(vocab);
 	txda_tokenizer_free(tokenizer);
@@ -61,14 +59,12 @@ static char calls[4096];
 
 static int on_text(void *arg, const char *text, size_t len)
 {
-	(void)arg;
 	fail_msg("not a call: %.*s", (int)len, text);
 	return 0;
 }
 
 static int on_call(void *arg, const struct reply_call *call)
 {
-	(void)arg;
 	strcat(calls, "|");
 	strncat(calls, call->name, call->name_len);
 	strcat(calls, ":");
@@ -77,8 +73,6 @@ static int on_call(void *arg, const struct reply_call *call)
 
 static int on_arguments(void *arg, unsigned index, const char *text, size_t len)
 {
-	(void)arg;
-	(void)index;
 	strncat(calls, text, len);
 	return 0;
 }
