@@ -5,12 +5,7 @@
  * TXDA_FUZZ_SAVE=FILE each input is written there before it runs; after a crash the file holds the
  * input that did it.
  */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 /* Mutations may grow the seed by this much. */
 #define GROWTH 256

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Bodies of requests as both endpoints read them. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "api_params.h"
 #include "json_strict.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void try(enum api_kind kind, const uint8_t *data, size_t size)
 {

@@ -3,16 +3,11 @@
  * Any bytes as model_info.json or, when they start like one, as kcore.bin: what is accepted must be
  * safe to follow. The checksum of a program is made right first, or nothing would come past it.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "case_info.h"
 #include "crc32c.h"
 #include "isa_names.h"
 #include "program.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static volatile uint64_t sink; /* so that what is read is read */
 

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* Any bytes as config.json: what is accepted and small builds a program that the checker accepts,
  * for one chip and for two. */
+#include "fuzz.h"
 #include "graph.h"
 #include "model.h"
-
-#include <stdint.h>
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void build(struct model *m, uint32_t tp)
 {

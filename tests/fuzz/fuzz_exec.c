@@ -8,19 +8,13 @@
  * each later one also chooses a few fields of that program's tables that get other values, such as
  * might do harm.
  */
+#include "fuzz.h"
 #include "fuzz_exec.h"
 #include "cmodel.h"
 #include "crc32c.h"
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define MEM	     (16ull << 20)
 #define VA	     0x10000000ull

@@ -2,10 +2,7 @@
 /* Any bytes as a GGUF file: of what opens, every tensor lies within the file and can be read, and the
  * metadata becomes a config and a tokeniser or an error in words; its weights become tiles. Two files
  * are parts of a model. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "../memory_file.h"
 #include "config.h"
 #include "ggml.h"
@@ -13,8 +10,6 @@
 #include "k_order.h"
 #include "pack.h"
 #include "param.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A tensor whose data is a copy of exactly its bytes, so that sanitizers see every read beyond. */
 static struct gguf_tensor copy_tensor(const struct gguf *g, const struct gguf_tensor *t,

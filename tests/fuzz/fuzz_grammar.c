@@ -4,18 +4,13 @@
  * for a strict schema). What is taken is walked through, and each mask must agree with what is
  * accepted.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "grammar.h"
 #include "grammar_build.h"
 #include "grammar_gbnf.h"
 #include "grammar_regex.h"
 #include "grammar_schema.h"
 #include "json_strict.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct grammar_vocab *vocab;
 

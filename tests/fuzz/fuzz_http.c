@@ -2,13 +2,9 @@
 /* The HTTP parser on arbitrary bytes, cut into pieces; whatever it says, it must say the same for
  * the uncut bytes. */
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "fuzz.h"
 #include "http_parser.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static enum http_parse feed(struct http_parser *p, const char *data, size_t size, size_t piece)
 {

@@ -3,13 +3,8 @@
  * Fuzz target: any bytes as a chat template. What parses is rendered twice with small limits: both
  * renders must agree, whatever they give.
  */
+#include "fuzz.h"
 #include "jinja.h"
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char variables[] =
 	"{\"l\": [3, 1, 2, 1.5, null, \"x\"], \"s\": \"Hello \\u00f6 <b>\\n\", \"n\": null,"

@@ -3,13 +3,8 @@
  * Any bytes into the JSON checker and parser: they must agree, and what was parsed must print as
  * JSON that parses again.
  */
+#include "fuzz.h"
 #include "json_strict.h"
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* Any bytes as kcore.bin, with a checksum that fits: what the checker accepts can be walked without
  * harm. */
+#include "fuzz.h"
 #include "crc32c.h"
 #include "program_view.h"
-
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void walk(const struct program_view *v)
 {

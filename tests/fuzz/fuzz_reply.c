@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Replies in every format, whole and byte by byte: the same must come out, and calls in order. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "reply_parser.h"
 #include "text_buf.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct result {
 	struct text_buf parts[3];

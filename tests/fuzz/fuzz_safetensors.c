@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Any bytes as a safetensors file: of what opens, every tensor lies within the file and can be
  * read. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "../memory_file.h"
 #include "json.h"
 #include "safetensors.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void read_tensor(const struct safetensors *st, const char *name)
 {

@@ -4,13 +4,8 @@
  * without harm; and the same bytes are text for the tokeniser that TXDA_FUZZ_MODEL names (a model
  * directory), where one is given.
  */
+#include "fuzz.h"
 #include "detok.h"
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* More text than this adds time and no paths. */
 #define TEXT_MAX 4096

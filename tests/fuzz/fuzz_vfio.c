@@ -4,20 +4,16 @@
  * registers in any order, page tables, rings and streams with anything in them, and faults in
  * between. The chip may fault its queues and refuse messages, no more.
  */
+#include "fuzz.h"
 #include "fuzz_vfio.h"
 #include "machine.h"
 #include "session.h"
 #include "log.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct input {
 	const uint8_t *at;

@@ -10,7 +10,6 @@ int txda_vram_alloc(struct txda_device *tdev, u64 bytes, unsigned flags,
 	struct txda_vram_block *block;
 	unsigned page = 0;
 
-	(void)group;
 	assert(bytes == SZ_4K && flags & TXDA_VRAM_MAPPABLE);
 	while (page < vram->mm.size / SZ_4K && vram->mm.taken[page])
 		page++;
@@ -68,7 +67,6 @@ void *kunit_kzalloc(struct kunit *test, size_t bytes, int gfp)
 {
 	void *p = calloc(1, bytes);
 
-	(void)gfp;
 	assert(test->n_memory < sizeof(test->memory) / sizeof(test->memory[0]));
 	test->memory[test->n_memory++] = p;
 	return p;

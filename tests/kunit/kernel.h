@@ -56,7 +56,6 @@ struct mutex {
 #define SZ_2M		   0x200000u
 #define SZ_4M		   0x400000u
 #define SZ_16M		   0x1000000u
-#define SZ_64M		   0x4000000u
 #define USEC_PER_SEC	   1000000u
 #define NSEC_PER_SEC	   1000000000u
 #define BIT(n)		   (1ul << (n))
@@ -72,8 +71,6 @@ struct mutex {
 #define ARRAY_SIZE(a)	   (sizeof(a) / sizeof((a)[0]))
 #define is_power_of_2(n)   ((n) && !((n) & ((n)-1)))
 #define sizeof_field(t, f) sizeof(((t *)0)->f)
-#define ERR_PTR(err)	   ((void *)(long)(err))
-#define MODULE_FIRMWARE(n) static_assert(sizeof(n) > 1, "a name")
 
 static inline u64 div_u64_rem(u64 n, u32 by, u32 *ret_rest)
 {
@@ -197,10 +194,7 @@ static inline int list_empty(const struct list_head *head)
 
 static inline void drm_err(const void *drm, const char *format, ...)
 {
-	(void)drm;
-	(void)format;
 }
-#define drm_dbg	 drm_err
 #define drm_warn drm_err
 
 /* Time of its own: a register that has the wrong value keeps it. */
@@ -212,7 +206,6 @@ static inline void drm_err(const void *drm, const char *format, ...)
 
 static inline int drmm_mutex_init(const void *drm, struct mutex *lock)
 {
-	(void)drm;
 	mutex_init(lock);
 	return 0;
 }
@@ -273,7 +266,6 @@ struct sg_table {
 
 static inline int sg_alloc_table(struct sg_table *sgt, unsigned int nents, int gfp)
 {
-	(void)gfp;
 	sgt->sgl = calloc(nents, sizeof(*sgt->sgl));
 	sgt->nents = nents;
 	return sgt->sgl ? 0 : -ENOMEM;

@@ -33,24 +33,11 @@ static void run(const char *name, const struct sim_cost *cost, struct sim_result
 	*ret = *result;
 }
 
-static void same_input_same_figures(void **state)
-{
-	struct sim_options options = sim_find_pattern("users")->options;
-	struct sim_result results[2];
-
-	(void)state;
-	options.cost = &sim_weight_bound;
-	for (unsigned i = 0; i < 2; i++)
-		sim_run(&options, &results[i]);
-	assert_memory_equal(&results[0], &results[1], sizeof(results[0]));
-}
-
 /* A user alone has every slot: a step takes longer than 256 decodes do, as prompts are in it. */
 static void alone_has_all(void **state)
 {
 	struct sim_result result;
 
-	(void)state;
 	for (unsigned c = 0; c < sim_n_costs; c++) {
 		const struct sim_cost *cost = sim_costs[c];
 		double decodes = (cost->step_us + 256 * cost->token_us) / 1e6;
@@ -67,7 +54,6 @@ static void nobody_starves(void **state)
 {
 	struct sim_result result;
 
-	(void)state;
 	for (unsigned i = 0; i < sim_n_patterns; i++) {
 		const struct sim_pattern *pattern = &sim_patterns[i];
 
@@ -85,7 +71,6 @@ static void nobody_starves(void **state)
  */
 static void light_beside_heavy(void **state)
 {
-	(void)state;
 	for (unsigned c = 0; c < sim_n_costs; c++) {
 		struct sim_result alone, both;
 		double limit;
@@ -108,7 +93,6 @@ static void light_beside_heavy_in_all_settings(void **state)
 {
 	static const unsigned slots[] = {16, 256}, prompts[] = {16, 400};
 
-	(void)state;
 	for (unsigned i = 0; i < 4 * sim_n_costs; i++) {
 		const struct sim_cost *cost = sim_costs[i / 4];
 		unsigned prompt = prompts[i % 2];
@@ -138,7 +122,6 @@ static void light_beside_heavy_in_all_settings(void **state)
 /* Many users who come and go do not cost the chips more than the stalls' tenth. */
 static void many_users_keep_the_throughput(void **state)
 {
-	(void)state;
 	for (unsigned c = 0; c < sim_n_costs; c++) {
 		struct sim_result alone, both;
 
@@ -155,7 +138,6 @@ static void many_users_keep_the_throughput(void **state)
  */
 static void turns_are_not_computed_again(void **state)
 {
-	(void)state;
 	for (unsigned c = 0; c < sim_n_costs; c++) {
 		struct sim_result alone, both;
 
@@ -171,7 +153,6 @@ static void long_prompts_beside_streams(void **state)
 {
 	struct sim_result result;
 
-	(void)state;
 	for (unsigned c = 0; c < sim_n_costs; c++) {
 		run("long", sim_costs[c], &result);
 		assert_true(result.groups[1].longest_gap_s < 1.5 * 0.2);
@@ -182,7 +163,6 @@ static void priorities_go_first(void **state)
 {
 	struct sim_result result;
 
-	(void)state;
 	for (unsigned c = 0; c < sim_n_costs; c++) {
 		run("priorities", sim_costs[c], &result);
 		assert_true(result.groups[0].ttft.max < 0.2);
@@ -212,7 +192,6 @@ static void streams_take_turns(void **state)
 	};
 	struct sim_result all, turns;
 
-	(void)state;
 	options.cost = &sim_flat;
 	options.no_fair_time = true;
 	sim_run(&options, &all);
@@ -241,7 +220,6 @@ static void streams_take_turns(void **state)
  */
 static void a_stream_beside_64_answers(void **state)
 {
-	(void)state;
 	for (unsigned c = 0; c < sim_n_costs; c++) {
 		struct sim_options options = {
 			.cost = sim_costs[c],
@@ -280,7 +258,6 @@ static void streams_keep_their_pace(void **state)
 {
 	static const char *const names[] = {"stream", "chat", "vectors", "takes-all"};
 
-	(void)state;
 	for (unsigned i = 0; i < 4 * sim_n_costs; i++) {
 		const struct sim_cost *cost = sim_costs[i / 4];
 		const char *name = names[i % 4];
@@ -312,7 +289,6 @@ static void choices_share_the_prompt(void **state)
 	};
 	struct sim_result result;
 
-	(void)state;
 	sim_run(&options, &result);
 	/* 1003 tokens are 62 blocks of 16 and 11 tokens; the last token of an answer is no input. */
 	assert_int_equal(result.groups[0].computed, 1003 + 63 * 11 + 64 * 49);
@@ -321,7 +297,6 @@ static void choices_share_the_prompt(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(same_input_same_figures),
 		cmocka_unit_test(alone_has_all),
 		cmocka_unit_test(nobody_starves),
 		cmocka_unit_test(light_beside_heavy),

@@ -160,7 +160,7 @@ void fix_program_init(struct fix_program *p, unsigned group_size, unsigned rank)
 	p->strings = (char *)p->image + p->hdr->strings_off;
 }
 
-uint32_t fix_name(struct fix_program *p, const char *name)
+static uint32_t fix_name(struct fix_program *p, const char *name)
 {
 	uint32_t at = p->hdr->strings_bytes;
 
@@ -226,4 +226,34 @@ void fix_bind(struct fix_chip *c, const struct txda_pkt_exec *p, unsigned i, uin
 	struct txda_binding b = {va, bytes};
 
 	memcpy(c->mem + (p->bindings_va - FIX_VA) + i * sizeof(b), &b, sizeof(b));
+}
+
+void fix_rows_program(struct fix_program *p, uint32_t columns)
+{
+	const struct txda_dim t = FIX_SYM(TXDA_SYM_T, 1), r = FIX_SYM(TXDA_SYM_R, 1),
+			      h = FIX_CONST(columns);
+	uint32_t slot[5], tensor[5];
+	struct txda_op *op;
+
+	fix_program_init(p, 1, 0);
+	slot[0] = fix_slot(p, "weights", TXDA_SLOT_WEIGHTS, columns * 4);
+	slot[1] = fix_slot(p, "x", TXDA_SLOT_INPUT, 64 * columns * 4);
+	slot[2] = fix_slot(p, "scratch", TXDA_SLOT_SCRATCH, 64 + 64 * columns * 4);
+	slot[3] = fix_slot(p, "rows", TXDA_SLOT_INPUT, 64);
+	slot[4] = fix_slot(p, "out", TXDA_SLOT_OUTPUT, 16 * columns * 4);
+	tensor[0] = fix_tensor(p, "norm.weight", slot[0], TXDA_F32, 0, h, FIX_NO_DIM);
+	tensor[1] = fix_tensor(p, "x", slot[1], TXDA_F32, 0, t, h);
+	tensor[2] = fix_tensor(p, "hidden", slot[2], TXDA_F32, 64, t, h);
+	p->tensor[tensor[2]].flags = TXDA_TENSOR_ACTIVATION;
+	tensor[3] = fix_tensor(p, "row_index", slot[3], TXDA_I32, 0, r, FIX_NO_DIM);
+	tensor[4] = fix_tensor(p, "out", slot[4], TXDA_F32, 0, r, h);
+	op = fix_op(p, "layers.0.norm", TXDA_OP_RMSNORM);
+	op->in[0] = tensor[1];
+	op->in[1] = tensor[0];
+	op->out[0] = tensor[2];
+	op = fix_op(p, "select", TXDA_OP_GATHER_ROWS);
+	op->in[0] = tensor[2];
+	op->in[1] = tensor[3];
+	op->out[0] = tensor[4];
+	fix_seal(p);
 }

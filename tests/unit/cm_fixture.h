@@ -86,7 +86,6 @@ struct fix_program {
 };
 
 void fix_program_init(struct fix_program *p, unsigned group_size, unsigned rank);
-uint32_t fix_name(struct fix_program *p, const char *name);
 uint32_t fix_slot(struct fix_program *p, const char *name, uint32_t kind, uint64_t bytes);
 /* A row-major tensor [d0, d1]; an extent is mul * sym. d1.mul 0: one dimension. */
 uint32_t fix_tensor(struct fix_program *p, const char *name, uint32_t slot, uint32_t dtype,
@@ -97,6 +96,11 @@ void fix_seal(struct fix_program *p);
 /* Writes the image to DRAM at FIX_PROGRAM + @at and fills a packet that launches it. */
 void fix_place(const struct fix_program *p, struct fix_chip *c, uint64_t at,
 	       struct txda_pkt_exec *ret);
+/*
+ * hidden[t] = x[t] + norm.weight; out[r] = hidden[row_index[r]], with tensors and slots in this order:
+ * weights, x, scratch, rows, out. T is up to 64, R up to 16.
+ */
+void fix_rows_program(struct fix_program *p, uint32_t columns);
 /* Binding @i of the packet that fix_place() made. */
 void fix_bind(struct fix_chip *c, const struct txda_pkt_exec *p, unsigned i, uint64_t va,
 	      uint64_t bytes);

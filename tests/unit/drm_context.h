@@ -24,13 +24,4 @@ static inline struct txda_context *open_fake(void)
 	return context;
 }
 
-static inline struct txda_device *device_of(struct txda_context *context, unsigned index)
-{
-	struct txda_device *device;
-
-	ok(context, txda_device_get(context, index, &device));
-	txda_device_unref(device); /* the context lives longer */
-	return device;
-}
-
 #endif /* DRM_CONTEXT_H */

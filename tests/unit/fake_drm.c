@@ -84,7 +84,6 @@ static int version(struct file *file, void *arg)
 {
 	struct drm_version *v = arg;
 
-	(void)file;
 	v->version_major = fake_drm.version_major;
 	v->version_minor = 0;
 	v->version_patchlevel = 7;
@@ -96,8 +95,6 @@ static int version(struct file *file, void *arg)
 }
 static int client_name(struct file *file, void *arg)
 {
-	(void)file;
-	(void)arg;
 	return -EINVAL; /* as a kernel that does not know it */
 }
 
@@ -200,12 +197,9 @@ static int fake_nodes(struct txda__node *ret, unsigned max)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < fake.n_slots; i++) {
-		unsigned slot = fake_drm.reversed ? fake.n_slots - 1 - i : i;
-
+	for (unsigned slot = 0; slot < fake.n_slots; slot++)
 		if (fake.there[slot] && n < max)
 			describe_node(slot, &ret[n++]);
-	}
 	return (int)n;
 }
 

@@ -35,7 +35,6 @@ struct fake_drm_knobs {
 	unsigned fail_after;
 	int fail_error;
 	unsigned long fail_request; /* of these only; 0: of all */
-	bool reversed;		    /* nodes are found in the reverse order */
 	bool no_advice;		    /* a kernel before version 1.2 */
 	bool no_links;		    /* ports are down, and all cards are different */
 	uint32_t known_bytes;	    /* an old kernel: its query structs end there; 0: all */

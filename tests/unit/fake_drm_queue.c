@@ -3,9 +3,6 @@
 
 static void on_signalled(void *arg, uint64_t va, uint64_t value)
 {
-	(void)arg;
-	(void)va;
-	(void)value;
 	pthread_mutex_lock(&fake_word_lock);
 	fake_wake();
 	pthread_mutex_unlock(&fake_word_lock);
@@ -13,7 +10,6 @@ static void on_signalled(void *arg, uint64_t va, uint64_t value)
 
 static void on_faulted(void *arg, const struct txda_fault *fault)
 {
-	(void)fault;
 	on_signalled(arg, 0, 0);
 }
 

@@ -33,5 +33,8 @@ char *case_info(unsigned tp);
 void case_write(unsigned tp, char **ret_path);
 void case_put(const char *path, const char *name, const void *data, size_t bytes);
 void case_remove(char *path);
+/* One step with all tokens and rows, always the same; 0 or the first error. */
+struct txda_model;
+int case_run(struct txda_model *model, float y[CASE_R][CASE_H]);
 
 #endif /* LIBTXDA_CASE_H */

@@ -42,14 +42,27 @@ static inline struct txda_context *open_context(const char *spec)
 			fail_msg("%s: %d, %s", #call, ok_result, txda_context_error(context));     \
 	} while (0)
 
+/* @call fails with @error, and @words are why. */
+#define fails(context, call, error, words)                                                         \
+	do {                                                                                       \
+		assert_int_equal(call, error);                                                     \
+		assert_has(txda_context_error(context), words);                                    \
+	} while (0)
+
+static inline struct txda_device *device_of(struct txda_context *context, unsigned index)
+{
+	struct txda_device *device;
+
+	ok(context, txda_device_get(context, index, &device));
+	txda_device_unref(device); /* the context lives longer */
+	return device;
+}
+
 static inline uint64_t used_bytes(struct txda_context *context, unsigned device)
 {
 	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
-	struct txda_device *d;
 
-	ok(context, txda_device_get(context, device, &d));
-	ok(context, txda_device_status(d, &status));
-	txda_device_unref(d);
+	ok(context, txda_device_status(device_of(context, device), &status));
 	return status.mem_used_bytes;
 }
 

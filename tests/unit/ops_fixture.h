@@ -202,6 +202,28 @@ OPS_HELPER int run_op(struct run *r, unsigned opcode, unsigned cores)
 	return 0;
 }
 
+/* check() of @run, a struct run, refuses a launch whose @field has this value. */
+#define REFUSED(run, opcode, field, value, code_)                                                  \
+	do {                                                                                       \
+		__typeof__(field) was = (field);                                                   \
+                                                                                                   \
+		(field) = (value);                                                                 \
+		(run).fault.code = 0;                                                              \
+		assert_int_equal(run_op(&(run), opcode, 1), -EINVAL);                              \
+		assert_int_equal((run).fault.code, TXDA_FAULT_##code_);                            \
+		(field) = was;                                                                     \
+	} while (0)
+
+OPS_HELPER inline int32_t *ints(const struct cm_tensor *t)
+{
+	return t->ptr;
+}
+
+OPS_HELPER inline float *floats(const struct cm_tensor *t)
+{
+	return t->ptr;
+}
+
 OPS_HELPER double rel_error(const float *a, const double *b, size_t n)
 {
 	double e = 0, s = 0;
@@ -222,6 +244,14 @@ OPS_HELPER float *as_f32(const struct cm_tensor *t)
 		f[i] = t->dtype == TXDA_F32 ? ((float *)t->ptr)[i]
 					    : cm_bf16_to_f32(((uint16_t *)t->ptr)[i]);
 	return f;
+}
+
+/* Whether the path has products of its own for the type, not only those of the path beneath. */
+OPS_HELPER bool is_of_path(uint8_t dtype)
+{
+	return strncmp(cm_simd->name, "avxvnni", 7) ||
+	       (dtype != TXDA_BF16 && dtype != TXDA_F16 && dtype != TXDA_F32 && dtype != TXDA_F8 &&
+		dtype != TXDA_MX4);
 }
 
 /* ---- one run of the tests a SIMD path ---- */
@@ -312,8 +342,11 @@ OPS_HELPER int run_path(const char *title, const char *path, const struct CMUnit
 #f " (" path ")", f, choose_path, leave_path, (void *)path                         \
 	}
 
-/* main() of a program that defines ON_PATH(path): ON(path, test), ... */
-#define OPS_MAIN(title)                                                                            \
+/*
+ * main() of a program that defines ON_PATH(path): ON(path, test), ... Of the path avx2 AVX-VNNI changes
+ * only products of integers, so that the rest is not run again for it.
+ */
+#define OPS_MAIN(title, has_products)                                                              \
 	int main(void)                                                                             \
 	{                                                                                          \
 		static const struct CMUnitTest c[] = {ON_PATH("c")}, avx2[] = {ON_PATH("avx2")},   \
@@ -329,8 +362,10 @@ OPS_HELPER int run_path(const char *title, const char *path, const struct CMUnit
                                                                                                    \
 		IF_HAS(title, c);                                                                  \
 		IF_HAS(title, avx2);                                                               \
-		IF_HAS(title, avxvnni);                                                            \
-		IF_HAS(title, avxvnni_emulated);                                                   \
+		if (has_products) {                                                                \
+			IF_HAS(title, avxvnni);                                                    \
+			IF_HAS(title, avxvnni_emulated);                                           \
+		}                                                                                  \
 		IF_HAS(title, avx512);                                                             \
 		IF_HAS(title, avx512bf16);                                                         \
 		IF_HAS(title, amx);                                                                \

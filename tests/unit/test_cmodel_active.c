@@ -37,7 +37,6 @@ static void test_decisions(void **state)
 {
 	unsigned least, most;
 
-	(void)state;
 	/* Nothing else runs, or a little of everything is missing: all. */
 	for (unsigned cores = 1; cores <= 64; cores++) {
 		settle(cores, cores, 0.003, &least, &most);
@@ -62,7 +61,6 @@ static void test_calm_takes_time(void **state)
 {
 	unsigned n = 8, calm = 0, decisions = 0;
 
-	(void)state;
 	for (; n == 8; decisions++)
 		n = cm_active_next(n, 16, 0, &calm);
 	assert_in_range(decisions, 5, 20);
@@ -85,7 +83,6 @@ static void test_measures(void **state)
 	uint64_t end = clock_ns() + 20000000000ull;
 	struct cm_active a;
 
-	(void)state;
 	assert_int_equal(cm_active_init(&a, 6, false), 0);
 	assert_true(cm_is_active(&a, 5));
 	while (a.n == 6 && clock_ns() < end) {
@@ -102,7 +99,6 @@ static void test_rests(void **state)
 {
 	struct cm_active a[2];
 
-	(void)state;
 	for (unsigned fixed = 0; fixed < 2; fixed++) {
 		assert_int_equal(cm_active_init(&a[fixed], 6, fixed), 0);
 		measure_all(&a[fixed]);

@@ -11,14 +11,12 @@ static struct fix f;
 
 static int setup(void **state)
 {
-	(void)state;
 	fix_new(&f, 2, 2);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	(void)state;
 	fix_free(&f);
 	return 0;
 }
@@ -59,7 +57,6 @@ static void test_words(void **state)
 					  "page,,ecc",
 					  "hang:ms=9999999999999999999"};
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++)
 		assert_int_equal(cm_inject(f.m, bad[i]), -EINVAL);
 	assert_int_equal(cm_inject(f.m, "hang:chip=2"), -ENODEV);
@@ -75,7 +72,6 @@ static void test_hang(void **state)
 	struct fix_stream s = fill_stream(0, 5, 64), t;
 	uint64_t progress;
 
-	(void)state;
 	*fix_word(&f.c[0], 1) = 0;
 	assert_int_equal(cm_inject(f.m, "hang:chip=0:after=3"), 0);
 	fix_signal(&s, fix_word_va(1), 1);
@@ -125,7 +121,6 @@ static void test_memory_faults(void **state)
 	struct fix_stream s;
 	struct cm_queue *q;
 
-	(void)state;
 	cm_chip_sensors(f.c[1].chip, &before);
 	assert_int_equal(cm_inject(f.m, "page:chip=1:after=1,ecc-corrected:chip=1"), 0);
 	q = fix_queue(&f, 1, CM_QUEUE_COPY);
@@ -150,7 +145,6 @@ static void test_thermal(void **state)
 {
 	struct cm_sensors s;
 
-	(void)state;
 	cm_chip_sensors(f.c[0].chip, &s);
 	assert_in_range(s.temp_mc, 30000, 90000);
 	assert_in_range(s.power_mw, 10000, 90000);
@@ -174,7 +168,6 @@ static void test_slow_dma(void **state)
 	struct fix_stream s = fill_stream(0, 3, 64);
 	uint64_t from = in_ms(0);
 
-	(void)state;
 	assert_int_equal(cm_inject(f.m, "slow-dma:chip=0:ms=10"), 0);
 	assert_int_equal(fix_run(&f, q, &s), 0);
 	assert_true(in_ms(0) - from >= 30000000);
@@ -188,7 +181,6 @@ static void test_sensors_at_work(void **state)
 	struct cm_sensors idle, busy;
 	uint64_t end = in_ms(300);
 
-	(void)state;
 	cm_chip_sensors(f.c[0].chip, &idle);
 	while (in_ms(0) < end) {
 		struct fix_stream s = fill_stream(0, 8, 8 << 20);
@@ -211,7 +203,6 @@ static void test_lost_under_way(void **state)
 	struct fix_stream s = fill_stream(1, 50, 4096), t = fill_stream(0, 50, 4096);
 	struct txda_fault fault;
 
-	(void)state;
 	assert_int_equal(cm_inject(f.m, "lost:chip=1:after=20"), 0);
 	fix_signal(&s, fix_word_va(4), 1);
 	assert_int_equal(fix_submit(q, &s), 0);

@@ -21,14 +21,12 @@ static struct fix f;
 
 static int setup(void **state)
 {
-	(void)state;
 	fix_new(&f, 1, 2);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	(void)state;
 	fix_free(&f);
 	return 0;
 }
@@ -48,7 +46,6 @@ static void test_map_checks(void **state)
 	struct cm_vm *vm;
 	char path[64];
 
-	(void)state;
 	assert_int_equal(cm_vm_new(f.c[0].chip, &vm), 0);
 	assert_int_equal(cm_vm_map(vm, VA + 1, fd, 0, 4096, RW), -EINVAL);
 	assert_int_equal(cm_vm_map(vm, VA, fd, 1, 4096, RW), -EINVAL);
@@ -83,7 +80,6 @@ static void test_resolve(void **state)
 	struct cm_vm *vm;
 	uint8_t *host;
 
-	(void)state;
 	assert_int_equal(cm_vm_new(f.c[0].chip, &vm), 0);
 	/* Three neighbours, from the file's end to its start; the middle one read-only; a gap; one
 	 * more. */
@@ -134,7 +130,6 @@ static void test_many_ranges(void **state)
 	int fd = new_file(4096);
 	struct cm_vm *vm;
 
-	(void)state;
 	assert_int_equal(cm_vm_new(f.c[0].chip, &vm), 0);
 	for (unsigned i = 0; i < 500; i++)
 		assert_int_equal(
@@ -158,7 +153,6 @@ static void test_unmap_under_way(void **state)
 	struct cm_vm *vm = f.c[0].vm;
 	int fd = cm_chip_dram_fd(f.c[0].chip);
 
-	(void)state;
 	for (unsigned faults = 0, tries = 1; faults < 20; tries++) {
 		struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
 		struct fix_stream s = fix_stream(&f.c[0]);
@@ -200,7 +194,6 @@ static void test_options(void **state)
 	};
 	struct cm_machine *m = NULL;
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++)
 		assert_int_equal(cm_machine_new(&bad[i], &m), -EINVAL);
 	assert_null(m);
@@ -294,7 +287,6 @@ static void test_fault_while_unmapped(void **state)
 	pthread_t thread;
 	void *failed;
 
-	(void)state;
 	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES, RW), 0);
 	assert_int_equal(cm_queue_new(vm, CM_QUEUE_COPY, &ops, vm, &q), 0);
 	assert_int_equal(pthread_create(&thread, NULL, unmap_meanwhile, vm), 0);
@@ -315,7 +307,6 @@ static void test_sent_signal(void **state)
 {
 	void (*const action[])(int) = {SIG_DFL, SIG_IGN};
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		int fd = new_numbers(), status;
 		pid_t pid = fork();
@@ -340,7 +331,6 @@ static void test_lost_pages(void **state)
 	int fd = new_numbers(), other = new_numbers();
 	struct sigaction handler;
 
-	(void)state;
 	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES, LOSABLE | CM_MAP_WRITE), -EINVAL);
 	assert_int_equal(cm_vm_map(vm, VA, CM_MAP_PRIVATE, 0, FILE_BYTES, LOSABLE), -EINVAL);
 	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES + 4096, LOSABLE), -ERANGE);
@@ -378,7 +368,6 @@ static void test_replace(void **state)
 	uint8_t *copy =
 		mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	(void)state;
 	assert_true(copy != MAP_FAILED);
 	assert_int_equal(pread(fd, copy, FILE_BYTES, 0), FILE_BYTES);
 	assert_int_equal(cm_vm_map(vm, VA, fd, 0, FILE_BYTES, LOSABLE), 0);

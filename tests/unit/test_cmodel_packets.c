@@ -10,14 +10,12 @@ static struct fix f;
 
 static int setup(void **state)
 {
-	(void)state;
 	fix_new(&f, 2, 2);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	(void)state;
 	fix_free(&f);
 	return 0;
 }
@@ -32,13 +30,21 @@ static void fill_random(uint8_t *p, size_t n)
 	}
 }
 
+/* Runs one packet on the first chip. */
+static void run_packet(struct cm_queue *q, uint16_t op, void *packet, size_t bytes)
+{
+	struct fix_stream s = fix_stream(&f.c[0]);
+
+	fix_put(&s, op, 0, packet, bytes);
+	assert_int_equal(fix_run(&f, q, &s), 0);
+}
+
 static void test_empty(void **state)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
 	struct fix_stream s = fix_stream(&f.c[0]);
 	struct txda_pkt nop[4];
 
-	(void)state;
 	assert_int_equal(cm_queue_submit(q, FIX_VA, 0, false), 0);
 	fix_put(&s, TXDA_PKT_NOP, 0, nop, sizeof(nop[0]));
 	fix_put(&s, TXDA_PKT_NOP, 0, nop, sizeof(nop));
@@ -56,11 +62,9 @@ static void test_copy(void **state)
 	uint8_t *src = f.c[0].mem + FIX_DATA, *dst = src + (4 << 20);
 	struct cm_sensors before, after;
 
-	(void)state;
 	fill_random(src, 3 << 20);
 	cm_chip_sensors(f.c[0].chip, &before);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		struct fix_stream s = fix_stream(&f.c[0]);
 		struct txda_pkt_copy p = {
 			.dst = FIX_VA + FIX_DATA + (4 << 20) + 3,
 			.src = FIX_RO + FIX_DATA + 1,
@@ -68,8 +72,7 @@ static void test_copy(void **state)
 		};
 
 		memset(dst, 0xee, 3 << 20);
-		fix_put(&s, TXDA_PKT_COPY, 0, &p, sizeof(p));
-		assert_int_equal(fix_run(&f, q, &s), 0);
+		run_packet(q, TXDA_PKT_COPY, &p, sizeof(p));
 		assert_memory_equal(dst + 3, src + 1, sizes[i]);
 		assert_int_equal(dst[2], 0xee);
 		assert_int_equal(dst[3 + sizes[i]], 0xee);
@@ -92,25 +95,20 @@ static void test_copy_2d(void **state)
 		.row_bytes = 613,
 		.rows = 2000,
 	};
-	struct fix_stream s = fix_stream(&f.c[0]);
 
-	(void)state;
 	fill_random(src, 3 << 20);
 	memset(dst, 0xee, 3 << 20);
-	fix_put(&s, TXDA_PKT_COPY_2D, 0, &p, sizeof(p));
-	assert_int_equal(fix_run(&f, q, &s), 0);
+	run_packet(q, TXDA_PKT_COPY_2D, &p, sizeof(p));
 	for (unsigned row = 0; row < 2000; row++) {
 		assert_memory_equal(dst + row * 700, src + row * 1000, 613);
 		assert_int_equal(dst[row * 700 + 613], 0xee);
 	}
 	/* One row many times. */
-	s = fix_stream(&f.c[0]);
 	p.src_pitch = 0;
-	fix_put(&s, TXDA_PKT_COPY_2D, 0, &p, sizeof(p));
+	run_packet(q, TXDA_PKT_COPY_2D, &p, sizeof(p));
 	p.rows = 0;
 	p.dst = 0;
-	fix_put(&s, TXDA_PKT_COPY_2D, 0, &p, sizeof(p));
-	assert_int_equal(fix_run(&f, q, &s), 0);
+	run_packet(q, TXDA_PKT_COPY_2D, &p, sizeof(p));
 	assert_memory_equal(dst + 1999 * 700, src, 613);
 	cm_queue_free(q);
 }
@@ -129,13 +127,10 @@ static void test_copy_2d_of_tiny_rows(void **state)
 		.row_bytes = 1,
 		.rows = ROWS,
 	};
-	struct fix_stream s = fix_stream(&f.c[0]);
 
-	(void)state;
 	fill_random(src, 2 * ROWS);
 	memset(dst, 0xee, 3 * ROWS);
-	fix_put(&s, TXDA_PKT_COPY_2D, 0, &p, sizeof(p));
-	assert_int_equal(fix_run(&f, q, &s), 0);
+	run_packet(q, TXDA_PKT_COPY_2D, &p, sizeof(p));
 	for (unsigned row = 0; row < ROWS; row++) {
 		assert_int_equal(dst[3 * row], src[2 * row]);
 		assert_int_equal(dst[3 * row + 1], 0xee);
@@ -152,13 +147,10 @@ static void test_fill(void **state)
 		.bytes = 1000000,
 		.value = 0x12345678,
 	};
-	struct fix_stream s = fix_stream(&f.c[0]);
 	uint32_t *word = (uint32_t *)(f.c[0].mem + FIX_DATA);
 
-	(void)state;
 	word[0] = word[250001] = 7;
-	fix_put(&s, TXDA_PKT_FILL, 0, &p, sizeof(p));
-	assert_int_equal(fix_run(&f, q, &s), 0);
+	run_packet(q, TXDA_PKT_FILL, &p, sizeof(p));
 	for (unsigned i = 1; i <= 250000; i++)
 		assert_int_equal(word[i], 0x12345678);
 	assert_int_equal(word[0], 7);
@@ -170,12 +162,9 @@ static void test_timestamp(void **state)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
 	struct txda_pkt_timestamp p = {.va = fix_word_va(3)};
-	struct fix_stream s = fix_stream(&f.c[0]);
 	uint64_t before = cm_chip_time_ns(f.c[0].chip);
 
-	(void)state;
-	fix_put(&s, TXDA_PKT_TIMESTAMP, 0, &p, sizeof(p));
-	assert_int_equal(fix_run(&f, q, &s), 0);
+	run_packet(q, TXDA_PKT_TIMESTAMP, &p, sizeof(p));
 	assert_true(*fix_word(&f.c[0], 3) >= before);
 	assert_true(*fix_word(&f.c[0], 3) <= cm_chip_time_ns(f.c[0].chip));
 	cm_queue_free(q);
@@ -196,45 +185,54 @@ static struct txda_fault fault_of(enum cm_queue_class class, uint16_t op, uint16
 	return fault;
 }
 
+/* Submits a stream on a new queue; its fault has this code. */
+static struct txda_fault stream_fault(uint64_t va, uint64_t bytes, uint32_t code)
+{
+	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
+	struct txda_fault fault;
+
+	assert_int_equal(cm_queue_submit(q, va, bytes, false), 0);
+	assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 9), 1), -EIO);
+	assert_int_equal(cm_queue_fault(q, &fault), 0);
+	assert_int_equal(fault.code, code);
+	cm_queue_free(q);
+	return fault;
+}
+
 static void test_bad_frames(void **state)
 {
 	static const uint32_t sizes[] = {0, 1, 7, 12, 16, 4096, 0x7ffffff8, 0xffffffff};
-	struct cm_queue *q;
-	struct txda_fault fault;
+	static const struct {
+		enum cm_queue_class class;
+		uint16_t op, flags;
+		size_t bytes;
+	} bad[] = {
+		{CM_QUEUE_COMPUTE, 0xffff, 0, 8},
+		{CM_QUEUE_COMPUTE, TXDA_PKT_NOP, 1, 8},
+		{CM_QUEUE_COMPUTE, TXDA_PKT_SIGNAL, 2, sizeof(struct txda_pkt_fence)},
+		{CM_QUEUE_COMPUTE, TXDA_PKT_EXEC, 8, sizeof(struct txda_pkt_exec)},
+		/* Sizes that are not those of the type. */
+		{CM_QUEUE_COMPUTE, TXDA_PKT_COPY, 0, sizeof(struct txda_pkt_copy) - 8},
+		{CM_QUEUE_COMPUTE, TXDA_PKT_EXEC, 0, sizeof(struct txda_pkt_exec) + 8},
+		/* Not for copy queues. */
+		{CM_QUEUE_COPY, TXDA_PKT_EXEC, 0, sizeof(struct txda_pkt_exec)},
+		{CM_QUEUE_COPY, TXDA_PKT_ALL_REDUCE, 0, sizeof(struct txda_pkt_collective)},
+	};
 	uint64_t big[16] = {0};
+	struct txda_fault fault;
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		struct txda_pkt nop = {TXDA_PKT_NOP, 0, sizes[i]};
 
 		/* A stream of 8 bytes: none of these sizes fits. */
-		q = fix_queue(&f, 0, CM_QUEUE_COPY);
 		memcpy(f.c[0].mem, &nop, sizeof(nop));
-		assert_int_equal(cm_queue_submit(q, FIX_VA, 8, true), 0);
-		assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 9), 1), -EIO);
-		assert_int_equal(cm_queue_fault(q, &fault), 0);
-		assert_int_equal(fault.code, TXDA_FAULT_PACKET);
-		assert_int_equal(fault.detail, sizes[i]);
-		cm_queue_free(q);
+		assert_int_equal(stream_fault(FIX_VA, 8, TXDA_FAULT_PACKET).detail, sizes[i]);
 	}
 	fault = fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_COUNT, 0, big, 8, TXDA_FAULT_PACKET);
 	assert_int_equal(fault.detail, TXDA_PKT_COUNT);
-	fault_of(CM_QUEUE_COMPUTE, 0xffff, 0, big, 8, TXDA_FAULT_PACKET);
-	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_NOP, 1, big, 8, TXDA_FAULT_PACKET);
-	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_SIGNAL, 2, big, sizeof(struct txda_pkt_fence),
-		 TXDA_FAULT_PACKET);
-	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_EXEC, 8, big, sizeof(struct txda_pkt_exec),
-		 TXDA_FAULT_PACKET);
-	/* Sizes that are not those of the type. */
-	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_COPY, 0, big, sizeof(struct txda_pkt_copy) - 8,
-		 TXDA_FAULT_PACKET);
-	fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_EXEC, 0, big, sizeof(struct txda_pkt_exec) + 8,
-		 TXDA_FAULT_PACKET);
-	/* Not for copy queues. */
-	fault_of(CM_QUEUE_COPY, TXDA_PKT_EXEC, 0, big, sizeof(struct txda_pkt_exec),
-		 TXDA_FAULT_PACKET);
-	fault_of(CM_QUEUE_COPY, TXDA_PKT_ALL_REDUCE, 0, big, sizeof(struct txda_pkt_collective),
-		 TXDA_FAULT_PACKET);
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		fault_of(bad[i].class, bad[i].op, bad[i].flags, big, bad[i].bytes,
+			 TXDA_FAULT_PACKET);
 }
 
 static void test_bad_streams(void **state)
@@ -253,18 +251,9 @@ static void test_bad_streams(void **state)
 		{CM_VA_BYTES - 8, 16, TXDA_FAULT_PAGE},
 	};
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
-		struct txda_fault fault;
-
-		assert_int_equal(cm_queue_submit(q, bad[i].va, bad[i].bytes, false), 0);
-		assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 9), 1), -EIO);
-		assert_int_equal(cm_queue_fault(q, &fault), 0);
-		assert_int_equal(fault.code, bad[i].code);
-		assert_int_equal(fault.packet_va, bad[i].va);
-		cm_queue_free(q);
-	}
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(stream_fault(bad[i].va, bad[i].bytes, bad[i].code).packet_va,
+				 bad[i].va);
 }
 
 static void test_bad_transfers(void **state)
@@ -295,7 +284,6 @@ static void test_bad_transfers(void **state)
 	};
 	struct txda_fault fault;
 
-	(void)state;
 	for (unsigned i = 0; i < 8; i++) {
 		fault = fault_of(CM_QUEUE_COPY, TXDA_PKT_COPY, 0, &copies[i], sizeof(copies[i]),
 				 i < 2 || i == 6 ? TXDA_FAULT_PACKET : TXDA_FAULT_PAGE);
@@ -322,7 +310,6 @@ static void test_bad_fences(void **state)
 	};
 	struct txda_pkt_timestamp stamp = {.va = fix_word_va(0) + 1};
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		fault_of(CM_QUEUE_COPY, TXDA_PKT_SIGNAL, 0, &fences[i], sizeof(fences[i]),
 			 i ? TXDA_FAULT_PAGE : TXDA_FAULT_PACKET);
@@ -341,7 +328,6 @@ static void test_fault_stops_one_queue(void **state)
 	struct fix_stream s = fix_stream(&f.c[0]), t = fix_stream(&f.c[0]);
 	struct txda_pkt_fill p = {.dst = FIX_VA + FIX_DATA, .bytes = 3};
 
-	(void)state;
 	*fix_word(&f.c[0], 5) = 0;
 	fix_put(&s, TXDA_PKT_FILL, 0, &p, sizeof(p));
 	fix_signal(&s, fix_word_va(5), 1);
@@ -359,7 +345,6 @@ static void test_waits_across_queues(void **state)
 	struct cm_queue *q[4];
 	uint64_t *start = fix_word(&f.c[0], 20);
 
-	(void)state;
 	/* Chip 1's memory in chip 0's space and the other way round. */
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(cm_vm_map(f.c[i].vm, 0x40000000, cm_chip_dram_fd(f.c[!i].chip), 0,
@@ -404,7 +389,6 @@ static void test_depth(void **state)
 	struct fix_stream s = fix_stream(&f.c[0]), e = fix_stream(&f.c[0]);
 	unsigned n = 1;
 
-	(void)state;
 	*fix_word(&f.c[0], 6) = 0;
 	*fix_word(&f.c[0], 7) = 0;
 	fix_wait_packet(&s, fix_word_va(6), 1);
@@ -456,7 +440,6 @@ static void test_callbacks(void **state)
 	struct calls calls = {0};
 	struct cm_queue *q;
 
-	(void)state;
 	assert_int_equal(cm_queue_new(f.c[0].vm, CM_QUEUE_COPY, &ops, &calls, &q), 0);
 	fix_put(&s, TXDA_PKT_SIGNAL, TXDA_SIGNAL_IRQ, &p, sizeof(p));
 	assert_int_equal(fix_run(&f, q, &s), 0);

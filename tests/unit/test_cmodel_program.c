@@ -25,35 +25,9 @@ static float *floats(uint64_t off)
 	return (float *)(f.c[0].mem + off);
 }
 
-/* y[t] = x[t] + w; g[r] = y[row[r]] */
 static void make_program(void)
 {
-	const struct txda_dim t = FIX_SYM(TXDA_SYM_T, 1), r = FIX_SYM(TXDA_SYM_R, 1),
-			      h = FIX_CONST(H);
-	uint32_t weights, in, scratch, rows, out;
-	struct txda_op *op;
-
-	fix_program_init(&prog, 1, 0);
-	weights = fix_slot(&prog, "weights", TXDA_SLOT_WEIGHTS, H * 4);
-	in = fix_slot(&prog, "x", TXDA_SLOT_INPUT, 64 * H * 4);
-	scratch = fix_slot(&prog, "scratch", TXDA_SLOT_SCRATCH, 64 + 64 * H * 4);
-	rows = fix_slot(&prog, "rows", TXDA_SLOT_INPUT, 64);
-	out = fix_slot(&prog, "out", TXDA_SLOT_OUTPUT, 16 * H * 4);
-	fix_tensor(&prog, "norm.weight", weights, TXDA_F32, 0, h, FIX_NO_DIM);
-	fix_tensor(&prog, "x", in, TXDA_F32, 0, t, h);
-	fix_tensor(&prog, "hidden", scratch, TXDA_F32, 64, t, h);
-	prog.tensor[T_Y].flags = TXDA_TENSOR_ACTIVATION;
-	fix_tensor(&prog, "row_index", rows, TXDA_I32, 0, r, FIX_NO_DIM);
-	fix_tensor(&prog, "out", out, TXDA_F32, 0, r, h);
-	op = fix_op(&prog, "layers.0.norm", TXDA_OP_RMSNORM);
-	op->in[0] = T_X;
-	op->in[1] = T_W;
-	op->out[0] = T_Y;
-	op = fix_op(&prog, "select", TXDA_OP_GATHER_ROWS);
-	op->in[0] = T_Y;
-	op->in[1] = T_ROW;
-	op->out[0] = T_G;
-	fix_seal(&prog);
+	fix_rows_program(&prog, H);
 }
 
 static void place(void)
@@ -77,7 +51,6 @@ static void place(void)
 
 static int setup(void **state)
 {
-	(void)state;
 	fix_new(&f, 1, 2);
 	make_program();
 	place();
@@ -86,7 +59,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	fix_free(&f);
 	return 0;
 }
@@ -126,7 +98,6 @@ static void test_launch(void **state)
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 	struct cm_sensors before, after;
 
-	(void)state;
 	cm_chip_sensors(f.c[0].chip, &before);
 	assert_int_equal(launch(q, 0), 0);
 	expect_rows(0);
@@ -157,7 +128,6 @@ static void test_precise(void **state)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 
-	(void)state;
 	floats(Y_OFF)[16] = 5;
 	assert_int_equal(launch(q, TXDA_EXEC_PRECISE), 0);
 	expect_rows(1000);
@@ -180,7 +150,6 @@ static void test_profile(void **state)
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 	uint64_t before = cm_chip_time_ns(f.c[0].chip);
 
-	(void)state;
 	pkt.profile_va = FIX_VA + PROFILE;
 	assert_int_equal(launch(q, TXDA_EXEC_PROFILE), 0);
 	assert_true(before <= time[0].start_ns && time[0].start_ns <= time[0].end_ns);
@@ -205,7 +174,6 @@ static void test_parts(void **state)
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 	struct cm_sensors before, after;
 
-	(void)state;
 	cm_chip_sensors(f.c[0].chip, &before);
 	pkt.n_ops = 1;
 	assert_int_equal(launch(q, TXDA_EXEC_PART), 0);
@@ -239,7 +207,6 @@ static void test_cache(void **state)
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 	struct fix_program other;
 
-	(void)state;
 	assert_int_equal(launch(q, 0), 0);
 	/* The chip goes on with its copy until it is told, or the range is unmapped. */
 	memset(f.c[0].mem + FIX_PROGRAM, 0xff, FIX_PROG_BYTES);
@@ -270,7 +237,6 @@ static void test_unmapped_program(void **state)
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 	int fd = cm_chip_dram_fd(f.c[0].chip);
 
-	(void)state;
 	assert_int_equal(
 		cm_vm_map(f.c[0].vm, 0x30000000, fd, FIX_PROGRAM, FIX_PROG_BYTES, CM_MAP_READ), 0);
 	pkt.program_va = 0x30000000;
@@ -289,7 +255,6 @@ static void test_bad_launches(void **state)
 	struct txda_fault fault;
 	char text[256];
 
-	(void)state;
 	pkt.reserved = 1;
 	launch_fault(0, TXDA_FAULT_PACKET);
 	place();
@@ -357,7 +322,6 @@ static void test_index_fault(void **state)
 	struct txda_fault fault;
 	char text[256], tiny[12];
 
-	(void)state;
 	((uint32_t *)(f.c[0].mem + ROW_OFF))[1] = 3;
 	fault = launch_fault(0, TXDA_FAULT_INDEX);
 	assert_int_equal(fault.op, 1);
@@ -371,6 +335,10 @@ static void test_index_fault(void **state)
 			     "\"row_index\", address 0x10430004"));
 	cm_fault_text(f.c[0].vm, &fault, tiny, sizeof(tiny));
 	assert_string_equal(tiny, "index out o");
+	/* Names are what a terminal can show. */
+	f.c[0].mem[FIX_PROGRAM + prog.hdr->strings_off + prog.op[1].label] = '\033';
+	cm_fault_text(f.c[0].vm, &fault, text, sizeof(text));
+	assert_non_null(strstr(text, "\"?elect\""));
 	/* Without the program there are no names, and no trouble. */
 	memset(f.c[0].mem + FIX_PROGRAM, 0xff, FIX_PROG_BYTES);
 	cm_fault_text(f.c[0].vm, &fault, text, sizeof(text));
@@ -409,7 +377,6 @@ static void expect_bad(const void *field, int line)
 
 static void test_bad_headers(void **state)
 {
-	(void)state;
 	LIE(prog.hdr->magic, 0);
 	LIE(prog.hdr->major, 2);
 	LIE(prog.hdr->minor, TXDA_ISA_MINOR + 1);
@@ -456,7 +423,6 @@ static void test_bad_records(void **state)
 	struct txda_tensor *t = (void *)(prog.image + 512);
 	struct txda_op *op = (void *)(prog.image + 2048);
 
-	(void)state;
 	LIE(prog.slot[1].name, prog.hdr->strings_bytes);
 	LIE(prog.slot[1].kind, TXDA_SLOT_KIND_COUNT);
 	LIE(prog.slot[1].bytes, UINT64_MAX);
@@ -526,7 +492,6 @@ static void test_bad_shapes(void **state)
 	struct txda_fault fault;
 	char text[256];
 
-	(void)state;
 	prog.tensor[T_W].dim[0].mul = 7;
 	fix_seal(&prog);
 	place();
@@ -543,7 +508,6 @@ static void test_bad_shapes(void **state)
 /* Scratch at the limits is more than the machine gives. */
 static void test_too_much_scratch(void **state)
 {
-	(void)state;
 	prog.tensor[T_X].dim[1].mul = 1u << 30;
 	prog.slot[1].bytes = 64ull << 32;
 	fix_seal(&prog);

@@ -18,7 +18,6 @@ static uint64_t had[3];
 
 static int setup(void **state)
 {
-	(void)state;
 	memset(&ready, 0, sizeof(ready));
 	memset(had, 0, sizeof(had));
 	for (unsigned i = 0; i < 3; i++)
@@ -48,7 +47,6 @@ static void is_round_robin(void **state)
 {
 	const uint64_t ns[3] = {0};
 
-	(void)state;
 	assert_int_equal(turn(ns), CM_NO_SLOT);
 	for (unsigned i = 0; i < 3; i++)
 		cm_ready_activate(&ready, slots[i]);
@@ -64,7 +62,6 @@ static void shares_time(void **state)
 {
 	const uint64_t ns[3] = {5 * US, 800 * US, 90 * US};
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++)
 		cm_ready_activate(&ready, slots[i]);
 	while (had[0] < 1000 * MS)
@@ -78,7 +75,6 @@ static void forgets_time_alone(void **state)
 {
 	const uint64_t ns[3] = {MS, MS, MS};
 
-	(void)state;
 	cm_ready_activate(&ready, slots[0]);
 	for (unsigned i = 0; i < 1000; i++)
 		assert_int_equal(turn(ns), 0);
@@ -96,7 +92,6 @@ static void weighs_priorities(void **state)
 {
 	const uint64_t ns[3] = {100 * US, 100 * US, 100 * US};
 
-	(void)state;
 	cm_ready_rank(&ready, slots[0], CM_PRIORITY_LOW);
 	cm_ready_rank(&ready, slots[2], CM_PRIORITY_HIGH);
 	for (unsigned i = 0; i < 3; i++)
@@ -112,7 +107,6 @@ static void limits_lead(void **state)
 {
 	uint64_t ns[3] = {10000 * MS, MS, 0};
 
-	(void)state;
 	cm_ready_activate(&ready, slots[0]);
 	cm_ready_activate(&ready, slots[1]);
 	assert_int_equal(turn(ns), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * The pool and leadership under load: every part of every phase runs once, by the right launch,
- * whoever leads, helps or sleeps; nobody waits for ever. Prints what a round trip and an op cost.
+ * whoever leads, helps or sleeps; nobody waits for ever.
  */
 #include "cm_fixture.h"
 #include "clock.h"
@@ -29,12 +29,17 @@
 #endif
 #endif
 #ifndef SCALE
-#define SCALE 8
+#define SCALE 4
 #endif
 
 static struct fix f;
 static struct fix_program prog;
 static struct txda_pkt_exec pkt;
+
+static void nap_ns(long ns)
+{
+	nanosleep(&(struct timespec){0, ns}, NULL);
+}
 
 /* A program of OPS counting ops. */
 static void start(unsigned chips, unsigned cores)
@@ -71,6 +76,15 @@ static struct fix_stream stream_of(unsigned chip, unsigned thread, uint64_t n)
 	return (struct fix_stream){&f.c[chip], FIX_STREAMS + thread * 65536 + n % 16 * 4096, 0};
 }
 
+/* Submits a launch and a signal of @value to word @thread of chip 0. */
+static void launch(struct cm_queue *q, unsigned thread, uint64_t value, bool soon)
+{
+	struct fix_stream s = stream_of(0, thread, value);
+
+	put_launch(&s, thread, value);
+	assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, soon), 0);
+}
+
 /* Another number of active cores, perhaps in the middle of a phase. */
 static void change_active(unsigned cores, unsigned n)
 {
@@ -83,7 +97,6 @@ static void test_parts(void **state)
 	static const unsigned cores[] = {1, 2, 3, 8, 9, 20, 100};
 	unsigned launches = fake_linear_launches(), all = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(cores) / sizeof(cores[0]); i++) {
 		/* Of more cores than CPUs each phase takes longer. */
 		unsigned rounds = cores[i] > 9 ? 2 * SCALE : 40 * SCALE;
@@ -94,23 +107,29 @@ static void test_parts(void **state)
 		q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 		fake_linear_random(88172645463325252ull + i);
 		for (unsigned n = 1; n <= rounds; n++) {
-			struct fix_stream s = stream_of(0, 0, n);
-
-			put_launch(&s, 0, n);
-			assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, n % 3 == 0),
-					 0);
+			launch(q, 0, n, n % 3 == 0);
 			if (n % 4 == 0)
 				change_active(cores[i], n);
 			assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 0), n), 0);
 			/* Now and then long enough for the helpers to sleep. */
 			if (n % 16 == 0)
-				nanosleep(&(struct timespec){0, 300000}, NULL);
+				nap_ns(300000);
 		}
 		assert_int_equal(fake_linear_errors(), before);
 		fix_free(&f);
 		all += rounds;
 	}
 	assert_int_equal(fake_linear_launches() - launches, all * OPS);
+}
+
+/* The word has the value within 20 seconds, without anybody who leads. */
+static bool comes(const uint64_t *word, uint64_t value)
+{
+	uint64_t end = clock_ns() + 20000000000ull;
+
+	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < value && clock_ns() < end)
+		nap_ns(50000);
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value;
 }
 
 struct worker {
@@ -139,17 +158,26 @@ static void *work(void *arg)
 		if (n % 8 && n != w->rounds)
 			continue;
 		if (w->poll) {
-			uint64_t end = clock_ns() + 20000000000ull;
-
-			while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < n && clock_ns() < end)
-				nanosleep(&(struct timespec){0, 50000}, NULL);
-			w->ret = __atomic_load_n(word, __ATOMIC_ACQUIRE) < n ? -ETIMEDOUT : 0;
+			w->ret = comes(word, n) ? 0 : -ETIMEDOUT;
 		} else {
 			w->ret = fix_wait(&f, q, word, n);
 		}
 	}
 	cm_queue_free(q);
 	return NULL;
+}
+
+static void start_worker(struct worker *w, void *(*work_of)(void *arg))
+{
+	assert_int_equal(pthread_create(&w->thread, NULL, work_of, w), 0);
+}
+
+static void join_workers(struct worker *w, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		pthread_join(w[i].thread, NULL);
+		assert_int_equal(w[i].ret, 0);
+	}
 }
 
 /* Threads with queues of their own on two chips, some that wait and some that only submit. */
@@ -159,7 +187,6 @@ static void test_many_threads(void **state)
 	struct worker w[6];
 	unsigned before = fake_linear_errors();
 
-	(void)state;
 	for (unsigned k = 0; k < sizeof(cores) / sizeof(cores[0]); k++) {
 		start(2, cores[k]);
 		fake_linear_random(362436069 + k);
@@ -168,16 +195,13 @@ static void test_many_threads(void **state)
 					       .chip = i % 2,
 					       .rounds = 24 * SCALE,
 					       .poll = i == 3 || i == 4};
-			assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
+			start_worker(&w[i], work);
 		}
 		for (unsigned i = 0; i < 20 * SCALE; i++) {
 			change_active(cores[k], i);
-			nanosleep(&(struct timespec){0, 200000}, NULL);
+			nap_ns(200000);
 		}
-		for (unsigned i = 0; i < 6; i++) {
-			pthread_join(w[i].thread, NULL);
-			assert_int_equal(w[i].ret, 0);
-		}
+		join_workers(w, 6);
 		assert_int_equal(fake_linear_errors(), before);
 		fix_free(&f);
 	}
@@ -218,7 +242,6 @@ static void test_disturbed(void **state)
 	struct worker w[3];
 	pthread_t thread;
 
-	(void)state;
 	start(2, 2);
 	fake_linear_random(521288629);
 	stop = false;
@@ -226,12 +249,9 @@ static void test_disturbed(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		w[i] = (struct worker){
 			.index = i, .chip = i % 2, .rounds = 24 * SCALE, .poll = i == 2};
-		assert_int_equal(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
+		start_worker(&w[i], work);
 	}
-	for (unsigned i = 0; i < 3; i++) {
-		pthread_join(w[i].thread, NULL);
-		assert_int_equal(w[i].ret, 0);
-	}
+	join_workers(w, 3);
 	stop = true;
 	pthread_join(thread, NULL);
 	assert_true(rounds > 0);
@@ -244,9 +264,7 @@ static void test_free_under_way(void **state)
 {
 	static const uint64_t parts[] = {300};
 
-	(void)state;
 	for (unsigned i = 0; i < 10; i++) {
-		struct fix_stream s;
 		struct cm_queue *q;
 		uint64_t from;
 
@@ -254,10 +272,8 @@ static void test_free_under_way(void **state)
 		fake_linear_shape(1, parts);
 		fake_linear_spin(2000000);
 		q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
-		s = stream_of(0, 0, 0);
-		put_launch(&s, 0, 1);
-		assert_int_equal(fix_submit(q, &s), 0);
-		nanosleep(&(struct timespec){0, i * 1000000}, NULL);
+		launch(q, 0, 1, false);
+		nap_ns(i * 1000000);
 		from = clock_ns();
 		if (i % 2)
 			cm_queue_free(q);
@@ -273,16 +289,12 @@ static void test_too_many_parts(void **state)
 {
 	static const uint64_t parts[] = {1ull << 32};
 	struct txda_fault fault;
-	struct fix_stream s;
 	struct cm_queue *q;
 
-	(void)state;
 	start(1, 2);
 	fake_linear_shape(1, parts);
 	q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
-	s = stream_of(0, 0, 0);
-	put_launch(&s, 0, 1);
-	assert_int_equal(fix_submit(q, &s), 0);
+	launch(q, 0, 1, false);
 	assert_true(fix_wait(&f, q, fix_word(&f.c[0], 0), 1));
 	assert_int_equal(cm_queue_fault(q, &fault), 0);
 	assert_int_equal(fault.code, TXDA_FAULT_SHAPE);
@@ -295,22 +307,18 @@ static void test_interrupted(void **state)
 {
 	static const uint64_t parts[] = {40};
 
-	(void)state;
 	fix_interrupt();
 	for (unsigned i = 0; i < 60; i++) {
 		unsigned cores = 1 + i % 3, before;
-		struct fix_stream s, t;
 		struct cm_queue *q;
 
 		start(1, cores);
 		fake_linear_shape(1, parts);
 		fake_endless(FAKE_CHECK + i / 3 % 3);
 		q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
-		s = stream_of(0, 0, 0);
-		put_launch(&s, 0, 1);
-		assert_int_equal(fix_submit(q, &s), 0);
+		launch(q, 0, 1, false);
 		while (!fake_stuck())
-			nanosleep(&(struct timespec){0, 10000}, NULL);
+			nap_ns(10000);
 		cm_queue_free(q);
 		fake_endless(FAKE_NOWHERE);
 		/* What stands behind it in the stream has not run. */
@@ -319,9 +327,7 @@ static void test_interrupted(void **state)
 		fake_linear_shape(1, parts);
 		before = fake_linear_errors();
 		q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
-		t = stream_of(0, 1, 0);
-		put_launch(&t, 1, 1);
-		assert_int_equal(fix_submit(q, &t), 0);
+		launch(q, 1, 1, false);
 		assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 1), 1), 0);
 		assert_int_equal(fake_linear_errors(), before);
 		cm_queue_free(q);
@@ -337,28 +343,22 @@ static void test_leaves_work_behind(void **state)
 {
 	struct cm_queue *a, *b;
 
-	(void)state;
 	for (unsigned cores = 1; cores <= 3; cores++) {
 		start(1, cores);
 		a = fix_queue(&f, 0, CM_QUEUE_COPY);
 		b = fix_queue(&f, 0, CM_QUEUE_COPY);
 		for (unsigned n = 1; n <= 5; n++) {
 			struct fix_stream s = stream_of(0, 0, n), t = stream_of(0, 1, n);
-			uint64_t end;
 
 			fix_wait_packet(&t, fix_word_va(1), n);
 			fix_signal(&t, fix_word_va(2), n);
 			assert_int_equal(fix_submit(b, &t), 0);
 			/* The queue is parked and the workers sleep. */
-			nanosleep(&(struct timespec){0, 5000000}, NULL);
+			nap_ns(5000000);
 			fix_signal(&s, fix_word_va(1), n);
 			assert_int_equal(cm_queue_submit(a, FIX_VA + s.off, s.bytes, true), 0);
 			assert_int_equal(fix_wait(&f, a, fix_word(&f.c[0], 1), n), 0);
-			end = clock_ns() + 10000000000ull;
-			while (__atomic_load_n(fix_word(&f.c[0], 2), __ATOMIC_ACQUIRE) < n &&
-			       clock_ns() < end)
-				nanosleep(&(struct timespec){0, 100000}, NULL);
-			assert_int_equal(*fix_word(&f.c[0], 2), n);
+			assert_true(comes(fix_word(&f.c[0], 2), n));
 		}
 		fix_free(&f);
 	}
@@ -392,17 +392,13 @@ static void test_ping_pong(void **state)
 {
 	struct worker w[2];
 
-	(void)state;
 	for (unsigned cores = 1; cores <= 2; cores++) {
 		start(1, cores);
 		for (unsigned i = 0; i < 2; i++) {
 			w[i] = (struct worker){.index = i, .rounds = 200 * SCALE};
-			assert_int_equal(pthread_create(&w[i].thread, NULL, ping, &w[i]), 0);
+			start_worker(&w[i], ping);
 		}
-		for (unsigned i = 0; i < 2; i++) {
-			pthread_join(w[i].thread, NULL);
-			assert_int_equal(w[i].ret, 0);
-		}
+		join_workers(w, 2);
 		fix_free(&f);
 	}
 }
@@ -463,19 +459,18 @@ static void test_pinned(void **state)
 	struct cm_machine *m;
 	unsigned more, tries = 0, cores;
 
-	(void)state;
 	assert_int_equal(cm_machine_new(&opt, &m), 0);
 	cores = cm_machine_cores(m);
 	/* Each pins itself when it starts. */
 	while (((unsigned)__builtin_popcountll(pinned_to(&more)) < cores || more) &&
 	       ++tries < 10000)
-		nanosleep(&(struct timespec){0, 1000000}, NULL);
+		nap_ns(1000000);
 	assert_true(cores > 64 || tries < 10000);
 	cm_machine_free(m);
 	/* There are not enough CPUs. */
 	opt.cores = cm_cpus(NULL, 0) + 1;
 	assert_int_equal(cm_machine_new(&opt, &m), 0);
-	nanosleep(&(struct timespec){0, 20000000}, NULL);
+	nap_ns(20000000);
 	assert_true(opt.cores == 2 || !pinned_to(&more));
 	cm_machine_free(m);
 }
@@ -556,15 +551,13 @@ static unsigned lead_beside(unsigned cores, const unsigned cpu[2], bool limit, u
 	for (unsigned i = 0; limit && i < n; i++)
 		assert_int_equal(sched_setaffinity(tid[i], sizeof(one), &one), 0);
 	do {
-		struct fix_stream s = stream_of(0, 0, value);
 		unsigned here = limit ? cpu[0] : last_cpu(tid[value % n]);
 
 		run_on(&here, 1);
-		put_launch(&s, 0, ++value);
-		assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, true), 0);
+		launch(q, 0, ++value, true);
 		assert_int_equal(fix_wait(&f, q, fix_word(&f.c[0], 0), value), 0);
 		/* Long enough for the cores to sleep. */
-		nanosleep(&(struct timespec){0, 1000000}, NULL);
+		nap_ns(1000000);
 		may = may_run_on(tid, n, here);
 	} while (may == n && clock_ns() < end);
 	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
@@ -577,7 +570,6 @@ static void test_kept_apart(void **state)
 {
 	unsigned cpu[2] = {0}, cpus = cm_cpus(cpu, 2);
 
-	(void)state;
 	if (cpus < 2) {
 		print_message("one CPU: there is no other one\n");
 		skip();
@@ -620,7 +612,6 @@ static void test_cpus_left(void **state)
 		{16, 16, 14}, {16, 8, 8}, {16, 15, 14}, {64, 64, 62}, {64, 32, 32},
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		assert_int_equal(cm_cpus_to_compute(cases[i].cpus, cases[i].cores),
 				 cases[i].compute);
@@ -633,21 +624,17 @@ static void test_physical_cores(void **state)
 	struct cm_options opt = {.chips = 1, .mem_bytes = 2 << 20};
 	char where[] = "/tmp/txda-cpus-XXXXXX", remove[64];
 	unsigned cpu[2] = {0}, cpus = cm_cpus(cpu, 2), cores[2], machine[3];
-	cpu_set_t all, two;
+	cpu_set_t all;
 	struct cm_machine *m;
 
-	(void)state;
 	if (cpus < 2) {
 		print_message("one CPU: it cannot have a sibling\n");
 		skip();
 	}
 	assert_non_null(mkdtemp(where));
 	cm_cpus_directory = where;
-	CPU_ZERO(&two);
-	CPU_SET(cpu[0], &two);
-	CPU_SET(cpu[1], &two);
 	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
-	assert_int_equal(sched_setaffinity(0, sizeof(two), &two), 0);
+	run_on(cpu, 2);
 	cpus = 2;
 	for (unsigned one = 0; one < 2; one++) {
 		describe_cpus(where, cpu, one);
@@ -672,58 +659,6 @@ static void test_physical_cores(void **state)
 	assert_int_equal(machine[2], cpus);
 }
 
-static int by_size(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
-/* What the machine itself costs. */
-static void test_cost(void **state)
-{
-	static const uint64_t two[] = {2}, one[] = {1};
-	static uint64_t took[2000];
-	struct cm_queue *q;
-	uint64_t value = 0;
-
-	(void)state;
-	start(1, 2);
-	q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
-	for (unsigned i = 0; i < 2000; i++) {
-		struct fix_stream s = stream_of(0, 0, i);
-		uint64_t from;
-
-		fix_signal(&s, fix_word_va(0), ++value);
-		from = clock_ns();
-		assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, true), 0);
-		assert_int_equal(cm_wait(f.m, q, fix_word(&f.c[0], 0), value, UINT64_MAX), 0);
-		took[i] = clock_ns() - from;
-	}
-	qsort(took, 2000, sizeof(*took), by_size);
-	printf("empty stream, round trip: median %llu ns, 90%% within %llu ns\n",
-	       (unsigned long long)took[1000], (unsigned long long)took[1800]);
-	for (unsigned parts = 1; parts <= 2; parts++) {
-		fake_linear_shape(1, parts == 1 ? one : two);
-		fake_linear_spin(0);
-		for (unsigned i = 0; i < 500; i++) {
-			struct fix_stream s = stream_of(0, 0, i);
-			uint64_t from;
-
-			put_launch(&s, 0, ++value);
-			from = clock_ns();
-			assert_int_equal(cm_queue_submit(q, FIX_VA + s.off, s.bytes, true), 0);
-			assert_int_equal(cm_wait(f.m, q, fix_word(&f.c[0], 0), value, UINT64_MAX),
-					 0);
-			took[i] = clock_ns() - from;
-		}
-		qsort(took, 500, sizeof(*took), by_size);
-		printf("op of %u part%s: median %llu ns\n", parts, parts == 1 ? "" : "s",
-		       (unsigned long long)took[250] / OPS);
-	}
-	fix_free(&f);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -739,7 +674,6 @@ int main(void)
 		cmocka_unit_test(test_kept_apart),
 		cmocka_unit_test(test_cpus_left),
 		cmocka_unit_test(test_physical_cores),
-		cmocka_unit_test(test_cost),
 	};
 
 	return cmocka_run_group_tests_name("cmodel threads", tests, NULL, NULL);

@@ -59,7 +59,6 @@ static int translate(void *arg, uint64_t va, struct cm_translation *ret)
 
 static int setup(void **state)
 {
-	(void)state;
 	fix_new(&f, CHIPS, 2);
 	for (unsigned i = 0; i < CHIPS; i++) {
 		tables[i] = (struct tables){.fd = cm_chip_dram_fd(f.c[i].chip),
@@ -74,7 +73,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	fix_free(&f);
 	return 0;
 }
@@ -158,7 +156,6 @@ static void test_keeps_and_forgets(void **state)
 	struct tables t = get_tables(0);
 	unsigned asked;
 
-	(void)state;
 	/* An embedder that has tables does not map. */
 	assert_int_equal(cm_vm_map(vm[0], va, t.fd, 0, PAGE, CM_MAP_READ), -EINVAL);
 	assert_null(cm_vm_resolve(vm[0], va, 4, CM_MAP_READ));
@@ -205,7 +202,6 @@ static void test_answers(void **state)
 	const uint64_t va = TV + FIX_DATA;
 	struct tables t = get_tables(0);
 
-	(void)state;
 	/* Long ones fill what was forgotten in their middle, and no more. */
 	t.pages = 512;
 	set_tables(0, t);
@@ -279,49 +275,18 @@ static float *floats(unsigned chip, uint64_t off)
 	return (float *)(f.c[chip].mem + off);
 }
 
-/* y[t] = x[t] + w; g[r] = y[row[r]] */
-static void make_program(struct fix_program *prog)
-{
-	const struct txda_dim t = FIX_SYM(TXDA_SYM_T, 1), r = FIX_SYM(TXDA_SYM_R, 1),
-			      h = FIX_CONST(H);
-	uint32_t slot[5], tensor[5];
-	struct txda_op *op;
-
-	fix_program_init(prog, 1, 0);
-	slot[0] = fix_slot(prog, "w", TXDA_SLOT_WEIGHTS, H * 4);
-	slot[1] = fix_slot(prog, "x", TXDA_SLOT_INPUT, 64 * H * 4);
-	slot[2] = fix_slot(prog, "y", TXDA_SLOT_SCRATCH, 64 * H * 4);
-	slot[3] = fix_slot(prog, "rows", TXDA_SLOT_INPUT, 64);
-	slot[4] = fix_slot(prog, "g", TXDA_SLOT_OUTPUT, 16 * H * 4);
-	tensor[0] = fix_tensor(prog, "w", slot[0], TXDA_F32, 0, h, FIX_NO_DIM);
-	tensor[1] = fix_tensor(prog, "x", slot[1], TXDA_F32, 0, t, h);
-	tensor[2] = fix_tensor(prog, "y", slot[2], TXDA_F32, 0, t, h);
-	tensor[3] = fix_tensor(prog, "rows", slot[3], TXDA_I32, 0, r, FIX_NO_DIM);
-	tensor[4] = fix_tensor(prog, "g", slot[4], TXDA_F32, 0, r, h);
-	op = fix_op(prog, "norm", TXDA_OP_RMSNORM);
-	op->in[0] = tensor[1];
-	op->in[1] = tensor[0];
-	op->out[0] = tensor[2];
-	op = fix_op(prog, "select", TXDA_OP_GATHER_ROWS);
-	op->in[0] = tensor[2];
-	op->in[1] = tensor[3];
-	op->out[0] = tensor[4];
-	fix_seal(prog);
-}
-
-/* The launch needs 43 pages, and something else was looked up before it, more each time. */
+/* The launch needs 44 pages, and something else was looked up before it, more each time. */
 static void test_programs(void **state)
 {
 	static struct fix_program prog;
 	struct txda_pkt_exec p;
 	uint64_t before;
 
-	(void)state;
-	make_program(&prog);
+	fix_rows_program(&prog, H);
 	p = place(0, &prog);
 	bind(0, &p, 0, W_OFF, H * 4);
 	bind(0, &p, 1, X_OFF, 64 * H * 4);
-	bind(0, &p, 2, Y_OFF, 64 * H * 4);
+	bind(0, &p, 2, Y_OFF, 64 + 64 * H * 4);
 	bind(0, &p, 3, ROW_OFF, 64);
 	bind(0, &p, 4, G_OFF, 16 * H * 4);
 	p.sym[TXDA_SYM_T] = 64;
@@ -347,6 +312,10 @@ static void test_programs(void **state)
 	limit_pieces(30);
 	assert_int_equal(launch(0, p), -EIO);
 	expect_fault(TV + FIX_PROGRAM);
+	assert_int_equal(fill(TV + FIX_DATA + 0x800000, 50 * PAGE, 1), -EIO);
+	assert_int_equal(cm_queue_state(q[0]), CM_QUEUE_FAULTED);
+	cm_queue_free(q[0]);
+	assert_int_equal(cm_queue_new(vm[0], CM_QUEUE_COMPUTE, NULL, NULL, &q[0]), 0);
 	limit_pieces(60);
 	assert_int_equal(launch(0, p), 0);
 	/* A program that is gone does not run, even if the chip has a copy. */
@@ -372,7 +341,6 @@ static void test_groups(void **state)
 	struct txda_op *op;
 	uint64_t before;
 
-	(void)state;
 	for (unsigned i = 0; i < CHIPS; i++) {
 		fix_program_init(&prog, CHIPS, i);
 		in = fix_slot(&prog, "x", TXDA_SLOT_INPUT, 64 * H * 4);

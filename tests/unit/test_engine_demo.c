@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * The engine on the demo model, through all real layers: compiled by txda-compile ($TXDA_COMPILE),
- * run by the device model. argv[1], argv[2]: the model's and its
- * draft's directories; argv[3]: the golden fixture of DeepSeek-V3's shape.
+ * run by the device model. argv[1], argv[2]: the model's and its draft's directories; argv[3]: the
+ * golden fixtures; argv[4]: v3_checkpoint.py.
  */
 
 #include <errno.h>
@@ -14,14 +14,13 @@
 #include "cache.h"
 #include "cache_room.h"
 #include "engine.h"
-#include "v3_checkpoint.h"
 
 #define REQUESTS 24
 
 /* One core: two would wait for each other while other tests have the processors. */
 #define CHIPS "chips=2,mem=2G,cores=1"
 
-static const char *model_dir, *draft_dir, *fixtures_dir;
+static const char *model_dir, *draft_dir, *fixtures_dir, *v3_checkpoint;
 static int vocab = 4096;
 
 struct daemon {
@@ -174,6 +173,26 @@ static void wait_all(struct engine *e, struct engine_request **r, unsigned n)
 	}
 }
 
+static void submit(struct engine *e, struct engine_request *r)
+{
+	char err[256] = "";
+
+	if (engine_submit(e, r, err, sizeof(err)))
+		fail_msg("%s", err);
+}
+
+static void submit_all(struct engine *e, struct engine_request **r)
+{
+	for (unsigned i = 0; i < REQUESTS; i++)
+		submit(e, r[i]);
+}
+
+static void unref_all(struct engine_request **r)
+{
+	for (unsigned i = 0; i < REQUESTS; i++)
+		engine_request_unref(r[i]);
+}
+
 static void compare(const char *what)
 {
 	for (unsigned i = 0; i < REQUESTS; i++) {
@@ -198,12 +217,11 @@ static void same_bits(unsigned tp, unsigned few, unsigned first)
 	static const unsigned chunks[] = {1, 7, 64, 0, 64};
 	struct engine_stats stats;
 	struct daemon d;
-	char err[256] = "";
 
 	open_daemon(&d, tp, &(struct engine_options){.max_num_seqs = 1});
 	make_requests(reference);
 	for (unsigned i = 0; i < REQUESTS; i++) {
-		assert_int_equal(engine_submit(d.engine, reference[i], err, sizeof(err)), 0);
+		submit(d.engine, reference[i]);
 		wait_all(d.engine, &reference[i], 1);
 		if (atomic_load(&reference[i]->finish) != ENGINE_FINISH_LENGTH)
 			fail_msg("request %u: %s", i, reference[i]->error_text);
@@ -224,20 +242,17 @@ static void same_bits(unsigned tp, unsigned few, unsigned first)
 			requests[i]->forks = requests[i + 1];
 		for (unsigned i = 0; i < REQUESTS; i++)
 			if (i % 4 != 1)
-				assert_int_equal(
-					engine_submit(d.engine, requests[i], err, sizeof(err)), 0);
+				submit(d.engine, requests[i]);
 		wait_all(d.engine, requests, REQUESTS);
 		compare("crowd");
 		engine_stats(d.engine, &stats);
 		/* One step may have all that begin alike, but for small ones. */
 		assert_true((run != 2 && run != 4) || stats.prefix_hits > 0);
 		assert_true(run < 4 || stats.preemptions > 0);
-		for (unsigned i = 0; i < REQUESTS; i++)
-			engine_request_unref(requests[i]);
+		unref_all(requests);
 		close_daemon(&d);
 	}
-	for (unsigned i = 0; i < REQUESTS; i++)
-		engine_request_unref(reference[i]);
+	unref_all(reference);
 }
 
 /* Steps of one token are for the small models of families: they take longest. */
@@ -319,31 +334,26 @@ static void speculate(unsigned tp, size_t n_runs)
 	};
 	struct engine_stats stats;
 	struct daemon d;
-	char err[256] = "";
 
 	open_daemon(&d, tp, &(struct engine_options){.max_num_seqs = 1});
 	make_requests(reference);
-	for (unsigned i = 0; i < REQUESTS; i++)
-		assert_int_equal(engine_submit(d.engine, reference[i], err, sizeof(err)), 0);
+	submit_all(d.engine, reference);
 	wait_all(d.engine, reference, REQUESTS);
 	close_daemon(&d);
 	for (size_t run = 0; run < n_runs; run++) {
 		open_daemon(&d, tp, &runs[run]);
 		make_requests(requests);
-		for (unsigned i = 0; i < REQUESTS; i++)
-			assert_int_equal(engine_submit(d.engine, requests[i], err, sizeof(err)), 0);
+		submit_all(d.engine, requests);
 		wait_all(d.engine, requests, REQUESTS);
 		compare("speculation");
 		engine_stats(d.engine, &stats);
 		assert_true(stats.accepted_tokens > 0);
 		assert_true(stats.accepted_tokens <= stats.draft_tokens);
 		assert_int_equal(stats.generation_tokens, 40 * REQUESTS);
-		for (unsigned i = 0; i < REQUESTS; i++)
-			engine_request_unref(requests[i]);
+		unref_all(requests);
 		close_daemon(&d);
 	}
-	for (unsigned i = 0; i < REQUESTS; i++)
-		engine_request_unref(reference[i]);
+	unref_all(reference);
 }
 
 TEST(speculation_changes_no_bit)
@@ -360,11 +370,12 @@ TEST(speculation_on_two_chips)
 static void own_layer(const char *name)
 {
 	const char *model = model_dir, *draft = draft_dir;
-	char dir[128], fixture[512];
+	char dir[128], command[1024];
 
-	snprintf(fixture, sizeof(fixture), "%s/%s", fixtures_dir, name);
 	strcpy(dir, at(name));
-	v3_checkpoint_make(fixture, dir);
+	snprintf(command, sizeof(command), "python3 '%s' '%s/%s' %s", v3_checkpoint, fixtures_dir,
+		 name, dir);
+	assert_int_equal(system(command), 0);
 	model_dir = dir;
 	draft_dir = "mtp";
 	vocab = 512;
@@ -396,16 +407,13 @@ static void fails_alone(const char *cmodel, const char *words)
 	struct txda_context *context = open_context(cmodel);
 	struct daemon bad = {.context = context}, good = bad, again = bad;
 	struct engine_stats stats;
-	char err[512] = "";
 
 	open_engine(&bad, 0, 1, &options);
 	open_engine(&good, 1, 1, &options);
 	make_requests(requests);
 	make_requests(reference);
-	for (unsigned i = 0; i < REQUESTS; i++) {
-		assert_int_equal(engine_submit(bad.engine, requests[i], err, sizeof(err)), 0);
-		assert_int_equal(engine_submit(good.engine, reference[i], err, sizeof(err)), 0);
-	}
+	submit_all(bad.engine, requests);
+	submit_all(good.engine, reference);
 	wait_all(bad.engine, requests, REQUESTS);
 	wait_all(good.engine, reference, REQUESTS);
 	for (unsigned i = 0; i < REQUESTS; i++) {
@@ -419,14 +427,11 @@ static void fails_alone(const char *cmodel, const char *words)
 	close_engine(&bad);
 	open_engine(&again, 1, 1, &options);
 	make_requests(requests);
-	for (unsigned i = 0; i < REQUESTS; i++)
-		assert_int_equal(engine_submit(again.engine, requests[i], err, sizeof(err)), 0);
+	submit_all(again.engine, requests);
 	wait_all(again.engine, requests, REQUESTS);
 	compare("after the loss");
-	for (unsigned i = 0; i < REQUESTS; i++) {
-		engine_request_unref(requests[i]);
-		engine_request_unref(reference[i]);
-	}
+	unref_all(requests);
+	unref_all(reference);
 	close_engine(&again);
 	close_engine(&good);
 	txda_context_unref(context);
@@ -449,14 +454,16 @@ TEST(a_hung_chip)
 
 int main(int argc, char **argv)
 {
-	if (argc < 4) {
-		fprintf(stderr, "usage: %s MODEL_DIR DRAFT_DIR FIXTURES_DIR [TEST]\n", argv[0]);
+	if (argc < 5) {
+		fprintf(stderr, "usage: %s MODEL_DIR DRAFT_DIR FIXTURES_DIR V3_CHECKPOINT [TEST]\n",
+			argv[0]);
 		return 2;
 	}
 	model_dir = argv[1];
 	draft_dir = argv[2];
 	fixtures_dir = argv[3];
-	if (argc > 4)
-		cmocka_set_test_filter(argv[4]);
+	v3_checkpoint = argv[4];
+	if (argc > 5)
+		cmocka_set_test_filter(argv[5]);
 	return cmocka_run_group_tests(unit_tests, test_dir_make, test_dir_remove);
 }

@@ -8,7 +8,6 @@
 
 static void test_version(void **state)
 {
-	(void)state;
 	assert_string_equal(txda_version(), "0.1.0");
 }
 
@@ -33,26 +32,21 @@ static void test_options(void **state)
 		.known = {.size = sizeof(newer), .backend = "cmodel", .cmodel = "mem=64M,cores=1"}};
 	struct txda_context_options options = {.backend = "cmodel"};
 
-	(void)state;
-	assert_int_equal(try_open(&options), -EINVAL);
-	assert_has(txda_context_error(NULL), "TXDA_INIT");
+	fails(NULL, try_open(&options), -EINVAL, "TXDA_INIT");
 	assert_int_equal(try_open(&newer.known), 0);
 	newer.later = 1;
-	assert_int_equal(try_open(&newer.known), -E2BIG);
-	assert_has(txda_context_error(NULL), "does not know");
+	fails(NULL, try_open(&newer.known), -E2BIG, "does not know");
 	/* An older caller: the struct ends after the backend. */
 	options.size = offsetof(struct txda_context_options, cmodel);
 	setenv("TXDA_CMODEL", "mem=64M,cores=1", 1);
 	assert_int_equal(try_open(&options), 0);
 	setenv("TXDA_CMODEL", "chips=2,mem=sometimes", 1);
-	assert_int_equal(try_open(&options), -EINVAL);
-	assert_has(txda_context_error(NULL), "TXDA_CMODEL: mem=sometimes");
+	fails(NULL, try_open(&options), -EINVAL, "TXDA_CMODEL: mem=sometimes");
 	setenv("TXDA_CMODEL", "faults=gremlin", 1);
 	assert_true(try_open(&options) < 0);
 	assert_has(txda_context_error(NULL), "faults=gremlin: the device model does not know it");
 	setenv("TXDA_CMODEL", "chips=2,faults=hang:chip=2", 1);
-	assert_int_equal(try_open(&options), -ENODEV);
-	assert_has(txda_context_error(NULL), "faults=hang:chip=2: there is no such chip");
+	fails(NULL, try_open(&options), -ENODEV, "faults=hang:chip=2: there is no such chip");
 	setenv("TXDA_CMODEL", "isa=z80", 1);
 	assert_true(try_open(&options) < 0);
 	assert_has(txda_context_error(NULL), "isa=z80");
@@ -68,7 +62,6 @@ static void test_one_path(void **state)
 	struct txda_device *device;
 	bool only;
 
-	(void)state;
 	ok(first, txda_device_get(first, 0, &device));
 	ok(first, txda_device_info(device, &info));
 	txda_device_unref(device);
@@ -77,8 +70,7 @@ static void test_one_path(void **state)
 	options.backend = "cmodel";
 	options.cmodel = "mem=64M,cores=1,isa=c";
 	for (unsigned contexts = 2; contexts && !only; contexts--) {
-		assert_int_equal(try_open(&options), -EBUSY);
-		assert_has(txda_context_error(NULL), "isa=c: another context");
+		fails(NULL, try_open(&options), -EBUSY, "isa=c: another context");
 		txda_context_unref(contexts == 2 ? second : first);
 	}
 	assert_int_equal(try_open(&options), 0);
@@ -93,15 +85,12 @@ static void test_backends(void **state)
 	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
 	struct txda_context *context;
 
-	(void)state;
 	options.cmodel = "mem=64M,cores=1";
 	setenv("TXDA_BACKEND", "vapour", 1);
-	assert_int_equal(try_open(&options), -EINVAL);
-	assert_has(txda_context_error(NULL), "TXDA_BACKEND=vapour");
+	fails(NULL, try_open(&options), -EINVAL, "TXDA_BACKEND=vapour");
 	setenv("TXDA_BACKEND", "drm", 1);
 	if (access("/dev/accel", F_OK) < 0) {
-		assert_int_equal(try_open(&options), -ENODEV);
-		assert_has(txda_context_error(NULL), "no TX8 device nodes");
+		fails(NULL, try_open(&options), -ENODEV, "no TX8 device nodes");
 		setenv("TXDA_BACKEND", "auto", 1);
 		ok(NULL, txda_context_new(&options, &context));
 		assert_string_equal(txda_context_backend(context), "cmodel");
@@ -118,7 +107,6 @@ static void test_devices(void **state)
 	struct txda_context *context;
 	struct txda_device *a, *b;
 
-	(void)state;
 	options.backend = "cmodel";
 	options.cmodel = "chips=4,mem=64M,cores=1";
 	options.visible_devices = "3,1";
@@ -152,13 +140,11 @@ static void test_devices(void **state)
 	txda_device_unref(b);
 
 	options.visible_devices = "4";
-	assert_int_equal(try_open(&options), -EINVAL);
-	assert_has(txda_context_error(NULL),
-		   "TXDA_VISIBLE_DEVICES=4: \"4\" is not a chip; there are 4");
+	fails(NULL, try_open(&options), -EINVAL,
+	      "TXDA_VISIBLE_DEVICES=4: \"4\" is not a chip; there are 4");
 	options.visible_devices = NULL;
 	options.chip_map = "0,0";
-	assert_int_equal(try_open(&options), -EINVAL);
-	assert_has(txda_context_error(NULL), "CHIP_MAP=0,0");
+	fails(NULL, try_open(&options), -EINVAL, "CHIP_MAP=0,0");
 }
 
 static void test_groups(void **state)
@@ -172,7 +158,6 @@ static void test_groups(void **state)
 	char text[2048], small[8];
 	int len;
 
-	(void)state;
 	options.backend = "cmodel";
 	options.cmodel = "chips=4,mem=64M,cores=1";
 	options.chip_map = "3,2,1,0";
@@ -198,12 +183,12 @@ static void test_groups(void **state)
 	assert_null(group);
 
 	go.tp = 3;
-	assert_int_equal(txda_group_new(context, &go, &group), -EINVAL);
-	assert_has(txda_context_error(context), "has 2 chips; 3 were requested");
+	fails(context, txda_group_new(context, &go, &group), -EINVAL,
+	      "has 2 chips; 3 were requested");
 	go.tp = 0;
 	go.replica = 2;
-	assert_int_equal(txda_group_new(context, &go, &group), -ENODEV);
-	assert_has(txda_context_error(context), "group 2 was requested; the map has 2");
+	fails(context, txda_group_new(context, &go, &group), -ENODEV,
+	      "group 2 was requested; the map has 2");
 	go = TXDA_INIT(struct txda_group_options);
 	go.tp = 5;
 	assert_int_equal(txda_group_new(context, &go, &group), -ENODEV);
@@ -211,8 +196,7 @@ static void test_groups(void **state)
 	assert_int_equal(txda_group_new(context, &go, &group), -EINVAL);
 	go.tp = 2;
 	go.devices = twice;
-	assert_int_equal(txda_group_new(context, &go, &group), -EINVAL);
-	assert_has(txda_context_error(context), "both rank 0 and rank 1");
+	fails(context, txda_group_new(context, &go, &group), -EINVAL, "both rank 0 and rank 1");
 	go.devices = devices;
 	ok(context, txda_group_new(context, &go, &group));
 	ok(context, txda_device_info(txda_group_device(group, 0), &info));
@@ -227,8 +211,7 @@ static void *fail_elsewhere(void *arg)
 	struct txda_device *device;
 
 	assert_string_equal(txda_context_error(arg), "");
-	assert_int_equal(txda_device_get(arg, 9, &device), -ENODEV);
-	assert_has(txda_context_error(arg), "chip 9 does not exist");
+	fails(arg, txda_device_get(arg, 9, &device), -ENODEV, "chip 9 does not exist");
 	return NULL;
 }
 
@@ -238,7 +221,6 @@ static void test_messages(void **state)
 	struct txda_device *device;
 	pthread_t thread;
 
-	(void)state;
 	for (unsigned i = 0; i < 6; i++)
 		context[i] = open_context("mem=64M,cores=1");
 	assert_string_equal(txda_context_error(context[0]), "");
@@ -268,7 +250,6 @@ static void test_no_events(void **state)
 	struct txda_context *context = open_context("mem=64M,cores=1");
 	struct pollfd poll_fd = {.fd = txda_context_event_fd(context), .events = POLLIN};
 
-	(void)state;
 	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
 	assert_int_equal(poll(&poll_fd, 1, 0), 0);
 	txda_context_unref(context);

@@ -9,15 +9,18 @@
 #include "drm_context.h"
 #include "libtxda_case.h"
 
+static struct txda_context *context;
+static struct txda_queue *queue;
+static struct txda_buffer *word; /* host memory that streams wait for */
+static uint64_t *value;
+
 /* ---- chips ----------------------------------------------------------------------------------- */
 
 static void test_chips(void **state)
 {
 	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
 	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
-	struct txda_context *context;
 
-	(void)state;
 	fake_drm_start(3);
 	context = open_fake();
 	assert_string_equal(txda_context_backend(context), "drm");
@@ -52,17 +55,13 @@ static void test_chips(void **state)
 
 static void test_open(void **state)
 {
-	struct txda_context *context = NULL;
-
-	(void)state;
+	context = NULL;
 	fake_drm_start(2);
 	fake_drm.version_major = DRM_TXDA_MAJOR + 1;
-	assert_int_equal(try_open(&context), -EPROTO);
-	assert_has(txda_context_error(NULL), "driver txda 2.0; libtxda");
+	fails(NULL, try_open(&context), -EPROTO, "driver txda 2.0; libtxda");
 	fake_drm.version_major = DRM_TXDA_MAJOR;
 	fake_drm.open_error = -EACCES;
-	assert_int_equal(try_open(&context), -EACCES);
-	assert_has(txda_context_error(NULL), "group render");
+	fails(NULL, try_open(&context), -EACCES, "group render");
 	assert_null(context);
 	fake_drm.open_error = 0;
 	/* One chip that does not answer is left out. */
@@ -78,8 +77,7 @@ static void test_open(void **state)
 	assert_int_equal(txda_context_device_count(context), 2);
 	txda_context_unref(context);
 	fake_drm.known_bytes = 48;
-	assert_int_equal(try_open(&context), -EPROTO);
-	assert_has(txda_context_error(NULL), "instruction set 0.0");
+	fails(NULL, try_open(&context), -EPROTO, "instruction set 0.0");
 	fake_drm_end();
 	assert_int_equal(setenv("TXDA_BACKEND", "auto", 1), 0);
 	fake_drm_start(1);
@@ -98,55 +96,66 @@ static void test_open(void **state)
 
 /* ---- queues ---------------------------------------------------------------------------------- */
 
-struct rig {
-	struct txda_context *context;
-	struct txda_queue *queue;
-	struct txda_buffer *word; /* host memory that streams wait for */
-	uint64_t *value;
-};
-
-static void make_rig(struct rig *rig)
+/* A context with a queue of its first chip. */
+static void open_rig(void)
 {
 	void *view;
 
-	rig->context = open_fake();
-	ok(rig->context,
-	   txda_queue_new(device_of(rig->context, 0), TXDA_QUEUE_COMPUTE, &rig->queue));
-	ok(rig->context,
-	   txda_buffer_new(device_of(rig->context, 0), 4096, TXDA_MEMORY_HOST, 0, &rig->word));
-	ok(rig->context, txda_buffer_map(rig->word, &view));
-	rig->value = view;
+	context = open_fake();
+	ok(context, txda_queue_new(device_of(context, 0), TXDA_QUEUE_COMPUTE, &queue));
+	ok(context, txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_HOST, 0, &word));
+	ok(context, txda_buffer_map(word, &view));
+	value = view;
 }
 
-static void end_rig(struct rig *rig)
+static void begin(unsigned chips)
 {
-	txda_queue_unref(rig->queue);
-	txda_buffer_unref(rig->word);
-	txda_context_unref(rig->context);
+	fake_drm_start(chips);
+	open_rig();
+}
+
+static void close_rig(void)
+{
+	txda_queue_unref(queue);
+	txda_buffer_unref(word);
+	txda_context_unref(context);
+}
+
+static void end(void)
+{
+	close_rig();
+	fake_drm_end();
 }
 
 /* A stream that waits until the host has stored @value. */
-static uint64_t submit_wait(struct rig *rig, uint64_t value)
+static uint64_t submit_wait(uint64_t until)
 {
 	struct txda_pkt_fence wait = {.hdr = {.op = TXDA_PKT_WAIT, .bytes = sizeof(wait)},
-				      .va = txda_buffer_va(rig->word),
-				      .value = value};
+				      .va = txda_buffer_va(word),
+				      .value = until};
 	uint64_t fence;
 
-	ok(rig->context, txda_queue_submit(rig->queue, &wait, sizeof(wait), 0, &fence));
+	ok(context, txda_queue_submit(queue, &wait, sizeof(wait), 0, &fence));
 	return fence;
 }
 
-/* Lets go of those that wait for up to @value: something must look at the word again. */
-static void release(struct rig *rig, uint64_t value)
+/* An empty stream passes. */
+static void pass(struct txda_queue *of)
 {
-	struct txda_queue *other;
 	uint64_t fence;
 
-	__atomic_store_n(rig->value, value, __ATOMIC_RELEASE);
-	ok(rig->context, txda_queue_new(device_of(rig->context, 0), TXDA_QUEUE_COPY, &other));
-	ok(rig->context, txda_queue_submit(other, NULL, 0, 0, &fence));
-	ok(rig->context, txda_queue_wait(other, fence, TXDA_FOREVER));
+	ok(context, txda_queue_submit(of, NULL, 0, 0, &fence));
+	ok(context, txda_queue_wait(of, fence, TXDA_FOREVER));
+}
+
+/* Lets go of those that wait for up to @value: something must look at the word again. */
+static void release(uint64_t until)
+{
+	struct txda_queue *other;
+
+	__atomic_store_n(value, until, __ATOMIC_RELEASE);
+	ok(context, txda_queue_new(device_of(context, 0), TXDA_QUEUE_COPY, &other));
+	pass(other);
 	txda_queue_unref(other);
 }
 
@@ -165,139 +174,113 @@ static void test_fences(void **state)
 {
 	unsigned long waits, eventfds;
 	uint64_t first, second, third;
-	struct rig rig;
 	int fd;
 
-	(void)state;
-	fake_drm_start(1);
-	make_rig(&rig);
-	first = submit_wait(&rig, 1);
-	second = submit_wait(&rig, 2);
+	begin(1);
+	first = submit_wait(1);
+	second = submit_wait(2);
 	assert_int_equal(first, 1);
 	assert_int_equal(second, 2);
-	assert_int_equal(txda_queue_wait(rig.queue, first, 0), -ETIMEDOUT);
-	assert_int_equal(txda_queue_wait(rig.queue, first, clock_ns() + 1000000), -ETIMEDOUT);
-	assert_has(txda_context_error(rig.context), "fence 1 has not passed");
+	assert_int_equal(txda_queue_wait(queue, first, 0), -ETIMEDOUT);
+	fails(context, txda_queue_wait(queue, first, clock_ns() + 1000000), -ETIMEDOUT,
+	      "fence 1 has not passed");
 	/* Nobody has asked for an fd: no eventfd is armed. */
 	eventfds = fake_drm_calls(DRM_IOWR(
 		0xCF, struct { uint64_t a[3]; }));
 	assert_int_equal(eventfds, 0);
-	fd = txda_queue_fd(rig.queue);
+	fd = txda_queue_fd(queue);
 	assert_true(readable(fd, 0)); /* once, for what may have been before */
 	assert_false(readable(fd, 0));
-	release(&rig, 1);
+	release(1);
 	assert_true(readable(fd, -1));
-	ok(rig.context, txda_queue_wait(rig.queue, first, TXDA_FOREVER));
-	assert_int_equal(txda_queue_wait(rig.queue, second, 0), -ETIMEDOUT);
-	third = submit_wait(&rig, 3); /* armed when it is submitted */
-	release(&rig, 2);
+	ok(context, txda_queue_wait(queue, first, TXDA_FOREVER));
+	assert_int_equal(txda_queue_wait(queue, second, 0), -ETIMEDOUT);
+	third = submit_wait(3); /* armed when it is submitted */
+	release(2);
 	assert_true(readable(fd, -1));
-	release(&rig, 3);
+	release(3);
 	assert_true(readable(fd, -1));
 	waits = fake_drm_calls(DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT);
-	ok(rig.context, txda_queue_wait(rig.queue, third, TXDA_FOREVER));
-	ok(rig.context, txda_queue_wait(rig.queue, first, 0));
+	ok(context, txda_queue_wait(queue, third, TXDA_FOREVER));
+	ok(context, txda_queue_wait(queue, first, 0));
 	/* What has passed is seen without a call. */
 	assert_int_equal(fake_drm_calls(DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT), waits);
-	end_rig(&rig);
-	fake_drm_end();
+	end();
 }
 
 /* Steady work: one ioctl to submit and at most one to wait. */
 static void test_calls(void **state)
 {
 	unsigned long before, after, waits;
-	struct rig rig;
-	uint64_t fence;
 
-	(void)state;
-	fake_drm_start(1);
-	make_rig(&rig);
-	ok(rig.context, txda_queue_submit(rig.queue, NULL, 0, 0, &fence));
-	ok(rig.context, txda_queue_wait(rig.queue, fence, TXDA_FOREVER));
+	begin(1);
+	pass(queue);
 	before = fake_drm_calls(0);
 	waits = fake_drm_calls(DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT);
 	for (unsigned i = 0; i < 1000; i++) {
-		ok(rig.context, txda_queue_submit(rig.queue, NULL, 0, 0, &fence));
-		ok(rig.context, txda_queue_wait(rig.queue, fence, TXDA_FOREVER));
+		pass(queue);
 	}
 	after = fake_drm_calls(0);
 	waits = fake_drm_calls(DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT) - waits;
 	assert_true(waits <= 1000);
 	assert_int_equal(after - before, 1000 + waits);
-	end_rig(&rig);
-	fake_drm_end();
+	end();
 }
 
 static void test_busy(void **state)
 {
-	struct rig rig;
 	uint64_t fence = 0;
 
-	(void)state;
-	fake_drm_start(1);
+	begin(1);
 	fake_drm.submit_depth = 2;
-	make_rig(&rig);
-	submit_wait(&rig, 1);
-	submit_wait(&rig, 1);
-	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -EAGAIN);
-	assert_has(txda_context_error(rig.context), "2 streams are in flight");
+	submit_wait(1);
+	submit_wait(1);
+	fails(context, txda_queue_submit(queue, NULL, 0, 0, &fence), -EAGAIN,
+	      "2 streams are in flight");
 	assert_int_equal(fence, 0);
-	release(&rig, 1);
-	ok(rig.context, txda_queue_wait(rig.queue, 2, TXDA_FOREVER));
+	release(1);
+	ok(context, txda_queue_wait(queue, 2, TXDA_FOREVER));
 	/* The driver's own count follows a moment later. */
-	while (txda_queue_submit(rig.queue, NULL, 0, 0, &fence) == -EAGAIN)
+	while (txda_queue_submit(queue, NULL, 0, 0, &fence) == -EAGAIN)
 		usleep(100);
 	assert_int_equal(fence, 3);
-	ok(rig.context, txda_queue_wait(rig.queue, 3, TXDA_FOREVER));
-	end_rig(&rig);
-	fake_drm_end();
+	ok(context, txda_queue_wait(queue, 3, TXDA_FOREVER));
+	end();
 }
 
 /* A user who has all queues that a user may have takes turns on the shared ones. */
 static void test_shared(void **state)
 {
-	struct rig rig;
-	uint64_t fence;
-
-	(void)state;
 	fake_drm_start(1);
 	fake_drm.own_queues = 1;
-	make_rig(&rig);
+	open_rig();
 	assert_int_equal(fake_drm_calls(DRM_IOCTL_TXDA_QUEUE_CREATE), 2);
-	ok(rig.context, txda_queue_submit(rig.queue, NULL, 0, 0, &fence));
-	ok(rig.context, txda_queue_wait(rig.queue, fence, TXDA_FOREVER));
-	end_rig(&rig);
+	pass(queue);
+	close_rig();
 
 	/* Where there are none, the first answer is the one to tell. */
-	rig.context = open_fake();
+	context = open_fake();
 	fake_drm.fail_request = DRM_IOCTL_TXDA_QUEUE_CREATE;
 	fake_drm.fail_error = -ENODEV;
 	fake_drm.fail_after = 1;
-	assert_int_equal(txda_queue_new(device_of(rig.context, 0), TXDA_QUEUE_COMPUTE, &rig.queue),
-			 -EDQUOT);
-	assert_has(txda_context_error(rig.context), "no queue");
-	txda_context_unref(rig.context);
+	fails(context, txda_queue_new(device_of(context, 0), TXDA_QUEUE_COMPUTE, &queue), -EDQUOT,
+	      "no queue");
+	txda_context_unref(context);
 	fake_drm_end();
 }
 
 /* A user whom the driver has banned is told so, and may go on with the same queue after that. */
 static void test_banned(void **state)
 {
-	struct rig rig;
 	uint64_t fence;
 
-	(void)state;
-	fake_drm_start(1);
-	make_rig(&rig);
+	begin(1);
 	fake_drm.fail_request = DRM_IOCTL_TXDA_QUEUE_SUBMIT;
 	fake_drm.fail_error = -EPERM;
-	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -EPERM);
-	assert_has(txda_context_error(rig.context), "banned from it for a while");
-	ok(rig.context, txda_queue_submit(rig.queue, NULL, 0, 0, &fence));
-	ok(rig.context, txda_queue_wait(rig.queue, fence, TXDA_FOREVER));
-	end_rig(&rig);
-	fake_drm_end();
+	fails(context, txda_queue_submit(queue, NULL, 0, 0, &fence), -EPERM,
+	      "banned from it for a while");
+	pass(queue);
+	end();
 }
 
 static void test_fault(void **state)
@@ -305,73 +288,49 @@ static void test_fault(void **state)
 	struct txda_event event = TXDA_INIT(struct txda_event);
 	struct txda_pkt bad = {.op = 99, .bytes = sizeof(bad)};
 	struct txda_queue *other;
-	struct rig rig;
 	uint64_t fence;
 	char text[200];
 	int fd;
 
-	(void)state;
-	fake_drm_start(1);
-	make_rig(&rig);
-	ok(rig.context, txda_queue_new(device_of(rig.context, 0), TXDA_QUEUE_COMPUTE, &other));
-	fd = txda_queue_fd(rig.queue);
+	begin(1);
+	ok(context, txda_queue_new(device_of(context, 0), TXDA_QUEUE_COMPUTE, &other));
+	fd = txda_queue_fd(queue);
 	assert_true(readable(fd, 0));
-	ok(rig.context, txda_queue_submit(rig.queue, &bad, sizeof(bad), 0, &fence));
+	ok(context, txda_queue_submit(queue, &bad, sizeof(bad), 0, &fence));
 	assert_true(readable(fd, -1));
-	assert_int_equal(txda_queue_wait(rig.queue, fence, TXDA_FOREVER), -EIO);
-	assert_has(txda_context_error(rig.context), "chip 0: bad packet, packet type or size 99");
-	assert_true(txda_queue_fault(rig.queue, text, sizeof(text)) > 0);
+	fails(context, txda_queue_wait(queue, fence, TXDA_FOREVER), -EIO,
+	      "chip 0: bad packet, packet type or size 99");
+	assert_true(txda_queue_fault(queue, text, sizeof(text)) > 0);
 	assert_has(text, "bad packet");
-	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -EIO);
-	ok(rig.context, txda_context_event(rig.context, &event));
+	assert_int_equal(txda_queue_submit(queue, NULL, 0, 0, &fence), -EIO);
+	ok(context, txda_context_event(context, &event));
 	assert_int_equal(event.kind, TXDA_EVENT_FAULT);
 	assert_has(event.text, "bad packet");
-	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
-	ok(rig.context, txda_queue_submit(other, NULL, 0, 0, &fence));
-	ok(rig.context, txda_queue_wait(other, fence, TXDA_FOREVER));
+	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
+	pass(other);
 	txda_queue_unref(other);
-	end_rig(&rig);
-	fake_drm_end();
+	end();
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
 /* Everything that can be asked of the tiny model, once; 0 or the first error. */
-static int run_tiny(struct txda_context *context, unsigned tp, const char *path, float *y,
-		    size_t y_bytes)
+static int run_tiny(unsigned tp, const char *path, float y[CASE_R][CASE_H])
 {
 	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
-	struct txda_step step = TXDA_INIT(struct txda_step);
-	int32_t rows[CASE_R] = {0, 3, 5, 7, 1, 2, 15, 15};
-	float x[CASE_T][CASE_H];
 	struct txda_model *model = NULL;
 	struct txda_group *group = NULL;
-	uint64_t fence;
 	int r;
 
-	for (unsigned t = 0; t < CASE_T; t++)
-		for (unsigned i = 0; i < CASE_H; i++)
-			x[t][i] = (float)((t * 31 + i * 17) % 97) / 13 - 3;
 	group_options.tp = tp;
 	options.path = path;
 	options.verify_weights = true;
-	step.tokens = CASE_T;
-	step.seqs = 1;
-	step.rows = CASE_R;
 	r = txda_group_new(context, &group_options, &group);
 	if (r >= 0)
 		r = txda_model_load(group, &options, &model);
 	if (r >= 0)
-		r = txda_model_set_input(model, "x", x, sizeof(x));
-	if (r >= 0)
-		r = txda_model_set_input(model, "rows", rows, sizeof(rows));
-	if (r >= 0)
-		r = txda_model_run(model, &step, &fence);
-	if (r >= 0)
-		r = txda_model_sync(model, fence, TXDA_FOREVER);
-	if (r >= 0)
-		r = txda_model_get_output(model, "y", y, y_bytes);
+		r = case_run(model, y);
 	txda_model_unref(model);
 	txda_group_unref(group);
 	return r;
@@ -380,21 +339,19 @@ static int run_tiny(struct txda_context *context, unsigned tp, const char *path,
 static void test_model(void **state)
 {
 	float wanted[CASE_R][CASE_H], got[CASE_R][CASE_H];
-	struct txda_context *context;
 	char *path;
 
-	(void)state;
 	for (unsigned tp = 1; tp <= 2; tp++) {
 		case_write(tp, &path);
 		context = open_context("chips=2,mem=64M,cores=1");
-		ok(context, run_tiny(context, tp, path, wanted[0], sizeof(wanted)));
+		ok(context, run_tiny(tp, path, wanted));
 		txda_context_unref(context);
 		fake_drm_start(2);
 		context = open_fake();
 		/* Twice: a group's slot is used again. */
 		for (unsigned i = 0; i < 2; i++) {
 			memset(got, 0, sizeof(got));
-			ok(context, run_tiny(context, tp, path, got[0], sizeof(got)));
+			ok(context, run_tiny(tp, path, got));
 			assert_memory_equal(got, wanted, sizeof(got));
 		}
 		assert_int_equal(used_bytes(context, 0), 0);
@@ -408,17 +365,14 @@ static void test_model(void **state)
 static void test_join(void **state)
 {
 	float got[CASE_R][CASE_H];
-	struct txda_context *context;
 	char *path;
 
-	(void)state;
 	case_write(2, &path);
 	fake_drm_start(2);
 	context = open_fake();
 	fake_drm.fail_request = DRM_IOCTL_TXDA_VM_SET_GROUP;
 	fake_drm.fail_error = -EBUSY;
-	assert_int_equal(run_tiny(context, 2, path, got[0], sizeof(got)), -EBUSY);
-	assert_has(txda_context_error(context), "a group of 2 chips: one of them has");
+	fails(context, run_tiny(2, path, got), -EBUSY, "a group of 2 chips: one of them has");
 	assert_has(txda_context_error(context), "a compute queue that takes turns");
 	txda_context_unref(context);
 	fake_drm_end();
@@ -433,16 +387,14 @@ static void test_failures(void **state)
 {
 	static const int error[] = {-ENOMEM, -EIO, -ENODEV, -EAGAIN};
 	float wanted[CASE_R][CASE_H], got[CASE_R][CASE_H];
-	struct txda_context *context;
 	unsigned failures = 0;
 	char *path;
 	int r;
 
-	(void)state;
 	case_write(2, &path);
 	fake_drm_start(2);
 	context = open_fake();
-	ok(context, run_tiny(context, 2, path, wanted[0], sizeof(wanted)));
+	ok(context, run_tiny(2, path, wanted));
 	txda_context_unref(context);
 	fake_drm_end();
 	for (unsigned e = 0; e < ARRAY_SIZE(error); e++) {
@@ -453,14 +405,14 @@ static void test_failures(void **state)
 			context = open_fake();
 			fake_drm.fail_after = after;
 			fake_drm.fail_error = error[e];
-			r = run_tiny(context, 2, path, got[0], sizeof(got));
+			r = run_tiny(2, path, got);
 			hit = !fake_drm.fail_error;
 			fake_drm.fail_error = 0;
 			if (r < 0) {
 				failures++;
 				assert_true(txda_context_error(context)[0]);
 				memset(got, 0, sizeof(got));
-				ok(context, run_tiny(context, 2, path, got[0], sizeof(got)));
+				ok(context, run_tiny(2, path, got));
 			}
 			assert_memory_equal(got, wanted, sizeof(got));
 			txda_context_unref(context);
@@ -474,8 +426,7 @@ static void test_failures(void **state)
 
 /* ---- chips that come and go ------------------------------------------------------------------ */
 
-static void take_event(struct txda_context *context, enum txda_event_kind kind, unsigned device,
-		       const char *text)
+static void take_event(enum txda_event_kind kind, unsigned device, const char *text)
 {
 	struct txda_event event = TXDA_INIT(struct txda_event);
 
@@ -487,7 +438,6 @@ static void take_event(struct txda_context *context, enum txda_event_kind kind, 
 
 static void *pull_chip(void *arg)
 {
-	(void)arg;
 	usleep(20000);
 	fake_drm_unplug(0);
 	return NULL;
@@ -500,67 +450,61 @@ static void test_unplug(void **state)
 	struct txda_buffer *buffer = NULL;
 	struct txda_queue *other;
 	pthread_t thread;
-	struct rig rig;
 	uint64_t fence;
 	char data[4096];
 
-	(void)state;
-	fake_drm_start(2);
-	make_rig(&rig);
-	assert_true(txda_context_event_fd(rig.context) >= 0);
-	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
-	ok(rig.context, txda_queue_new(device_of(rig.context, 1), TXDA_QUEUE_COMPUTE, &other));
-	fence = submit_wait(&rig, 1);
+	begin(2);
+	assert_true(txda_context_event_fd(context) >= 0);
+	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
+	ok(context, txda_queue_new(device_of(context, 1), TXDA_QUEUE_COMPUTE, &other));
+	fence = submit_wait(1);
 	pthread_create(&thread, NULL, pull_chip, NULL);
-	assert_int_equal(txda_queue_wait(rig.queue, fence, TXDA_FOREVER), -ENODEV);
+	assert_int_equal(txda_queue_wait(queue, fence, TXDA_FOREVER), -ENODEV);
 	pthread_join(thread, NULL);
-	assert_has(txda_context_error(rig.context), "the chip is lost");
+	assert_has(txda_context_error(context), "the chip is lost");
 	/* Its objects fail, those of the other go on. */
-	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -ENODEV);
+	assert_int_equal(txda_queue_submit(queue, NULL, 0, 0, &fence), -ENODEV);
 	assert_int_equal(
-		txda_buffer_new(device_of(rig.context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer),
+		txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer),
 		-ENODEV);
-	memset(rig.value, 1, 4096); /* host memory is still there */
-	ok(rig.context, txda_device_status(device_of(rig.context, 0), &status));
+	memset(value, 1, 4096); /* host memory is still there */
+	ok(context, txda_device_status(device_of(context, 0), &status));
 	assert_true(status.lost);
-	ok(rig.context, txda_device_status(device_of(rig.context, 1), &status));
+	ok(context, txda_device_status(device_of(context, 1), &status));
 	assert_false(status.lost);
-	ok(rig.context, txda_queue_submit(other, NULL, 0, 0, &fence));
-	ok(rig.context, txda_queue_wait(other, fence, TXDA_FOREVER));
-	take_event(rig.context, TXDA_EVENT_FAULT, 0, "the chip is lost");
-	take_event(rig.context, TXDA_EVENT_DEVICE_REMOVED, 0, "chip 0: /fake/accel0 is gone");
+	pass(other);
+	take_event(TXDA_EVENT_FAULT, 0, "the chip is lost");
+	take_event(TXDA_EVENT_DEVICE_REMOVED, 0, "chip 0: /fake/accel0 is gone");
 
 	/* The one that comes takes its place; what is held of the old one stays lost. */
 	fake_drm_plug(0);
-	take_event(rig.context, TXDA_EVENT_DEVICE_ADDED, 0, "chip 0: /fake/accel0 was added");
-	assert_int_equal(txda_context_device_count(rig.context), 2);
-	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -ENODEV);
-	ok(rig.context,
-	   txda_buffer_new(device_of(rig.context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer));
+	take_event(TXDA_EVENT_DEVICE_ADDED, 0, "chip 0: /fake/accel0 was added");
+	assert_int_equal(txda_context_device_count(context), 2);
+	assert_int_equal(txda_queue_submit(queue, NULL, 0, 0, &fence), -ENODEV);
+	ok(context, txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer));
 	memset(data, 3, sizeof(data));
-	ok(rig.context, txda_buffer_write(buffer, 0, data, sizeof(data)));
+	ok(context, txda_buffer_write(buffer, 0, data, sizeof(data)));
 	buffer = txda_buffer_unref(buffer);
 
 	/* Again and again. */
 	fake_drm_unplug(0);
-	take_event(rig.context, TXDA_EVENT_DEVICE_REMOVED, 0, "is gone");
+	take_event(TXDA_EVENT_DEVICE_REMOVED, 0, "is gone");
 	for (unsigned i = 0; i < 8; i++) {
 		fake_drm_plug(0);
-		take_event(rig.context, TXDA_EVENT_DEVICE_ADDED, 0, "was added");
-		assert_int_equal(txda_context_device_count(rig.context), 2);
-		ok(rig.context, txda_buffer_new(device_of(rig.context, 0), 4096, TXDA_MEMORY_DEVICE,
-						0, &buffer));
-		ok(rig.context, txda_device_status(device_of(rig.context, 0), &status));
+		take_event(TXDA_EVENT_DEVICE_ADDED, 0, "was added");
+		assert_int_equal(txda_context_device_count(context), 2);
+		ok(context,
+		   txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer));
+		ok(context, txda_device_status(device_of(context, 0), &status));
 		assert_false(status.lost);
 		fake_drm_unplug(0);
 		assert_int_equal(txda_buffer_write(buffer, 0, data, sizeof(data)), -ENODEV);
 		txda_buffer_unref(buffer);
-		take_event(rig.context, TXDA_EVENT_DEVICE_REMOVED, 0, "is gone");
+		take_event(TXDA_EVENT_DEVICE_REMOVED, 0, "is gone");
 	}
-	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
+	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
 	txda_queue_unref(other);
-	end_rig(&rig);
-	fake_drm_end();
+	end();
 }
 
 /* A function reset: what was on the chip is lost, what comes then works beside it. */
@@ -572,32 +516,27 @@ static void test_reset(void **state)
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	struct txda_model *model;
 	struct txda_group *group;
-	struct rig rig;
 	uint64_t fence;
 	char *path;
 
-	(void)state;
 	case_write(1, &path);
-	fake_drm_start(1);
-	make_rig(&rig);
-	ok(rig.context, run_tiny(rig.context, 1, path, wanted[0], sizeof(wanted)));
-	ok(rig.context, txda_group_new(rig.context, &group_options, &group));
+	begin(1);
+	ok(context, run_tiny(1, path, wanted));
+	ok(context, txda_group_new(context, &group_options, &group));
 	options.path = path;
 	options.kv_blocks = 2;
-	ok(rig.context, txda_model_load(group, &options, &model));
+	ok(context, txda_model_load(group, &options, &model));
 	fake_drm_reset(0);
 	step.tokens = step.seqs = 1;
-	assert_int_equal(txda_model_run(model, &step, &fence), -EIO);
-	assert_has(txda_context_error(rig.context), "that another queue caused");
-	assert_int_equal(txda_queue_submit(rig.queue, NULL, 0, 0, &fence), -EIO);
+	fails(context, txda_model_run(model, &step, &fence), -EIO, "that another queue caused");
+	assert_int_equal(txda_queue_submit(queue, NULL, 0, 0, &fence), -EIO);
 	/* The weights of the lost model are not used again. */
 	memset(got, 0, sizeof(got));
-	ok(rig.context, run_tiny(rig.context, 1, path, got[0], sizeof(got)));
+	ok(context, run_tiny(1, path, got));
 	assert_memory_equal(got, wanted, sizeof(got));
 	txda_model_unref(model);
 	txda_group_unref(group);
-	end_rig(&rig);
-	fake_drm_end();
+	end();
 	case_remove(path);
 }
 
@@ -606,15 +545,13 @@ static void test_catch_up(void **state)
 {
 	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
 	struct txda_event event = TXDA_INIT(struct txda_event);
-	struct txda_context *context;
 
-	(void)state;
 	fake_drm_start(2);
 	context = open_fake();
 	fake_drm_unplug(1);
 	fake_drm_plug(2);
-	take_event(context, TXDA_EVENT_DEVICE_REMOVED, 1, "/fake/accel1 is gone");
-	take_event(context, TXDA_EVENT_DEVICE_ADDED, 2, "/fake/accel2 was added");
+	take_event(TXDA_EVENT_DEVICE_REMOVED, 1, "/fake/accel1 is gone");
+	take_event(TXDA_EVENT_DEVICE_ADDED, 2, "/fake/accel2 was added");
 	txda_context_unref(context);
 	fake_drm_end();
 
@@ -635,8 +572,8 @@ static void test_catch_up(void **state)
 	fake_drm_unplug(0);
 	fake_drm_plug(1);
 	fake_drm_plug(0);
-	take_event(context, TXDA_EVENT_DEVICE_REMOVED, 0, "is gone");
-	take_event(context, TXDA_EVENT_DEVICE_ADDED, 0, "/fake/accel0 was added");
+	take_event(TXDA_EVENT_DEVICE_REMOVED, 0, "is gone");
+	take_event(TXDA_EVENT_DEVICE_ADDED, 0, "/fake/accel0 was added");
 	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
 	txda_context_unref(context);
 	fake_drm_end();
@@ -647,20 +584,17 @@ static void test_health(void **state)
 	struct txda_event event = TXDA_INIT(struct txda_event);
 	struct txda__node_event source = {.kind = TXDA_EVENT_ECC, .text = "2 corrected"};
 	struct txda_pkt bad = {.op = 99, .bytes = sizeof(bad)};
-	struct rig rig;
 	uint64_t fence;
 	int fd;
 
-	(void)state;
-	fake_drm_start(2);
-	make_rig(&rig);
-	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
+	begin(2);
+	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
 	strcpy(source.node.bus, "0000:02:00.0");
 	fake_drm_tell(&source);
-	take_event(rig.context, TXDA_EVENT_ECC, 1, "chip 1: 2 corrected");
+	take_event(TXDA_EVENT_ECC, 1, "chip 1: 2 corrected");
 	strcpy(source.node.bus, "0000:09:00.0"); /* not ours */
 	fake_drm_tell(&source);
-	assert_int_equal(txda_context_event(rig.context, &event), -EAGAIN);
+	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
 
 	/* A fault of somebody else's, then one of ours that nobody waits for. */
 	strcpy(source.node.bus, "0000:01:00.0");
@@ -668,10 +602,10 @@ static void test_health(void **state)
 	strcpy(source.text, "other 77: page fault");
 	source.pid = 77;
 	fake_drm_tell(&source);
-	take_event(rig.context, TXDA_EVENT_FAULT, 0, "chip 0: other 77: page fault");
-	fd = txda_queue_fd(rig.queue);
+	take_event(TXDA_EVENT_FAULT, 0, "chip 0: other 77: page fault");
+	fd = txda_queue_fd(queue);
 	assert_true(readable(fd, 0));
-	ok(rig.context, txda_queue_submit(rig.queue, &bad, sizeof(bad), 0, &fence));
+	ok(context, txda_queue_submit(queue, &bad, sizeof(bad), 0, &fence));
 	assert_true(readable(fd, -1));
 	source.pid = getpid();
 	for (unsigned i = 1; i < 20; i++) {
@@ -679,14 +613,13 @@ static void test_health(void **state)
 		fake_drm_tell(&source);
 	}
 	for (unsigned tries = 0;; tries++) {
-		ok(rig.context, txda_context_event(rig.context, &event));
+		ok(context, txda_context_event(context, &event));
 		if (strstr(event.text, "bad packet"))
 			break;
 		assert_true(tries < 19);
 	}
 	assert_int_equal(event.kind, TXDA_EVENT_FAULT);
-	end_rig(&rig);
-	fake_drm_end();
+	end();
 }
 
 /* What is counted does not fall while a chip is down or lost: that would look like new errors. */
@@ -697,9 +630,7 @@ static void test_counters(void **state)
 	static const char *const values[] = {"up\n", "3700\n", "17\n", "2\n"};
 	char directory[] = "/tmp/test_counters-XXXXXX", path[100];
 	struct txda_device_status status;
-	struct rig rig;
 
-	(void)state;
 	assert_non_null(mkdtemp(directory));
 	for (unsigned i = 0; i < 4; i++) {
 		FILE *file;
@@ -712,10 +643,10 @@ static void test_counters(void **state)
 	}
 	fake_drm_start(1);
 	fake_drm.device = directory;
-	make_rig(&rig);
+	open_rig();
 	for (unsigned phase = 0; phase < 3; phase++) {
 		status = TXDA_INIT(struct txda_device_status);
-		ok(rig.context, txda_device_status(device_of(rig.context, 0), &status));
+		ok(context, txda_device_status(device_of(context, 0), &status));
 		assert_int_equal(status.busy_ns, 3700000);
 		assert_int_equal(status.ecc_corrected, 17);
 		assert_int_equal(status.ecc_uncorrected, 2);
@@ -732,9 +663,7 @@ static void test_counters(void **state)
 			fake_drm_unplug(0);
 	}
 	rmdir(directory);
-	end_rig(&rig);
-	fake_drm.device = NULL;
-	fake_drm_end();
+	end();
 }
 
 int main(void)

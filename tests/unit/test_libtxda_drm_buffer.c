@@ -7,6 +7,26 @@
 
 #include "drm_context.h"
 
+static struct txda_context *context;
+
+static void begin(unsigned chips)
+{
+	fake_drm_start(chips);
+	context = open_fake();
+}
+
+static int end(void **state)
+{
+	txda_context_unref(context);
+	fake_drm_end();
+	return 0;
+}
+
+static struct txda_device *chip(unsigned index)
+{
+	return device_of(context, index);
+}
+
 static void fill(unsigned char *bytes, size_t n, unsigned seed)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -21,17 +41,14 @@ static void test_copies(void **state)
 	static const uint64_t size[] = {
 		1, 7, 1023, 1024, 4096, 1 << 20, (1 << 20) + 1, 3 << 20, (4 << 20) - 77};
 	unsigned char *in = malloc(5 << 20), *out = malloc(5 << 20);
-	struct txda_context *context;
 	struct txda_buffer *buffer;
 	unsigned char *view;
 
-	(void)state;
-	fake_drm_start(1);
 	for (unsigned beyond = 0; beyond < 2; beyond++) {
 		/* The second time no view is possible. */
+		begin(1);
 		fake_drm.mappable_bytes = beyond ? 4096 : 0;
-		context = open_fake();
-		ok(context, txda_buffer_new(device_of(context, 0), 5 << 20, TXDA_MEMORY_DEVICE,
+		ok(context, txda_buffer_new(chip(0), 5 << 20, TXDA_MEMORY_DEVICE,
 					    TXDA_BUFFER_PRIVATE, &buffer));
 		for (unsigned i = 0; i < ARRAY_SIZE(size); i++) {
 			uint64_t offset = i * 1237;
@@ -48,9 +65,8 @@ static void test_copies(void **state)
 			assert_memory_equal(view + 8 * 1237, in, size[8]);
 		assert_int_equal(txda_buffer_write(buffer, 5 << 20, in, 1), -ERANGE);
 		txda_buffer_unref(buffer);
-		txda_context_unref(context);
+		end(state);
 	}
-	fake_drm_end();
 	free(in);
 	free(out);
 }
@@ -60,16 +76,13 @@ static void test_load(void **state)
 	enum { BYTES = (20 << 20) + 123 };
 	unsigned char *in = malloc(BYTES), *out = malloc(BYTES);
 	int fd = memfd_create("file", MFD_CLOEXEC);
-	struct txda_context *context;
 	struct txda_buffer *buffer;
 
-	(void)state;
 	fill(in, BYTES, 42);
 	assert_int_equal(write(fd, in, BYTES), BYTES);
-	fake_drm_start(1);
-	context = open_fake();
+	begin(1);
 	for (unsigned memory = TXDA_MEMORY_DEVICE; memory <= TXDA_MEMORY_HOST; memory++) {
-		ok(context, txda_buffer_new(device_of(context, 0), BYTES, memory, 0, &buffer));
+		ok(context, txda_buffer_new(chip(0), BYTES, memory, 0, &buffer));
 		ok(context, txda_buffer_load(buffer, 0, fd, 0, BYTES));
 		ok(context, txda_buffer_read(buffer, 0, out, BYTES));
 		assert_memory_equal(in, out, BYTES);
@@ -82,17 +95,14 @@ static void test_load(void **state)
 		txda_buffer_unref(buffer);
 	}
 	/* A copy that fails, then one that works again. */
-	ok(context,
-	   txda_buffer_new(device_of(context, 0), 4 << 20, TXDA_MEMORY_DEVICE, 0, &buffer));
+	ok(context, txda_buffer_new(chip(0), 4 << 20, TXDA_MEMORY_DEVICE, 0, &buffer));
 	fake_drm_inject("page:chip=0");
-	assert_int_equal(txda_buffer_write(buffer, 0, in, 3 << 20), -EIO);
-	assert_has(txda_context_error(context), "chip 0: copying failed: page fault");
+	fails(context, txda_buffer_write(buffer, 0, in, 3 << 20), -EIO,
+	      "chip 0: copying failed: page fault");
 	ok(context, txda_buffer_write(buffer, 0, in, 3 << 20));
 	ok(context, txda_buffer_read(buffer, 0, out, 3 << 20));
 	assert_memory_equal(in, out, 3 << 20);
 	txda_buffer_unref(buffer);
-	txda_context_unref(context);
-	fake_drm_end();
 	close(fd);
 	free(in);
 	free(out);
@@ -100,45 +110,33 @@ static void test_load(void **state)
 
 static void test_room(void **state)
 {
-	struct txda_context *context;
 	struct txda_buffer *buffer, *second = NULL;
 
-	(void)state;
-	fake_drm_start(1);
-	context = open_fake();
-	ok(context, txda_buffer_new(device_of(context, 0), FAKE_CHIP_BYTES - 8192,
-				    TXDA_MEMORY_DEVICE, 0, &buffer));
-	assert_int_equal(
-		txda_buffer_new(device_of(context, 0), 8193, TXDA_MEMORY_DEVICE, 0, &second),
-		-ENOMEM);
-	assert_has(txda_context_error(context),
-		   "12.0 KiB (12288 bytes) requested, 8.00 KiB (8192 ");
+	begin(1);
+	ok(context,
+	   txda_buffer_new(chip(0), FAKE_CHIP_BYTES - 8192, TXDA_MEMORY_DEVICE, 0, &buffer));
+	fails(context, txda_buffer_new(chip(0), 8193, TXDA_MEMORY_DEVICE, 0, &second), -ENOMEM,
+	      "12.0 KiB (12288 bytes) requested, 8.00 KiB (8192 ");
 	assert_null(second);
 	assert_int_equal(used_bytes(context, 0), FAKE_CHIP_BYTES - 8192);
 	txda_buffer_unref(buffer);
 	assert_int_equal(used_bytes(context, 0), 0);
-	txda_context_unref(context);
-	fake_drm_end();
 }
 
 static void test_sharing(void **state)
 {
 	unsigned char data[5000], back[5000];
 	struct txda_buffer *a, *b, *c;
-	struct txda_context *context;
 	int fd;
 
-	(void)state;
-	fake_drm_start(2);
-	context = open_fake();
+	begin(2);
 	fill(data, sizeof(data), 7);
-	ok(context,
-	   txda_buffer_new(device_of(context, 0), sizeof(data), TXDA_MEMORY_DEVICE, 0, &a));
+	ok(context, txda_buffer_new(chip(0), sizeof(data), TXDA_MEMORY_DEVICE, 0, &a));
 	ok(context, txda_buffer_write(a, 0, data, sizeof(data)));
 	ok(context, txda_buffer_export(a, &fd));
 	/* On the same chip it is the same handle, which lives until its last user goes. */
-	ok(context, txda_buffer_import(device_of(context, 0), fd, 0, &b));
-	ok(context, txda_buffer_import(device_of(context, 1), fd, TXDA_BUFFER_READ_ONLY, &c));
+	ok(context, txda_buffer_import(chip(0), fd, 0, &b));
+	ok(context, txda_buffer_import(chip(1), fd, TXDA_BUFFER_READ_ONLY, &c));
 	assert_int_equal(txda_buffer_bytes(b), 8192);
 	txda_buffer_unref(a);
 	ok(context, txda_buffer_read(b, 0, back, sizeof(back)));
@@ -149,24 +147,20 @@ static void test_sharing(void **state)
 	assert_int_equal(fake_drm_calls(DRM_IOCTL_GEM_CLOSE), 1);
 	txda_buffer_unref(c);
 	fake_drm.no_links = true;
-	ok(context, txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &a));
+	ok(context, txda_buffer_new(chip(0), 4096, TXDA_MEMORY_DEVICE, 0, &a));
 	close(fd);
 	ok(context, txda_buffer_export(a, &fd));
-	assert_int_equal(txda_buffer_import(device_of(context, 1), fd, 0, &b), -EXDEV);
-	assert_has(txda_context_error(context), "to which there is no link");
+	fails(context, txda_buffer_import(chip(1), fd, 0, &b), -EXDEV, "to which there is no link");
 	txda_buffer_unref(a);
 	close(fd);
 
-	ok(context, txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE,
-				    TXDA_BUFFER_PRIVATE, &a));
+	ok(context, txda_buffer_new(chip(0), 4096, TXDA_MEMORY_DEVICE, TXDA_BUFFER_PRIVATE, &a));
 	assert_int_equal(txda_buffer_export(a, &fd), -ENOTSUP);
 	txda_buffer_unref(a);
-	txda_context_unref(context);
-	fake_drm_end();
 }
 
 /* What an error of the kernel's limits is attributed to. */
-static void check_limits(struct txda_context *context, int fd)
+static void check_limits(int fd)
 {
 	struct txda_buffer *buffer;
 	struct rlimit limit;
@@ -176,8 +170,7 @@ static void check_limits(struct txda_context *context, int fd)
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
 	fake_drm.fail_request = DRM_IOCTL_TXDA_BO_FROM_USERPTR;
 	fake_drm.fail_error = -EDQUOT;
-	assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &buffer), -EDQUOT);
-	assert_has(txda_context_error(context), "LimitMEMLOCK");
+	fails(context, txda_buffer_import(chip(0), fd, 0, &buffer), -EDQUOT, "LimitMEMLOCK");
 	/* The limit of locked memory is to blame only where there is one. */
 	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
 	limit.rlim_cur = limit.rlim_max;
@@ -185,47 +178,39 @@ static void check_limits(struct txda_context *context, int fd)
 	if (limit.rlim_cur == RLIM_INFINITY) {
 		fake_drm.fail_error = -EDQUOT;
 		fake_drm.fail_after = 0;
-		assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &buffer),
-				 -EDQUOT);
-		assert_has(txda_context_error(context), "this user");
+		fails(context, txda_buffer_import(chip(0), fd, 0, &buffer), -EDQUOT, "this user");
 	}
 	fake_drm.fail_request = DRM_IOCTL_TXDA_BO_CREATE;
 	fake_drm.fail_error = -EDQUOT;
 	fake_drm.fail_after = 0;
-	assert_int_equal(
-		txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer),
-		-EDQUOT);
-	assert_has(txda_context_error(context), "this user");
+	fails(context, txda_buffer_new(chip(0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer), -EDQUOT,
+	      "this user");
 }
 
 static void test_memfd(void **state)
 {
 	unsigned char data[5000], back[5000];
 	struct txda_buffer *a, *host;
-	struct txda_context *context;
 	void *view;
 	int fd;
 
-	(void)state;
-	fake_drm_start(2);
-	context = open_fake();
+	begin(2);
 	fill(data, sizeof(data), 7);
 	/* A memfd of somebody's: its pages, not a copy. */
 	fd = memfd_create("pages", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	assert_int_equal(ftruncate(fd, 8192), 0);
-	assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &host), -EPERM);
+	assert_int_equal(txda_buffer_import(chip(0), fd, 0, &host), -EPERM);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-	ok(context, txda_buffer_import(device_of(context, 0), fd, 0, &host));
+	ok(context, txda_buffer_import(chip(0), fd, 0, &host));
 	assert_int_equal(pwrite(fd, data, sizeof(data), 0), sizeof(data));
 	ok(context, txda_buffer_map(host, &view));
 	assert_memory_equal(view, data, sizeof(data));
-	ok(context,
-	   txda_buffer_new(device_of(context, 0), sizeof(data), TXDA_MEMORY_DEVICE, 0, &a));
+	ok(context, txda_buffer_new(chip(0), sizeof(data), TXDA_MEMORY_DEVICE, 0, &a));
 	{
 		struct txda_queue *queue;
 		uint64_t fence;
 
-		ok(context, txda_queue_new(device_of(context, 0), TXDA_QUEUE_COPY, &queue));
+		ok(context, txda_queue_new(chip(0), TXDA_QUEUE_COPY, &queue));
 		ok(context, txda_queue_copy(queue, a, 0, host, 0, sizeof(data), &fence));
 		ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
 		txda_queue_unref(queue);
@@ -234,13 +219,11 @@ static void test_memfd(void **state)
 	assert_memory_equal(data, back, sizeof(data));
 	txda_buffer_unref(a);
 	txda_buffer_unref(host);
-	check_limits(context, fd);
+	check_limits(fd);
 	close(fd);
 	fd = open("/dev/null", O_RDONLY);
-	assert_int_equal(txda_buffer_import(device_of(context, 0), fd, 0, &host), -EINVAL);
+	assert_int_equal(txda_buffer_import(chip(0), fd, 0, &host), -EINVAL);
 	close(fd);
-	txda_context_unref(context);
-	fake_drm_end();
 }
 
 /* At the same addresses again, with the contents that the kernel has kept. */
@@ -248,19 +231,15 @@ static void test_advice(void **state)
 {
 	unsigned char data[5000], back[5000];
 	static const unsigned char zeros[5000];
-	struct txda_context *context;
 	struct txda_buffer *buffer;
 	uint64_t va;
 	void *view;
 	bool kept;
 	int fd;
 
-	(void)state;
 	fill(data, sizeof(data), 3);
-	fake_drm_start(1);
-	context = open_fake();
-	ok(context,
-	   txda_buffer_new(device_of(context, 0), sizeof(data), TXDA_MEMORY_DEVICE, 0, &buffer));
+	begin(1);
+	ok(context, txda_buffer_new(chip(0), sizeof(data), TXDA_MEMORY_DEVICE, 0, &buffer));
 	va = txda_buffer_va(buffer);
 	ok(context, txda_buffer_write(buffer, 0, data, sizeof(data)));
 	assert_int_equal(txda_buffer_advise(buffer, 3, &kept), -EINVAL);
@@ -274,8 +253,7 @@ static void test_advice(void **state)
 	assert_int_equal(txda_buffer_read(buffer, 0, back, 1), -EBUSY);
 	assert_int_equal(txda_buffer_write(buffer, 0, back, 1), -EBUSY);
 	assert_int_equal(txda_buffer_load(buffer, 0, STDIN_FILENO, 0, 1), -EBUSY);
-	assert_int_equal(txda_buffer_map(buffer, &view), -EBUSY);
-	assert_has(txda_context_error(context), "idle");
+	fails(context, txda_buffer_map(buffer, &view), -EBUSY, "idle");
 	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_WILLNEED, NULL));
 	assert_int_equal(txda_buffer_va(buffer), va);
 	ok(context, txda_buffer_read(buffer, 0, back, sizeof(back)));
@@ -317,19 +295,21 @@ static void test_advice(void **state)
 	close(fd);
 	txda_buffer_unref(buffer);
 
-	ok(context, txda_buffer_new(device_of(context, 0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer));
+	ok(context, txda_buffer_new(chip(0), 4096, TXDA_MEMORY_DEVICE, 0, &buffer));
 	ok(context, txda_buffer_advise(buffer, TXDA_ADVICE_COLD, &kept));
 	txda_buffer_unref(buffer);
-	txda_context_unref(context);
-	fake_drm_end();
 }
 
 int main(void)
 {
+#define TEST(fn) cmocka_unit_test_teardown(fn, end)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_copies), cmocka_unit_test(test_load),
-		cmocka_unit_test(test_room),   cmocka_unit_test(test_sharing),
-		cmocka_unit_test(test_memfd),  cmocka_unit_test(test_advice),
+		cmocka_unit_test(test_copies),
+		TEST(test_load),
+		TEST(test_room),
+		TEST(test_sharing),
+		TEST(test_memfd),
+		TEST(test_advice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,35 +18,52 @@
 	(PAGES(CASE_PARAM) + PAGES(CASE_SCRATCH) +                                                 \
 	 PAGES(CASE_T * CASE_H * 4 + 64 + CASE_R * CASE_H * 4))
 
-static struct txda_group *new_group(struct txda_context *context, unsigned first, unsigned tp)
+static struct txda_context *context;
+static struct txda_group *group; /* of the first chips */
+static char *path;		 /* the tiny model for as many */
+
+static struct txda_group *new_group(unsigned first, unsigned tp)
 {
 	struct txda_group_options options = TXDA_INIT(struct txda_group_options);
 	unsigned device[8];
-	struct txda_group *group;
+	struct txda_group *ret;
 
 	for (unsigned i = 0; i < tp; i++)
 		device[i] = first + i;
 	options.tp = tp;
 	options.devices = device;
-	ok(context, txda_group_new(context, &options, &group));
-	return group;
+	ok(context, txda_group_new(context, &options, &ret));
+	return ret;
 }
 
-static struct txda_model *load(struct txda_context *context, struct txda_group *group,
-			       const char *path, unsigned kv_blocks)
+static void begin(const char *spec, unsigned tp)
+{
+	context = open_context(spec);
+	group = new_group(0, tp);
+	case_write(tp, &path);
+}
+
+static int end(void **state)
+{
+	txda_group_unref(group);
+	case_remove(path);
+	txda_context_unref(context);
+	return 0;
+}
+
+static struct txda_model *load(struct txda_group *of, unsigned kv_blocks)
 {
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_model *model;
 
 	options.path = path;
 	options.kv_blocks = kv_blocks;
-	ok(context, txda_model_load(group, &options, &model));
+	ok(context, txda_model_load(of, &options, &model));
 	return model;
 }
 
 /* Runs one step with random x and checks y = scale * norm(x) * w. */
-static void run_and_check(struct txda_context *context, struct txda_model *model, unsigned tokens,
-			  unsigned n_rows, float scale)
+static void run_and_check(struct txda_model *model, unsigned tokens, unsigned n_rows, float scale)
 {
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	float x[CASE_T][CASE_H], y[CASE_R][CASE_H];
@@ -87,18 +104,14 @@ static void run_and_check(struct txda_context *context, struct txda_model *model
 
 static void test_run(void **state)
 {
-	(void)state;
 	for (unsigned tp = 1; tp <= 2; tp++) {
-		struct txda_context *context = open_context("chips=2,mem=64M,cores=2");
 		struct txda_model_info info = TXDA_INIT(struct txda_model_info);
 		struct txda_tensor_info tensor = TXDA_INIT(struct txda_tensor_info);
 		struct txda_model_plan plan = TXDA_INIT(struct txda_model_plan);
-		struct txda_group *group = new_group(context, 0, tp);
 		struct txda_model *model;
 		unsigned index;
-		char *path;
 
-		case_write(tp, &path);
+		begin("chips=2,mem=64M,cores=2", tp);
 		ok(context, txda_model_plan(context, path, &plan));
 		assert_int_equal(plan.tp, tp);
 		assert_int_equal(plan.weight_bytes + plan.scratch_bytes + plan.io_bytes, FIXED);
@@ -106,7 +119,7 @@ static void test_run(void **state)
 		assert_int_equal(plan.kv_blocks_at_limit,
 				 16); /* 4 sequences of 128 tokens, 32 a block */
 
-		model = load(context, group, path, 0);
+		model = load(group, 0);
 		ok(context, txda_model_info(model, &info));
 		assert_string_equal(info.name, "tiny");
 		assert_int_equal(info.tp, tp);
@@ -124,37 +137,33 @@ static void test_run(void **state)
 		assert_int_equal(tensor.dtype, TXDA_F32);
 		assert_int_equal(tensor.dim[0], CASE_R);
 		assert_int_equal(tensor.bytes, CASE_R * CASE_H * 4);
-		assert_int_equal(txda_model_find(model, "z", &index), -ENOENT);
-		assert_has(txda_context_error(context), "no input or output \"z\"");
+		fails(context, txda_model_find(model, "z", &index), -ENOENT,
+		      "no input or output \"z\"");
 		assert_int_equal(txda_model_tensor(model, 3, &tensor), -ENOENT);
 
 		for (unsigned t = 1; t <= CASE_T; t++)
-			run_and_check(context, model, t, t % CASE_R, (float)tp);
-		txda_group_unref(group);
+			run_and_check(model, t, t % CASE_R, (float)tp);
+		group = txda_group_unref(group);
 		model = txda_model_unref(model);
 		assert_null(model);
 		assert_int_equal(used_bytes(context, 0), 0);
-		case_remove(path);
-		txda_context_unref(context);
+		end(state);
 	}
 }
 
 static void test_limits(void **state)
 {
-	struct txda_context *context = open_context("mem=64M,cores=1");
-	struct txda_group *group = new_group(context, 0, 1);
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	struct txda_model *model;
-	char *path, big[8192];
+	char big[8192];
 	uint64_t fence = 77;
 
-	(void)state;
-	case_write(1, &path);
-	model = load(context, group, path, 4);
+	begin("mem=64M,cores=1", 1);
+	model = load(group, 4);
 	step.tokens = CASE_T + 1;
 	step.seqs = 1;
-	assert_int_equal(txda_model_run(model, &step, &fence), -E2BIG);
-	assert_has(txda_context_error(context), "a step of 17 tokens; model tiny takes 16");
+	fails(context, txda_model_run(model, &step, &fence), -E2BIG,
+	      "a step of 17 tokens; model tiny takes 16");
 	step.tokens = 0;
 	assert_int_equal(txda_model_run(model, &step, &fence), -EINVAL);
 	step.tokens = 1;
@@ -164,29 +173,21 @@ static void test_limits(void **state)
 	step.flags = 0x80;
 	assert_int_equal(txda_model_run(model, &step, &fence), -EINVAL);
 	assert_int_equal(fence, 77);
-	assert_int_equal(txda_model_set_input(model, "x", big, sizeof(big)), -E2BIG);
-	assert_has(txda_context_error(context),
-		   "\"x\" [T, 64] has 4096 bytes at most; 8192 are given");
+	fails(context, txda_model_set_input(model, "x", big, sizeof(big)), -E2BIG,
+	      "\"x\" [T, 64] has 4096 bytes at most; 8192 are given");
 	assert_int_equal(txda_model_set_input(model, "y", big, 4), -EINVAL);
 	assert_int_equal(txda_model_get_output(model, "x", big, 4), -EINVAL);
 	txda_model_unref(model);
-	txda_group_unref(group);
-	case_remove(path);
-	txda_context_unref(context);
 }
 
 static void test_kv(void **state)
 {
-	struct txda_context *context = open_context("mem=4M,cores=1");
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_model_info info = TXDA_INIT(struct txda_model_info);
-	struct txda_group *group = new_group(context, 0, 1);
 	struct txda_model *model, *second, *third = NULL;
 	struct txda_buffer *hog;
-	char *path;
 
-	(void)state;
-	case_write(1, &path);
+	begin("mem=4M,cores=1", 1);
 	options.path = path;
 	options.max_kv_blocks = 5;
 	ok(context, txda_model_load(group, &options, &model));
@@ -205,20 +206,18 @@ static void test_kv(void **state)
 	assert_int_equal(info.kv_blocks, 6);
 	txda_model_unref(model);
 	options.kv_reserve_bytes = 9 * CASE_KV_BYTES;
-	assert_int_equal(txda_model_load(group, &options, &model), -ENOMEM);
-	assert_has(txda_context_error(context), "wanted for a KV block");
+	fails(context, txda_model_load(group, &options, &model), -ENOMEM, "wanted for a KV block");
 	options.kv_reserve_bytes = 0;
 	options.kv_blocks = 10;
-	assert_int_equal(txda_model_load(group, &options, &model), -ENOMEM);
-	assert_has(txda_context_error(context),
-		   "80.0 KiB (81920 bytes) requested, 72.0 KiB (73728 bytes) of 4.00 MiB free");
+	fails(context, txda_model_load(group, &options, &model), -ENOMEM,
+	      "80.0 KiB (81920 bytes) requested, 72.0 KiB (73728 bytes) of 4.00 MiB free");
 	options.kv_blocks = 65;
 	assert_int_equal(txda_model_load(group, &options, &model), -E2BIG);
 	txda_buffer_unref(hog);
 	assert_int_equal(used_bytes(context, 0), 0);
 
 	/* Two models, one cache, which lives as long as either. */
-	model = load(context, group, path, 7);
+	model = load(group, 7);
 	options.kv_blocks = 0;
 	options.share_kv = model;
 	ok(context, txda_model_load(group, &options, &second));
@@ -227,11 +226,10 @@ static void test_kv(void **state)
 	assert_int_equal(used_bytes(context, 0), 2 * FIXED - PAGES(CASE_PARAM) + 7 * CASE_KV_BYTES);
 	txda_model_unref(model);
 	assert_int_equal(used_bytes(context, 0), FIXED + 7 * CASE_KV_BYTES);
-	run_and_check(context, second, 3, 2, 1);
+	run_and_check(second, 3, 2, 1);
 	options.share_kv = second;
 	options.precise = true;
-	assert_int_equal(txda_model_load(group, &options, &third), -EINVAL);
-	assert_has(txda_context_error(context), "another geometry");
+	fails(context, txda_model_load(group, &options, &third), -EINVAL, "another geometry");
 	txda_model_unref(second);
 
 	options.share_kv = NULL;
@@ -240,34 +238,30 @@ static void test_kv(void **state)
 	ok(context, txda_model_info(third, &info));
 	assert_int_equal(info.kv_block_bytes, 2 * CASE_KV_BYTES);
 	assert_int_equal(used_bytes(context, 0), FIXED + PAGES(CASE_SCRATCH) + 6 * CASE_KV_BYTES);
-	run_and_check(context, third, 5, 5, 1);
+	run_and_check(third, 5, 5, 1);
 	txda_model_unref(third);
 	assert_int_equal(used_bytes(context, 0), 0);
-	txda_group_unref(group);
-	case_remove(path);
-	txda_context_unref(context);
 }
 
 static void test_weights(void **state)
 {
-	struct txda_context *context = open_context("chips=2,mem=64M,cores=1");
-	struct txda_group *a = new_group(context, 0, 1), *b = new_group(context, 1, 1);
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_model *model[4];
+	struct txda_group *b;
 	const uint64_t own = FIXED - PAGES(CASE_PARAM) + CASE_KV_BYTES;
-	char *path, name[512];
+	char name[512];
 	FILE *file;
 
-	(void)state;
-	case_write(1, &path);
-	model[0] = load(context, a, path, 1);
-	model[1] = load(context, a, path, 1);
+	begin("chips=2,mem=64M,cores=1", 1);
+	b = new_group(1, 1);
+	model[0] = load(group, 1);
+	model[1] = load(group, 1);
 	assert_int_equal(used_bytes(context, 0), PAGES(CASE_PARAM) + 2 * own);
-	model[2] = load(context, b, path, 1);
+	model[2] = load(b, 1);
 	assert_int_equal(used_bytes(context, 1), PAGES(CASE_PARAM) + own);
 	txda_model_unref(model[0]);
 	assert_int_equal(used_bytes(context, 0), PAGES(CASE_PARAM) + own);
-	run_and_check(context, model[1], 2, 2, 1);
+	run_and_check(model[1], 2, 2, 1);
 	/* A file that changed is another one, though the name is the same. */
 	snprintf(name, sizeof(name), "%s/chip0/param.bin", path);
 	file = fopen(name, "r+");
@@ -275,7 +269,7 @@ static void test_weights(void **state)
 	assert_int_equal(fseek(file, 8000, SEEK_SET), 0);
 	assert_int_equal(fputc('!', file), '!');
 	fclose(file);
-	model[3] = load(context, a, path, 1);
+	model[3] = load(group, 1);
 	assert_int_equal(used_bytes(context, 0), 2 * PAGES(CASE_PARAM) + 2 * own);
 	for (unsigned i = 1; i < 4; i++)
 		txda_model_unref(model[i]);
@@ -284,21 +278,17 @@ static void test_weights(void **state)
 	/* Asked to look, it sees that the file is not what the case dir says. */
 	options.path = path;
 	options.verify_weights = true;
-	assert_int_equal(txda_model_load(a, &options, &model[0]), -EBADMSG);
-	assert_has(txda_context_error(context), "chip0/param.bin: checksum is 0x");
+	fails(context, txda_model_load(group, &options, &model[0]), -EBADMSG,
+	      "chip0/param.bin: checksum is 0x");
 	assert_int_equal(used_bytes(context, 0), 0);
-	model[0] = load(context, a, path, 1);
-	assert_int_equal(txda_model_load(a, &options, &model[1]),
+	model[0] = load(group, 1);
+	assert_int_equal(txda_model_load(group, &options, &model[1]),
 			 -EBADMSG); /* also when it is there already */
 	txda_model_unref(model[0]);
 	assert_int_equal(truncate(name, CASE_PARAM - 1), 0);
-	assert_int_equal(txda_model_load(a, &options, &model[0]), -EINVAL);
-	assert_has(txda_context_error(context),
-		   "chip0/param.bin has 12543 bytes; model_info.json says 12544");
-	txda_group_unref(a);
+	fails(context, txda_model_load(group, &options, &model[0]), -EINVAL,
+	      "chip0/param.bin has 12543 bytes; model_info.json says 12544");
 	txda_group_unref(b);
-	case_remove(path);
-	txda_context_unref(context);
 }
 
 struct loader {
@@ -338,14 +328,10 @@ static void *load_in_thread(void *arg)
 static void test_load_threads(void **state)
 {
 	enum { THREADS = 6 };
-	struct txda_context *context = open_context("mem=64M,cores=2");
-	struct txda_group *group = new_group(context, 0, 1);
 	struct loader loader[THREADS];
 	pthread_t thread[THREADS];
-	char *path;
 
-	(void)state;
-	case_write(1, &path);
+	begin("mem=64M,cores=2", 1);
 	for (unsigned round = 0; round < 20; round++) {
 		for (unsigned i = 0; i < THREADS; i++) {
 			loader[i] = (struct loader){.group = group, .path = path};
@@ -365,39 +351,30 @@ static void test_load_threads(void **state)
 			txda_model_unref(loader[i].model);
 		assert_int_equal(used_bytes(context, 0), 0);
 	}
-	txda_group_unref(group);
-	case_remove(path);
-	txda_context_unref(context);
 }
 
 static void test_bind(void **state)
 {
-	struct txda_context *context = open_context("chips=2,mem=64M,cores=1");
-	struct txda_group *group = new_group(context, 0, 1);
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	static const char *const dummies[] = {"x", NULL}, *const unknown[] = {"z", NULL};
 	struct txda_model *first, *second;
 	struct txda_buffer *buffer, *elsewhere, *imported;
-	struct txda_device *other;
 	uint64_t offset, fence;
 	void *a, *b;
-	char *path;
 	int fd;
 
-	(void)state;
-	case_write(1, &path);
-	first = load(context, group, path, 1);
+	begin("chips=2,mem=64M,cores=1", 1);
+	first = load(group, 1);
 	options.path = path;
 	options.kv_blocks = 1;
 	options.dummies = unknown;
-	assert_int_equal(txda_model_load(group, &options, &second), -ENOENT);
-	assert_has(txda_context_error(context), "dummy \"z\"");
+	fails(context, txda_model_load(group, &options, &second), -ENOENT, "dummy \"z\"");
 	options.dummies = dummies;
 	ok(context, txda_model_load(group, &options, &second));
 	step.tokens = step.seqs = 1;
-	assert_int_equal(txda_model_run(second, &step, &fence), -ENXIO);
-	assert_has(txda_context_error(context), "tensor \"x\" of rank 0 is not bound yet");
+	fails(context, txda_model_run(second, &step, &fence), -ENXIO,
+	      "tensor \"x\" of rank 0 is not bound yet");
 	assert_int_equal(txda_model_tensor_ptr(second, 0, "x", &a), -ENXIO);
 	ok(context, txda_model_tensor_buffer(first, 0, "x", &buffer, &offset));
 	ok(context, txda_model_bind(second, 0, "x", buffer, offset));
@@ -405,21 +382,21 @@ static void test_bind(void **state)
 	ok(context, txda_model_tensor_ptr(second, 0, "x", &b));
 	assert_ptr_equal(a, b);
 	txda_model_unref(first); /* the binding keeps the memory */
-	run_and_check(context, second, 7, 3, 1);
+	run_and_check(second, 7, 3, 1);
 
 	assert_int_equal(txda_model_bind(second, 1, "x", buffer, 0), -EINVAL);
 	assert_int_equal(txda_model_bind(second, 0, "w", buffer, 0), -ENOENT);
 	assert_int_equal(txda_model_bind(second, 0, "x", buffer, 8), -ERANGE);
 	assert_int_equal(txda_model_bind(second, 0, "x", buffer, 1 << 20), -ERANGE);
-	ok(context, txda_device_get(context, 1, &other));
-	ok(context, txda_buffer_new(other, 65536, TXDA_MEMORY_DEVICE, 0, &elsewhere));
+	ok(context,
+	   txda_buffer_new(device_of(context, 1), 65536, TXDA_MEMORY_DEVICE, 0, &elsewhere));
 	assert_int_equal(txda_model_bind(second, 0, "x", elsewhere, 0), -EXDEV);
 	txda_buffer_unref(elsewhere);
 	ok(context, txda_buffer_new(txda_group_device(group, 0), 65536, TXDA_MEMORY_DEVICE,
 				    TXDA_BUFFER_READ_ONLY, &elsewhere));
 	assert_int_equal(txda_model_bind(second, 0, "y", elsewhere, 0), -EACCES);
 	ok(context, txda_model_bind(second, 0, "x", elsewhere, 64));
-	run_and_check(context, second, 2, 3, 1);
+	run_and_check(second, 2, 3, 1);
 	/* An input that others write. */
 	ok(context, txda_buffer_export(elsewhere, &fd));
 	ok(context,
@@ -431,75 +408,61 @@ static void test_bind(void **state)
 	ok(context, txda_model_sync(second, fence, TXDA_FOREVER));
 	txda_buffer_unref(imported);
 	txda_buffer_unref(elsewhere);
-	txda_device_unref(other);
 	txda_model_unref(second);
 	assert_int_equal(used_bytes(context, 0), 0);
-	txda_group_unref(group);
-	case_remove(path);
-	txda_context_unref(context);
 }
 
 /* A fault of one model leaves others alone, and a new load of it works. */
 static void test_fault(void **state)
 {
-	(void)state;
 	for (unsigned tp = 1; tp <= 2; tp++) {
-		struct txda_context *context = open_context("chips=4,mem=64M,cores=2");
-		struct txda_group *a = new_group(context, 0, tp), *b = new_group(context, 2, tp);
 		struct txda_event event = TXDA_INIT(struct txda_event);
 		struct txda_step step = TXDA_INIT(struct txda_step);
 		struct txda_model *bad, *good, *same;
+		struct txda_group *b;
 		const int32_t row = 1000;
 		uint64_t fence;
-		char *path;
 
-		case_write(tp, &path);
-		bad = load(context, a, path, 1);
-		same = load(context, a, path, 1);
-		good = load(context, b, path, 1);
+		begin("chips=4,mem=64M,cores=2", tp);
+		b = new_group(2, tp);
+		bad = load(group, 1);
+		same = load(group, 1);
+		good = load(b, 1);
 		ok(context, txda_model_set_input(bad, "rows", &row, 4));
 		step.tokens = step.seqs = step.rows = 1;
 		ok(context, txda_model_run(bad, &step, &fence));
-		assert_int_equal(txda_model_sync(bad, fence, TXDA_FOREVER), -EIO);
-		assert_has(txda_context_error(context), "model tiny");
+		fails(context, txda_model_sync(bad, fence, TXDA_FOREVER), -EIO, "model tiny");
 		assert_has(txda_context_error(context), "the.rows");
 		assert_has(txda_context_error(context), "\"rows\"");
 		assert_has(txda_context_error(context), "1000");
-		assert_int_equal(txda_model_run(bad, &step, &fence), -EIO);
-		assert_has(txda_context_error(context), "the.rows");
+		fails(context, txda_model_run(bad, &step, &fence), -EIO, "the.rows");
 		ok(context, txda_context_event(context, &event));
 		assert_int_equal(event.kind, TXDA_EVENT_FAULT);
 		assert_has(event.text, "model tiny");
-		run_and_check(context, good, 4, 4, (float)tp);
-		run_and_check(context, same, 4, 4, (float)tp);
+		run_and_check(good, 4, 4, (float)tp);
+		run_and_check(same, 4, 4, (float)tp);
 		txda_model_unref(bad);
-		bad = load(context, a, path, 1);
-		run_and_check(context, bad, 4, 4, (float)tp);
+		bad = load(group, 1);
+		run_and_check(bad, 4, 4, (float)tp);
 		txda_model_unref(bad);
 		txda_model_unref(same);
 		txda_model_unref(good);
-		txda_group_unref(a);
 		txda_group_unref(b);
-		case_remove(path);
-		txda_context_unref(context);
+		end(state);
 	}
 }
 
 static void test_timing(void **state)
 {
-	struct txda_context *context = open_context("mem=64M,cores=1");
-	struct txda_group *group = new_group(context, 0, 1);
 	struct txda_op_timing timing[2] = {{0, 0}, {0, 0}};
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	const char *opcode, *label;
 	struct pollfd poll_fd = {.events = POLLIN};
 	struct txda_model *model;
 	uint64_t fence, again, count;
-	char *path;
 
-	(void)state;
-	case_write(1, &path);
-	model = load(context, group, path, 1);
+	begin("mem=64M,cores=1", 1);
+	model = load(group, 1);
 	assert_int_equal(txda_model_op_count(model), 2);
 	ok(context, txda_model_op(model, 1, &opcode, &label));
 	assert_string_equal(opcode, "GATHER_ROWS");
@@ -526,26 +489,19 @@ static void test_timing(void **state)
 		ok(context, txda_model_sync(model, fence, 0));
 	}
 	txda_model_unref(model);
-	txda_group_unref(group);
-	case_remove(path);
-	txda_context_unref(context);
 }
 
 /* As many launches as go, and models that span chips up to the number of group slots. */
 static void test_many(void **state)
 {
-	struct txda_context *context = open_context("chips=2,mem=256M,cores=2");
-	struct txda_group *group = new_group(context, 0, 2);
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	struct txda_model *model[20];
 	unsigned n = 0;
 	uint64_t fence = 0;
-	char *path;
 	int r;
 
-	(void)state;
-	case_write(2, &path);
+	begin("chips=2,mem=256M,cores=2", 2);
 	options.path = path;
 	options.kv_blocks = 1;
 	while (n < 20 && (r = txda_model_load(group, &options, &model[n])) >= 0)
@@ -564,55 +520,45 @@ static void test_many(void **state)
 	ok(context, txda_model_load(group, &options, &model[n++]));
 	while (n)
 		txda_model_unref(model[--n]);
-	txda_group_unref(group);
-	case_remove(path);
-	txda_context_unref(context);
 }
 
 /* A program that each chip runs for itself takes no group slot; all ranks have one for as many chips. */
 static void test_replicated(void **state)
 {
-	struct txda_context *context = open_context("chips=2,mem=256M,cores=2");
-	struct txda_group *group = new_group(context, 0, 2);
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_model *model[16], *alone;
 	size_t bytes;
-	char *path, *replicated;
+	char *replicated;
 	void *program = case_program(1, 0, &bytes);
 
-	(void)state;
-	case_write(2, &path);
+	begin("chips=2,mem=256M,cores=2", 2);
 	case_write(2, &replicated);
 	options.path = replicated;
 	options.kv_blocks = 1;
 	case_put(replicated, "chip1/kcore.bin", program, bytes);
-	assert_int_equal(txda_model_load(group, &options, &alone), -EINVAL);
-	assert_has(txda_context_error(context),
-		   "chip1/kcore.bin is for 1 chips together, chip0/kcore.bin for 2");
+	fails(context, txda_model_load(group, &options, &alone), -EINVAL,
+	      "chip1/kcore.bin is for 1 chips together, chip0/kcore.bin for 2");
 	case_put(replicated, "chip0/kcore.bin", program, bytes);
 	free(program);
 	for (unsigned i = 0; i < 16; i++)
-		model[i] = load(context, group, path, 1);
+		model[i] = load(group, 1);
 	ok(context, txda_model_load(group, &options, &alone));
-	run_and_check(context, alone, 5, 2, 1);
-	run_and_check(context, model[15], 5, 2, 2);
+	run_and_check(alone, 5, 2, 1);
+	run_and_check(model[15], 5, 2, 2);
 	txda_model_unref(alone);
 	for (unsigned i = 0; i < 16; i++)
 		txda_model_unref(model[i]);
-	txda_group_unref(group);
-	case_remove(path);
 	case_remove(replicated);
-	txda_context_unref(context);
 }
 
 int main(void)
 {
+#define TEST(fn) cmocka_unit_test_teardown(fn, end)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_run),	     cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_kv),	     cmocka_unit_test(test_weights),
-		cmocka_unit_test(test_load_threads), cmocka_unit_test(test_bind),
-		cmocka_unit_test(test_fault),	     cmocka_unit_test(test_timing),
-		cmocka_unit_test(test_many),	     cmocka_unit_test(test_replicated),
+		cmocka_unit_test(test_run),   TEST(test_limits),       TEST(test_kv),
+		TEST(test_weights),	      TEST(test_load_threads), TEST(test_bind),
+		cmocka_unit_test(test_fault), TEST(test_timing),       TEST(test_many),
+		TEST(test_replicated),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

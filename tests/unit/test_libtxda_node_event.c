@@ -45,7 +45,6 @@ static void test_clients(void **state)
 	struct txda__node_event event = {0};
 	struct nl_msg *msg;
 
-	(void)state;
 	msg = message(TXDA_NL_EVENT_FAULT);
 	nla_put_u32(msg, TXDA_A_EVENT_PID, 4711);
 	nla_put_string(msg, TXDA_A_EVENT_CLIENT, "evil\033[2J");
@@ -98,7 +97,6 @@ static void test_health(void **state)
 	struct txda__node_event event = {0};
 	struct nl_msg *msg;
 
-	(void)state;
 	msg = message(TXDA_NL_EVENT_ECC);
 	nla_put_u32(msg, TXDA_A_EVENT_ECC_CORRECTED, 3);
 	nla_put_u32(msg, TXDA_A_EVENT_ECC_UNCORRECTED, 1);
@@ -137,7 +135,6 @@ static void test_nonsense(void **state)
 	struct nl_msg *msg;
 	struct nlattr *nest;
 
-	(void)state;
 	/* nodes are udev's */
 	assert_false(parse(message(TXDA_NL_EVENT_ADD), &event));
 	assert_false(parse(message(TXDA_NL_EVENT_REMOVE), &event));
@@ -173,7 +170,6 @@ static void test_random(void **state)
 	int length;
 	char *copy;
 
-	(void)state;
 	nla_put_string(msg, TXDA_A_EVENT_CLIENT, "client");
 	header = nlmsg_hdr(msg);
 	length = nlmsg_attrlen(header, 0);
@@ -210,7 +206,6 @@ static void test_fault_text(void **state)
 				   .detail = 12345678901ull};
 	char text[200], small[9];
 
-	(void)state;
 	txda__fault_text(&fault, NULL, text, sizeof(text));
 	assert_string_equal(text, "index out of range, index 12345678901 in op 3, tensor 7, "
 				  "address 0x2000, packet at 0x40");
@@ -229,7 +224,6 @@ static void test_found(void **state)
 	struct txda__listener *listener;
 	struct txda__node_event event;
 
-	(void)state;
 	for (unsigned i = 0; i < TXDA__MAX_CHIPS; i++) {
 		snprintf(nodes[i].node, sizeof(nodes[i].node), "/dev/accel/accel%u", i);
 		nodes[i].incarnation = 1000 + i;

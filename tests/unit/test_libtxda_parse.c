@@ -22,7 +22,6 @@ static void test_times(void **state)
 {
 	unsigned us;
 
-	(void)state;
 	assert_int_equal(txda__parse_us("100us", &us), 0);
 	assert_int_equal(us, 100);
 	assert_int_equal(txda__parse_us("2ms", &us), 0);
@@ -61,7 +60,6 @@ static void test_cmodel(void **state)
 	struct txda__cmodel_spec spec;
 	char err[200];
 
-	(void)state;
 	assert_int_equal(txda__parse_cmodel(NULL, &spec, err, sizeof(err)), 0);
 	assert_int_equal(spec.chips, 1);
 	assert_int_equal(spec.mem_bytes, 0);
@@ -96,7 +94,6 @@ static void test_visible(void **state)
 	unsigned chips[TXDA__MAX_CHIPS], n;
 	char err[200];
 
-	(void)state;
 	assert_int_equal(txda__parse_visible(NULL, info, 3, chips, &n, err, sizeof(err)), 0);
 	assert_int_equal(n, 3);
 	assert_int_equal(chips[2], 2);
@@ -125,7 +122,6 @@ static void test_chip_map(void **state)
 	unsigned logical[TXDA__MAX_CHIPS], n;
 	char err[200];
 
-	(void)state;
 	assert_int_equal(txda__parse_chip_map(NULL, 2, logical, &n, err, sizeof(err)), 0);
 	assert_int_equal(n, 2);
 	assert_int_equal(txda__parse_chip_map("1,0", 2, logical, &n, err, sizeof(err)), 0);
@@ -151,7 +147,6 @@ static void test_threads(void **state)
 	unsigned cores = 7;
 	char err[200];
 
-	(void)state;
 	assert_int_equal(txda__parse_threads(NULL, &cores, err, sizeof(err)), 0);
 	assert_int_equal(cores, 0);
 	assert_int_equal(txda__parse_threads("", &cores, err, sizeof(err)), 0);
@@ -196,7 +191,6 @@ static void test_maps(void **state)
 	struct txda__topology t;
 	char err[200];
 
-	(void)state;
 	assert_int_equal(txda__parse_map("C4TP2", 4, &t, err, sizeof(err)), 0);
 	assert_int_equal(t.n_groups, 2);
 	assert_int_equal(t.size[1], 2);
@@ -225,7 +219,6 @@ static void test_maps(void **state)
 /* Two cards with chips 0, 2 and 1, 3. */
 static unsigned two_cards(void *arg, unsigned a, unsigned b)
 {
-	(void)arg;
 	return a == b ? 0 : a % 2 == b % 2 ? 1 : 2;
 }
 
@@ -233,7 +226,6 @@ static void test_auto(void **state)
 {
 	struct txda__topology t;
 
-	(void)state;
 	txda__auto_map(4, 2, two_cards, NULL, &t);
 	assert_int_equal(t.n_groups, 2);
 	assert_int_equal(t.chip[0][0], 0);
@@ -254,7 +246,6 @@ static void test_vas(void **state)
 	struct txda__vas vas;
 	uint64_t seed = 1;
 
-	(void)state;
 	assert_int_equal(txda__vas_init(&vas, base, PAGES * TXDA__PAGE), 0);
 	assert_int_equal(txda__vas_take(&vas, 0, 1, &at), -ENOSPC);
 	assert_int_equal(txda__vas_take(&vas, PAGES * TXDA__PAGE + 1, 1, &at), -ENOSPC);

@@ -19,15 +19,21 @@
 static const char *self;
 static char directory[300]; /* the runtime directory of this test */
 
+/* The file of that name among the pages, until the next call. */
+static const char *page_path(const char *name)
+{
+	static char path[400];
+
+	snprintf(path, sizeof(path), "%s/txda/%s", directory, name);
+	return path;
+}
+
 static int entries(void)
 {
-	char path[320];
 	struct dirent *entry;
-	DIR *dir;
+	DIR *dir = opendir(page_path(""));
 	int n = 0;
 
-	snprintf(path, sizeof(path), "%s/txda", directory);
-	dir = opendir(path);
 	while (dir && (entry = readdir(dir)))
 		n += entry->d_name[0] != '.';
 	if (dir)
@@ -64,14 +70,13 @@ static void test_own(void **state)
 	struct txda_device *device;
 	int chip;
 
-	(void)state;
 	options.backend = "cmodel";
 	options.cmodel = "chips=3,mem=64M,cores=1";
 	options.visible_devices = "2";
 	options.name = "own test";
 	ok(NULL, txda_context_new(&options, &context));
 	assert_int_equal(entries(), 1);
-	ok(context, txda_device_get(context, 0, &device));
+	device = device_of(context, 0);
 	ok(context, txda_buffer_new(device, 5000, TXDA_MEMORY_DEVICE, 0, &buffer));
 	for (unsigned tries = 0;; tries++) {
 		ok(NULL, txda_survey_new(&survey));
@@ -99,7 +104,6 @@ static void test_own(void **state)
 	assert_int_equal(txda_survey_chip(survey, 10000, &info, NULL), -ENODEV);
 	assert_null(txda_survey_unref(survey));
 	txda_buffer_unref(buffer);
-	txda_device_unref(device);
 	txda_context_unref(context);
 	assert_int_equal(entries(), 0);
 }
@@ -118,8 +122,7 @@ static void test_rates(void **state)
 	unsigned seen = 0;
 	uint64_t fence;
 
-	(void)state;
-	ok(context, txda_device_get(context, 0, &device));
+	device = device_of(context, 0);
 	ok(context, txda_queue_new(device, TXDA_QUEUE_COMPUTE, &queue));
 	ok(context, txda_buffer_new(device, 16 << 20, TXDA_MEMORY_DEVICE, 0, &a));
 	ok(context, txda_buffer_new(device, 16 << 20, TXDA_MEMORY_DEVICE, 0, &b));
@@ -142,7 +145,6 @@ static void test_rates(void **state)
 	txda_queue_unref(queue);
 	txda_buffer_unref(a);
 	txda_buffer_unref(b);
-	txda_device_unref(device);
 	txda_context_unref(context);
 }
 
@@ -174,7 +176,6 @@ static void test_killed(void **state)
 	pid_t pid = start_other();
 	siginfo_t dead;
 
-	(void)state;
 	ok(NULL, txda_survey_new(&survey));
 	assert_true(find(survey, pid, 0, &info, &status) >= 0);
 	txda_survey_unref(survey);
@@ -198,14 +199,25 @@ static void test_killed(void **state)
 
 static void put_page(const char *name, const void *data, size_t bytes)
 {
-	char path[400];
-	FILE *file;
+	FILE *file = fopen(page_path(name), "w");
 
-	snprintf(path, sizeof(path), "%s/txda/%s", directory, name);
-	file = fopen(path, "w");
 	assert_non_null(file);
 	assert_int_equal(fwrite(data, 1, bytes, file), bytes);
 	fclose(file);
+}
+
+/* A page of this process. */
+static struct txda__page *new_page(unsigned chips)
+{
+	struct txda__page *page = calloc(1, sizeof(*page));
+
+	page->magic = TXDA__PAGE_MAGIC;
+	page->version = TXDA__PAGE_VERSION;
+	page->n_chips = chips;
+	page->bytes = (uint32_t)txda__page_bytes(chips);
+	page->pid = getpid();
+	assert_int_equal(txda__process_start(getpid(), &page->start_time), 0);
+	return page;
 }
 
 static void seal(struct txda__page *page)
@@ -214,15 +226,13 @@ static void seal(struct txda__page *page)
 	page->crc32c = crc32c(0, page, page->bytes);
 }
 
-static int read_with(struct txda__page *page, size_t bytes)
+static int read_with(const struct txda__page *page, size_t bytes)
 {
-	char path[400];
 	struct txda__page *got = calloc(1, sizeof(*got));
 	int fd, r;
 
 	put_page("chips-1-1", page, bytes);
-	snprintf(path, sizeof(path), "%s/txda", directory);
-	fd = open(path, O_RDONLY | O_DIRECTORY);
+	fd = open(page_path(""), O_RDONLY | O_DIRECTORY);
 	r = txda__telemetry_read(fd, "chips-1-1", got);
 	if (!r) {
 		assert_true(got->n_chips <= TXDA__MAX_CHIPS);
@@ -237,27 +247,25 @@ static int read_with(struct txda__page *page, size_t bytes)
 	return r;
 }
 
+static int read_sealed(struct txda__page *page)
+{
+	seal(page);
+	return read_with(page, page->bytes);
+}
+
 /* Pages that lie. */
 static void test_hostile_pages(void **state)
 {
-	struct txda__page *page = calloc(1, sizeof(*page));
+	static const char *const names[] = {"chips-1-1", "chips-2-2", "chips-3-3", "chips-4-4x"};
+	struct txda__page *page = new_page(2);
 	struct txda_survey *survey;
-	char path[400];
 
-	(void)state;
-	page->magic = TXDA__PAGE_MAGIC;
-	page->version = TXDA__PAGE_VERSION;
-	page->n_chips = 2;
-	page->bytes = (uint32_t)txda__page_bytes(2);
-	page->pid = getpid();
-	assert_int_equal(txda__process_start(getpid(), &page->start_time), 0);
 	memset(page->chip[0].name, 'x', sizeof(page->chip[0].name));
 	strcpy(page->chip[1].name, "\033[2Jgone\n");
 	page->chip[1].mem_used_bytes = UINT64_MAX;
 	page->chip[1].mem_bytes = 5;
 	page->chip[1].utilisation_permille = 5000;
-	seal(page);
-	assert_int_equal(read_with(page, page->bytes), 0);
+	assert_int_equal(read_sealed(page), 0);
 	assert_int_equal(read_with(page, page->bytes - 1), -EBADMSG);
 	assert_int_equal(read_with(page, 3), -EBADMSG);
 	assert_int_equal(read_with(page, 0), -EBADMSG);
@@ -272,40 +280,28 @@ static void test_hostile_pages(void **state)
 	assert_int_equal(read_with(page, sizeof(*page)), -EBADMSG);
 	page->bytes = (uint32_t)txda__page_bytes(2);
 	page->version = 2;
-	seal(page);
-	assert_int_equal(read_with(page, page->bytes), -EBADMSG);
+	assert_int_equal(read_sealed(page), -EBADMSG);
 	page->version = TXDA__PAGE_VERSION;
 	page->start_time++; /* the number was used again */
-	seal(page);
-	assert_int_equal(read_with(page, page->bytes), -ESRCH);
+	assert_int_equal(read_sealed(page), -ESRCH);
 	page->start_time--;
 	page->pid = -1;
-	seal(page);
-	assert_int_equal(read_with(page, page->bytes), -ESRCH);
+	assert_int_equal(read_sealed(page), -ESRCH);
 	page->pid = getpid();
 	if (geteuid() == 0) {
 		/* Somebody else's file does not speak for this process. */
-		seal(page);
-		put_page("chips-1-1", page, page->bytes);
-		snprintf(path, sizeof(path), "%s/txda/chips-1-1", directory);
-		assert_int_equal(chown(path, 65534, 65534), 0);
+		assert_int_equal(read_sealed(page), 0);
+		assert_int_equal(chown(page_path("chips-1-1"), 65534, 65534), 0);
 		assert_int_equal(read_with(page, page->bytes), -EPERM);
-		assert_int_equal(chown(path, 0, 0), 0);
 	}
 	/* What is no page, a survey passes by. */
-	snprintf(path, sizeof(path), "%s/txda/chips-2-2", directory);
-	assert_int_equal(mkfifo(path, 0600), 0);
-	put_page("chips-3-3", "rubbish", 7);
-	put_page("chips-4-4x", "rubbish", 7);
+	assert_int_equal(mkfifo(page_path(names[1]), 0600), 0);
+	put_page(names[2], "rubbish", 7);
+	put_page(names[3], "rubbish", 7);
 	ok(NULL, txda_survey_new(&survey));
 	txda_survey_unref(survey);
-	unlink(path);
-	for (unsigned i = 0; i < 3; i++) {
-		static const char *const name[] = {"chips-1-1", "chips-3-3", "chips-4-4x"};
-
-		snprintf(path, sizeof(path), "%s/txda/%s", directory, name[i]);
-		unlink(path);
-	}
+	for (unsigned i = 0; i < 4; i++)
+		unlink(page_path(names[i]));
 	free(page);
 }
 
@@ -313,19 +309,12 @@ static void test_hostile_pages(void **state)
 static void test_full_directory(void **state)
 {
 	enum { N = TXDA__SURVEY_MAX_ENTRIES + 40 };
-	struct txda__page *page = calloc(1, sizeof(*page));
+	struct txda__page *page = new_page(1);
 	struct txda_survey *survey, mine = {0};
 	struct txda_device_info info;
-	char path[400], name[32];
 	unsigned seen = 0;
+	char name[32];
 
-	(void)state;
-	page->magic = TXDA__PAGE_MAGIC;
-	page->version = TXDA__PAGE_VERSION;
-	page->n_chips = 1;
-	page->bytes = (uint32_t)txda__page_bytes(1);
-	page->pid = getpid();
-	assert_int_equal(txda__process_start(getpid(), &page->start_time), 0);
 	strcpy(page->chip[0].bus, "one of many");
 	seal(page);
 	for (unsigned i = 0; i < N; i++) {
@@ -342,16 +331,15 @@ static void test_full_directory(void **state)
 	assert_in_range(seen, 1, TXDA__SURVEY_MAX_ENTRIES);
 
 	/* Nor does one who makes directories in the name of others. */
-	snprintf(path, sizeof(path), "%s/txda", directory);
-	ok(NULL, txda__survey_pages(&mine, path, geteuid() + 1));
+	ok(NULL, txda__survey_pages(&mine, page_path(""), geteuid() + 1));
 	assert_int_equal(mine.n_chips, 0);
-	ok(NULL, txda__survey_pages(&mine, path, geteuid()));
+	ok(NULL, txda__survey_pages(&mine, page_path(""), geteuid()));
 	assert_true(mine.n_chips > 0);
 	free(mine.chip);
 	free(mine.process);
 	for (unsigned i = 0; i < N; i++) {
-		snprintf(path, sizeof(path), "%s/txda/chips-1-%u", directory, i);
-		unlink(path);
+		snprintf(name, sizeof(name), "chips-1-%u", i);
+		unlink(page_path(name));
 	}
 	free(page);
 }
@@ -360,17 +348,14 @@ static void test_full_directory(void **state)
 static void test_no_directory(void **state)
 {
 	struct txda_context *context;
-	char path[320];
 
-	(void)state;
 	if (geteuid() == 0 && !access("/run/txda", F_OK))
 		skip();
-	snprintf(path, sizeof(path), "%s/txda", directory);
-	assert_int_equal(chmod(path, 0777), 0);
+	assert_int_equal(chmod(page_path(""), 0777), 0);
 	context = open_context("mem=64M,cores=1");
 	assert_int_equal(entries(), 0);
 	txda_context_unref(context);
-	assert_int_equal(chmod(path, 0755), 0);
+	assert_int_equal(chmod(page_path(""), 0755), 0);
 }
 
 /* ---- a made-up sysfs ------------------------------------------------------------------------- */
@@ -480,7 +465,6 @@ static void test_nodes(void **state)
 	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
 	char sys[320], dev[320], proc[320], command[1000];
 
-	(void)state;
 	snprintf(sys, sizeof(sys), "%s/sys", directory);
 	snprintf(dev, sizeof(dev), "%s/dev", directory);
 	snprintf(proc, sizeof(proc), "%s/proc", directory);
@@ -557,7 +541,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_nodes),
 	};
 	const char *tmp = getenv("TMPDIR");
-	char path[320];
 	int r;
 
 	if (argc == 2 && !strcmp(argv[1], "hold"))
@@ -570,8 +553,7 @@ int main(int argc, char **argv)
 	}
 	setenv("XDG_RUNTIME_DIR", directory, 1);
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	snprintf(path, sizeof(path), "%s/txda", directory);
-	rmdir(path);
+	rmdir(page_path(""));
 	rmdir(directory);
 	return r;
 }

@@ -17,41 +17,41 @@
 /* Which backend a test runs on. */
 static bool drm;
 
-static struct txda_context *open_chips(void)
+static struct txda_context *context;
+static char *path; /* a case dir of the test's model */
+
+static void open_chips(void)
 {
 	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
-	struct txda_context *context;
 
 	options.backend = drm ? "drm" : "cmodel";
 	options.cmodel = "chips=2,mem=64M,cores=1";
 	if (txda_context_new(&options, &context) < 0)
 		fail_msg("%s", txda_context_error(NULL));
-	return context;
 }
 
-static void start_chips(void)
+static void begin(bool on_drm, unsigned tp)
 {
+	drm = on_drm;
+	case_write(tp, &path);
 	if (drm)
 		fake_drm_start(2);
 }
 
-static void end_chips(void)
+static void end(void)
 {
+	txda_context_unref(context);
 	if (drm)
 		fake_drm_end();
+	case_remove(path);
 }
 
-static struct txda_device *chip(struct txda_context *context, unsigned index)
+static struct txda_device *chip(unsigned index)
 {
-	struct txda_device *device;
-
-	ok(context, txda_device_get(context, index, &device));
-	txda_device_unref(device); /* the context lives longer */
-	return device;
+	return device_of(context, index);
 }
 
-static struct txda_model *load(struct txda_context *context, const char *path, unsigned tp,
-			       bool keep)
+static struct txda_model *load(const char *from, unsigned tp, bool keep)
 {
 	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
@@ -59,7 +59,7 @@ static struct txda_model *load(struct txda_context *context, const char *path, u
 	struct txda_model *model;
 
 	group_options.tp = tp;
-	options.path = path;
+	options.path = from;
 	options.kv_blocks = 2;
 	options.keep_weights = keep;
 	ok(context, txda_group_new(context, &group_options, &group));
@@ -68,24 +68,9 @@ static struct txda_model *load(struct txda_context *context, const char *path, u
 	return model;
 }
 
-static void run(struct txda_context *context, struct txda_model *model, float y[CASE_R][CASE_H])
+static void run(struct txda_model *model, float y[CASE_R][CASE_H])
 {
-	struct txda_step step = TXDA_INIT(struct txda_step);
-	int32_t rows[CASE_R] = {0, 3, 5, 7, 1, 2, 15, 15};
-	float x[CASE_T][CASE_H];
-	uint64_t fence;
-
-	for (unsigned t = 0; t < CASE_T; t++)
-		for (unsigned i = 0; i < CASE_H; i++)
-			x[t][i] = (float)((t * 31 + i * 17) % 97) / 13 - 3;
-	step.tokens = CASE_T;
-	step.seqs = 1;
-	step.rows = CASE_R;
-	ok(context, txda_model_set_input(model, "x", x, sizeof(x)));
-	ok(context, txda_model_set_input(model, "rows", rows, sizeof(rows)));
-	ok(context, txda_model_run(model, &step, &fence));
-	ok(context, txda_model_sync(model, fence, TXDA_FOREVER));
-	ok(context, txda_model_get_output(model, "y", y, sizeof(float) * CASE_R * CASE_H));
+	ok(context, case_run(model, y));
 }
 
 /* What one process leaves behind: fds and what tells them. */
@@ -95,12 +80,13 @@ struct kept {
 	float y[CASE_R][CASE_H];
 };
 
-static void leave(const char *path, unsigned tp, struct kept *kept)
+static void leave(unsigned tp, struct kept *kept)
 {
-	struct txda_context *context = open_chips();
-	struct txda_model *model = load(context, path, tp, true);
+	struct txda_model *model;
 	struct txda_weights *w;
 
+	open_chips();
+	model = load(path, tp, true);
 	for (unsigned r = 0; r < tp; r++) {
 		kept->info[r] = TXDA_INIT(struct txda_weights_info);
 		ok(context, txda_model_weights(model, r, &w));
@@ -110,7 +96,7 @@ static void leave(const char *path, unsigned tp, struct kept *kept)
 		assert_false(kept->info[r].imported);
 		txda_weights_unref(w);
 	}
-	run(context, model, kept->y);
+	run(model, kept->y);
 	assert_int_equal(txda_model_weights(model, tp, &w), -EINVAL);
 	txda_model_unref(model);
 	txda_context_unref(context);
@@ -118,34 +104,28 @@ static void leave(const char *path, unsigned tp, struct kept *kept)
 
 static void test_pass_on(void **state)
 {
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		struct txda_weights_info info = TXDA_INIT(struct txda_weights_info);
 		unsigned tp = i / 2 + 1;
 		struct txda_weights *w[2], *again;
-		struct txda_context *context;
 		struct txda_model *model;
 		float y[CASE_R][CASE_H];
 		struct txda_model_plan plan;
 		struct kept kept;
 		uint64_t used;
-		char *path;
 
-		drm = i % 2;
-		case_write(tp, &path);
-		start_chips();
-		leave(path, tp, &kept);
-		context = open_chips();
+		begin(i % 2, tp);
+		leave(tp, &kept);
+		open_chips();
 		/* A chip's memory stays taken, a process's does when it is there. */
 		assert_int_equal(used_bytes(context, 0), drm ? WEIGHT_BYTES : 0);
 		for (unsigned r = 0; r < tp; r++) {
-			ok(context,
-			   txda_weights_import(chip(context, r), kept.fd[r], &kept.info[r], &w[r]));
+			ok(context, txda_weights_import(chip(r), kept.fd[r], &kept.info[r], &w[r]));
 			assert_int_equal(used_bytes(context, r), WEIGHT_BYTES);
 			ok(context, txda_weights_check(w[r], path, r));
 			close(kept.fd[r]);
 		}
-		model = load(context, path, tp, true);
+		model = load(path, tp, true);
 		/* Taken once; inputs and outputs of a chip behind a driver are in host memory. */
 		plan = TXDA_INIT(struct txda_model_plan);
 		ok(context, txda_model_plan(context, path, &plan));
@@ -158,7 +138,7 @@ static void test_pass_on(void **state)
 		assert_true(info.imported);
 		txda_weights_unref(again);
 		used = used_bytes(context, 0);
-		run(context, model, y);
+		run(model, y);
 		assert_memory_equal(y, kept.y, sizeof(y));
 		for (unsigned r = 0; r < tp; r++)
 			txda_weights_unref(w[r]);
@@ -171,35 +151,29 @@ static void test_pass_on(void **state)
 		assert_int_equal(used_bytes(context, 0), drm ? WEIGHT_BYTES : 0);
 		close(kept.fd[0]);
 		assert_int_equal(used_bytes(context, 0), 0);
-		txda_context_unref(context);
-		end_chips();
-		case_remove(path);
+		end();
 	}
 }
 
 /* Another file, another content, another size: the import is not used, and the check says why. */
 static void test_changed(void **state)
 {
-	struct txda_context *context;
 	struct txda_weights *w, *used;
 	struct txda_model *model;
 	struct kept kept;
-	char *path, *other, *json, *at;
+	char *other, *json, *at;
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
-		drm = i;
-		case_write(1, &path);
+		begin(i, 1);
 		case_write(1, &other);
-		start_chips();
-		leave(path, 1, &kept);
-		context = open_chips();
-		ok(context, txda_weights_import(chip(context, 0), kept.fd[0], &kept.info[0], &w));
+		leave(1, &kept);
+		open_chips();
+		ok(context, txda_weights_import(chip(0), kept.fd[0], &kept.info[0], &w));
 		close(kept.fd[0]);
-		assert_int_equal(txda_weights_check(w, other, 0), -ESTALE);
-		assert_has(txda_context_error(context), "is another file, or was changed");
-		assert_int_equal(txda_weights_check(w, path, 1), -ESTALE);
-		assert_has(txda_context_error(context), "compiled for 1 chips; rank 1");
+		fails(context, txda_weights_check(w, other, 0), -ESTALE,
+		      "is another file, or was changed");
+		fails(context, txda_weights_check(w, path, 1), -ESTALE,
+		      "compiled for 1 chips; rank 1");
 		assert_int_equal(txda_weights_check(w, "/nonexistent", 0), -ENOENT);
 		json = case_info(1);
 		at = strstr(json, "\"param_crc32c\": ");
@@ -208,29 +182,25 @@ static void test_changed(void **state)
 		*at = *at == '1' ? '2' : '1';
 		case_put(path, "model_info.json", json, strlen(json));
 		free(json);
-		assert_int_equal(txda_weights_check(w, path, 0), -ESTALE);
-		assert_has(txda_context_error(context), "has checksum 0x");
+		fails(context, txda_weights_check(w, path, 0), -ESTALE, "has checksum 0x");
 		/* The load makes its own copy. */
-		model = load(context, other, 1, false);
+		model = load(other, 1, false);
 		ok(context, txda_model_weights(model, 0, &used));
 		assert_ptr_not_equal(used, w);
 		txda_weights_unref(used);
 		txda_weights_unref(w);
 		txda_model_unref(model);
-		txda_context_unref(context);
-		end_chips();
-		case_remove(path);
+		end();
 		case_remove(other);
 	}
 }
 
-static void refuse(struct txda_context *context, int fd, const struct txda_weights_info *info,
-		   int error, const char *words)
+static void refuse(int fd, const struct txda_weights_info *info, int error, const char *words)
 {
 	struct txda_weights *w = NULL;
 	uint64_t used = used_bytes(context, 0);
 
-	assert_int_equal(txda_weights_import(chip(context, 0), fd, info, &w), error);
+	assert_int_equal(txda_weights_import(chip(0), fd, info, &w), error);
 	assert_has(txda_context_error(context), words);
 	assert_null(w);
 	assert_int_equal(used_bytes(context, 0), used);
@@ -251,52 +221,47 @@ static void test_refused(void **state)
 {
 	const int whole = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE;
 	struct txda_weights_info info;
-	struct txda_context *context;
 	struct txda_weights *w;
 	struct txda_model *model;
 	struct kept kept;
-	char *path;
 	int fd, pipe_fd[2];
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
-		drm = i;
-		case_write(1, &path);
-		start_chips();
-		leave(path, 1, &kept);
-		context = open_chips();
+		begin(i, 1);
+		leave(1, &kept);
+		open_chips();
 		info = kept.info[0];
 		info.bytes = 0;
-		refuse(context, kept.fd[0], &info, -EINVAL, "weights of 0 bytes");
+		refuse(kept.fd[0], &info, -EINVAL, "weights of 0 bytes");
 		info.bytes = UINT64_MAX;
-		refuse(context, kept.fd[0], &info, -EINVAL, "weights of 1844");
+		refuse(kept.fd[0], &info, -EINVAL, "weights of 1844");
 		info.bytes = CASE_PARAM + 4096;
-		refuse(context, kept.fd[0], &info, -EINVAL, "bytes; 20480 were requested");
+		refuse(kept.fd[0], &info, -EINVAL, "bytes; 20480 were requested");
 		info = kept.info[0];
 		info.memory_id++;
-		refuse(context, kept.fd[0], &info, -ESTALE, "was reset since");
+		refuse(kept.fd[0], &info, -ESTALE, "was reset since");
 		fd = memfd_of(WEIGHT_BYTES, F_SEAL_SHRINK | F_SEAL_GROW);
-		refuse(context, fd, &kept.info[0], drm ? -EXDEV : -EPERM,
+		refuse(fd, &kept.info[0], drm ? -EXDEV : -EPERM,
 		       drm ? "not of chip 0" : "not sealed against writing");
 		close(fd);
 		fd = memfd_of(WEIGHT_BYTES, F_SEAL_FUTURE_WRITE);
-		refuse(context, fd, &kept.info[0], -EPERM, "not sealed against shrinking");
+		refuse(fd, &kept.info[0], -EPERM, "not sealed against shrinking");
 		close(fd);
 		if (!drm) {
 			fd = memfd_of(65ull << 20, whole);
 			info = kept.info[0];
 			info.bytes = 65ull << 20;
-			refuse(context, fd, &info, -ENOMEM, "65.0 MiB");
+			refuse(fd, &info, -ENOMEM, "65.0 MiB");
 			close(fd);
 		}
 		assert_int_equal(pipe2(pipe_fd, O_CLOEXEC), 0);
-		refuse(context, pipe_fd[0], &kept.info[0], -EINVAL, "");
+		refuse(pipe_fd[0], &kept.info[0], -EINVAL, "");
 		close(pipe_fd[0]);
 		close(pipe_fd[1]);
-		refuse(context, -1, &kept.info[0], -EBADF, "");
+		refuse(-1, &kept.info[0], -EBADF, "");
 		/* Twice is once too often. */
-		ok(context, txda_weights_import(chip(context, 0), kept.fd[0], &kept.info[0], &w));
-		refuse(context, kept.fd[0], &kept.info[0], -EEXIST, "has these weights already");
+		ok(context, txda_weights_import(chip(0), kept.fd[0], &kept.info[0], &w));
+		refuse(kept.fd[0], &kept.info[0], -EEXIST, "has these weights already");
 		/* One more reference, and one less. */
 		assert_ptr_equal(txda_weights_ref(w), w);
 		txda_weights_unref(w);
@@ -305,16 +270,14 @@ static void test_refused(void **state)
 		assert_int_equal(used_bytes(context, 0), 0);
 		assert_null(txda_weights_unref(NULL));
 		/* What was not meant to be kept cannot be had. */
-		model = load(context, path, 1, false);
+		model = load(path, 1, false);
 		ok(context, txda_model_weights(model, 0, &w));
 		assert_int_equal(txda_weights_export(w, &fd), -ENOTSUP);
 		txda_model_unref(model);
 		/* They stay for whoever has them. */
 		assert_int_equal(used_bytes(context, 0), WEIGHT_BYTES);
 		txda_weights_unref(w);
-		txda_context_unref(context);
-		end_chips();
-		case_remove(path);
+		end();
 	}
 }
 
@@ -323,12 +286,9 @@ static void test_frozen(void **state)
 {
 	struct kept kept;
 	struct stat st;
-	char *path;
 
-	(void)state;
-	drm = false;
-	case_write(1, &path);
-	leave(path, 1, &kept);
+	begin(false, 1);
+	leave(1, &kept);
 	assert_int_equal(fstat(kept.fd[0], &st), 0);
 	assert_int_equal(st.st_size, WEIGHT_BYTES);
 	assert_int_equal(write(kept.fd[0], "x", 1), -1);
@@ -337,70 +297,57 @@ static void test_frozen(void **state)
 	assert_int_equal(ftruncate(kept.fd[0], 0), -1);
 	assert_int_equal(fcntl(kept.fd[0], F_ADD_SEALS, F_SEAL_SHRINK), -1);
 	close(kept.fd[0]);
-	case_remove(path);
+	context = NULL;
+	end();
 }
 
 /* A second model checks the weights that the first has loaded, and frozen, unchecked. */
 static void test_checked_later(void **state)
 {
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
-	struct txda_context *context;
 	struct txda_model *first, *second;
-	char *path;
 
-	(void)state;
-	drm = false;
-	case_write(1, &path);
-	context = open_chips();
-	first = load(context, path, 1, true);
+	begin(false, 1);
+	open_chips();
+	first = load(path, 1, true);
 	options.path = path;
 	options.kv_blocks = 2;
 	options.verify_weights = true;
 	ok(context, txda_model_load(txda_model_group(first), &options, &second));
 	txda_model_unref(second);
 	txda_model_unref(first);
-	txda_context_unref(context);
-	case_remove(path);
+	end();
 }
 
 /* A reset between two processes clears the chip: what is kept says so. Other chips' memory is not
  * this one's. */
 static void test_chip(void **state)
 {
-	struct txda_context *context;
 	struct txda_weights *w = NULL;
 	struct kept kept;
-	char *path;
 
-	(void)state;
-	drm = true;
-	case_write(1, &path);
-	start_chips();
-	leave(path, 1, &kept);
-	context = open_chips();
-	assert_int_equal(txda_weights_import(chip(context, 1), kept.fd[0], &kept.info[0], &w),
-			 -EXDEV);
-	assert_has(txda_context_error(context), "not in the memory of chip 1");
+	begin(true, 1);
+	leave(1, &kept);
+	open_chips();
+	fails(context, txda_weights_import(chip(1), kept.fd[0], &kept.info[0], &w), -EXDEV,
+	      "not in the memory of chip 1");
 	/* What was taken before the reset is of no use to a load either. */
-	ok(context, txda_weights_import(chip(context, 0), kept.fd[0], &kept.info[0], &w));
+	ok(context, txda_weights_import(chip(0), kept.fd[0], &kept.info[0], &w));
 	ok(context, txda_weights_check(w, path, 0));
 	fake_drm_reset(0);
-	assert_int_equal(txda_weights_check(w, path, 0), -ESTALE);
-	assert_has(txda_context_error(context), "chip 0 was reset since");
+	fails(context, txda_weights_check(w, path, 0), -ESTALE, "chip 0 was reset since");
 	txda_weights_unref(w);
 	txda_context_unref(context);
-	context = open_chips();
-	refuse(context, kept.fd[0], &kept.info[0], -ESTALE, "chip 0 was reset since");
+	open_chips();
+	refuse(kept.fd[0], &kept.info[0], -ESTALE, "chip 0 was reset since");
 	close(kept.fd[0]);
-	txda_context_unref(context);
-	end_chips();
-	case_remove(path);
+	end();
 }
 
 /* ---- the pages of param.bin itself -------------------------------------------------------------- */
 
-/* Whether this process maps a file below @path. */
-static bool is_mapped(const char *path)
+/* Whether this process maps a file of the case dir. */
+static bool is_mapped(void)
 {
 	char line[5000];
 	FILE *f = fopen("/proc/self/maps", "re");
@@ -413,7 +360,7 @@ static bool is_mapped(const char *path)
 	return found;
 }
 
-static int load_mapped(struct txda_context *context, const char *path, struct txda_model **ret)
+static int load_mapped(struct txda_model **ret)
 {
 	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
@@ -430,12 +377,11 @@ static int load_mapped(struct txda_context *context, const char *path, struct tx
 	return r;
 }
 
-static void expect_same(struct txda_context *context, struct txda_model *model,
-			const float want[CASE_R][CASE_H])
+static void expect_same(struct txda_model *model, const float want[CASE_R][CASE_H])
 {
 	float y[CASE_R][CASE_H];
 
-	run(context, model, y);
+	run(model, y);
 	assert_memory_equal(y, want, sizeof(y));
 }
 
@@ -447,94 +393,80 @@ static atomic_uint n_priorities;
 
 int setpriority(__priority_which_t which, id_t who, int priority)
 {
-	(void)which;
-	(void)who;
-	(void)priority;
 	atomic_fetch_add(&n_priorities, 1);
 	return 0;
 }
 
 static void test_mapped(void **state)
 {
-	struct txda_context *context;
 	struct txda_model *model, *second;
 	struct txda_weights *w, *w2;
 	float y[CASE_R][CASE_H];
-	char *path, file[4200];
+	char file[4200];
 	int fd;
 
-	(void)state;
-	drm = false;
-	case_write(1, &path);
+	begin(false, 1);
 	snprintf(file, sizeof(file), "%s/chip0/param.bin", path);
-	context = open_chips();
-	model = load(context, path, 1, false);
-	run(context, model, y);
+	open_chips();
+	model = load(path, 1, false);
+	run(model, y);
 	txda_model_unref(model);
 	for (unsigned i = 0; i < 20; i++) {
-		ok(context, load_mapped(context, path, &model));
+		ok(context, load_mapped(&model));
 		/* Half of the times it is unloaded while its pages are being replaced. */
 		if (i % 2)
-			expect_same(context, model, y);
+			expect_same(model, y);
 		if (i < 19)
 			txda_model_unref(model);
 	}
-	ok(context, load_mapped(context, path, &second));
+	ok(context, load_mapped(&second));
 	ok(context, txda_model_weights(model, 0, &w));
 	ok(context, txda_model_weights(second, 0, &w2));
 	assert_ptr_equal(w, w2);
 	assert_int_equal(txda_weights_export(w, &fd), -ENOTSUP);
 	/* In the end the memory is the chip's own, whatever becomes of the file. */
-	while (is_mapped(path))
+	while (is_mapped())
 		usleep(1000);
 	assert_int_equal(atomic_load(&n_priorities), 0);
 	assert_int_equal(truncate(file, 0), 0);
-	expect_same(context, model, y);
+	expect_same(model, y);
 	txda_weights_unref(w);
 	txda_weights_unref(w2);
 	txda_model_unref(second);
 	txda_model_unref(model);
-	txda_context_unref(context);
-	case_remove(path);
+	end();
 }
 
 static void test_not_mapped(void **state)
 {
-	struct txda_context *context;
 	struct txda_model *model;
 	float y[CASE_R][CASE_H];
-	char *path, file[4200];
+	char file[4200];
 	int fd;
 
-	(void)state;
-	case_write(1, &path);
-	snprintf(file, sizeof(file), "%s/chip0/param.bin", path);
 	for (unsigned i = 0; i < 2; i++) {
-		drm = i;
-		start_chips();
-		context = open_chips();
-		model = load(context, path, 1, false);
-		run(context, model, y);
+		begin(!i, 1);
+		snprintf(file, sizeof(file), "%s/chip0/param.bin", path);
+		open_chips();
+		model = load(path, 1, false);
+		run(model, y);
 		txda_model_unref(model);
 		/* Others could change it, so it is copied; a chip of its own has it copied anyway. */
 		assert_int_equal(chmod(file, drm ? 0600 : 0620), 0);
-		ok(context, load_mapped(context, path, &model));
-		assert_false(is_mapped(path));
-		expect_same(context, model, y);
+		ok(context, load_mapped(&model));
+		assert_false(is_mapped());
+		expect_same(model, y);
 		txda_model_unref(model);
-		txda_context_unref(context);
-		end_chips();
+		if (drm)
+			end();
 	}
 	/* What is mapped is always checked. */
-	drm = false;
-	context = open_chips();
+	assert_int_equal(chmod(file, 0600), 0);
 	fd = open(file, O_WRONLY | O_CLOEXEC);
 	assert_int_equal(pwrite(fd, "wrong", 5, CASE_PARAM - 5), 5);
 	close(fd);
-	assert_int_equal(load_mapped(context, path, &model), -EBADMSG);
-	assert_has(txda_context_error(context), "checksum is 0x");
-	txda_context_unref(context);
-	case_remove(path);
+	fails(context, load_mapped(&model), -EBADMSG, "checksum is 0x");
+	end();
 }
 
 int main(void)

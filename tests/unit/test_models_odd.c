@@ -31,135 +31,117 @@ struct odd {
 	"\"kv_lora_rank\": 40, \"qk_rope_head_dim\": 6, \"qk_nope_head_dim\": 20, "                \
 	"\"v_head_dim\": 14, "
 
+#define MODEL(type, hidden, inner, layers, heads, vocab, rest)                                     \
+	"{\"model_type\": \"" type "\", \"hidden_size\": " #hidden                                 \
+	", \"intermediate_size\": " #inner ", \"num_hidden_layers\": " #layers                     \
+	", \"num_attention_heads\": " #heads ", \"vocab_size\": " #vocab ", " rest "}"
+
 static const struct odd models[] = {
 	{"llama, three heads, one KV head, no rest",
 	 {2, 3},
-	 "{\"model_type\": \"llama\", \"hidden_size\": 66, \"intermediate_size\": 101, "
-	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"num_key_value_heads\": 1, "
-	 "\"vocab_size\": 77}"},
+	 MODEL("llama", 66, 101, 2, 3, 77, "\"num_key_value_heads\": 1")},
 	{"llama, tied, heads wider than the stream, biases",
 	 {5, 4},
-	 "{\"model_type\": \"llama\", \"hidden_size\": 40, \"intermediate_size\": 90, "
-	 "\"num_hidden_layers\": 1, \"num_attention_heads\": 5, \"num_key_value_heads\": 5, "
-	 "\"head_dim\": 26, \"vocab_size\": 333, \"tie_word_embeddings\": true, "
-	 "\"attention_bias\": true, \"mlp_bias\": true, \"rope_scaling\": {\"type\": \"linear\", "
-	 "\"factor\": 2.0}}"},
+	 MODEL("llama", 40, 90, 1, 5, 333,
+	       "\"num_key_value_heads\": 5, \"head_dim\": 26, \"tie_word_embeddings\": true, "
+	       "\"attention_bias\": true, \"mlp_bias\": true, \"rope_scaling\": {\"type\": "
+	       "\"linear\", \"factor\": 2.0}")},
 	{"mistral, window",
 	 {2},
-	 "{\"model_type\": \"mistral\", \"hidden_size\": 48, \"intermediate_size\": 70, "
-	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 6, \"num_key_value_heads\": 2, "
-	 "\"vocab_size\": 100, \"sliding_window\": 9}"},
+	 MODEL("mistral", 48, 70, 2, 6, 100, "\"num_key_value_heads\": 2, \"sliding_window\": 9")},
 	{"qwen2, window in the second layer",
 	 {2, 7},
-	 "{\"model_type\": \"qwen2\", \"hidden_size\": 98, \"intermediate_size\": 34, "
-	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 14, \"num_key_value_heads\": 7, "
-	 "\"head_dim\": 10, \"vocab_size\": 65, \"use_sliding_window\": true, \"sliding_window\": "
-	 "5, "
-	 "\"max_window_layers\": 1}"},
+	 MODEL("qwen2", 98, 34, 2, 14, 65,
+	       "\"num_key_value_heads\": 7, \"head_dim\": 10, \"use_sliding_window\": true, "
+	       "\"sliding_window\": 5, \"max_window_layers\": 1")},
 	{"qwen3, head of two",
 	 {2, 4},
-	 "{\"model_type\": \"qwen3\", \"hidden_size\": 34, \"intermediate_size\": 66, "
-	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
-	 "\"head_dim\": 2, \"vocab_size\": 129}"},
+	 MODEL("qwen3", 34, 66, 2, 4, 129, "\"num_key_value_heads\": 2, \"head_dim\": 2")},
 	{"internlm3",
 	 {2},
-	 "{\"model_type\": \"internlm3\", \"hidden_size\": 36, \"intermediate_size\": 50, "
-	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"head_dim\": 18, \"vocab_size\": "
-	 "64, "
-	 "\"qkv_bias\": true, \"bias\": true, \"rope_scaling\": {\"rope_type\": \"dynamic\", "
-	 "\"factor\": 4.0}, \"max_position_embeddings\": 16}"},
+	 MODEL("internlm3", 36, 50, 2, 2, 64,
+	       "\"head_dim\": 18, \"qkv_bias\": true, \"bias\": true, \"rope_scaling\": "
+	       "{\"rope_type\": \"dynamic\", \"factor\": 4.0}, \"max_position_embeddings\": 16")},
 	{"qwen2_moe, a dense layer between",
 	 {2, 4},
-	 "{\"model_type\": \"qwen2_moe\", \"hidden_size\": 52, \"intermediate_size\": 60, " MOE
-	 "\"head_dim\": 14, \"num_hidden_layers\": 3, \"num_attention_heads\": 5, "
-	 "\"num_key_value_heads\": 1, "
-	 "\"vocab_size\": 90, \"num_experts\": 5, \"shared_expert_intermediate_size\": 36, "
-	 "\"mlp_only_layers\": [1]}"},
+	 MODEL("qwen2_moe", 52, 60, 3, 5, 90,
+	       MOE "\"head_dim\": 14, \"num_key_value_heads\": 1, \"num_experts\": 5, "
+		   "\"shared_expert_intermediate_size\": 36, \"mlp_only_layers\": [1]")},
 	{"qwen3_moe, one expert of three",
 	 {3, 2},
-	 "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 50, \"intermediate_size\": 60, "
-	 "\"moe_intermediate_size\": 21, \"num_experts_per_tok\": 1, \"num_hidden_layers\": 2, "
-	 "\"num_attention_heads\": 3, \"num_key_value_heads\": 3, \"head_dim\": 12, "
-	 "\"vocab_size\": 70, \"num_local_experts\": 3, \"norm_topk_prob\": true, "
-	 "\"decoder_sparse_step\": 2}"},
+	 MODEL("qwen3_moe", 50, 60, 2, 3, 70,
+	       "\"moe_intermediate_size\": 21, \"num_experts_per_tok\": 1, "
+	       "\"num_key_value_heads\": 3, \"head_dim\": 12, \"num_local_experts\": 3, "
+	       "\"norm_topk_prob\": true, \"decoder_sparse_step\": 2")},
 	{"glm",
 	 {2},
-	 "{\"model_type\": \"glm\", \"hidden_size\": 44, \"intermediate_size\": 70, "
-	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
-	 "\"head_dim\": 20, \"vocab_size\": 80, \"attention_bias\": true}"},
+	 MODEL("glm", 44, 70, 2, 2, 80,
+	       "\"num_key_value_heads\": 1, \"head_dim\": 20, \"attention_bias\": true")},
 	{"glm4, a quarter rotates",
 	 {2},
-	 "{\"model_type\": \"glm4\", \"hidden_size\": 44, \"intermediate_size\": 70, "
-	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 2, "
-	 "\"head_dim\": 24, \"vocab_size\": 80, \"partial_rotary_factor\": 0.25}"},
+	 MODEL("glm4", 44, 70, 2, 2, 80,
+	       "\"num_key_value_heads\": 2, \"head_dim\": 24, \"partial_rotary_factor\": 0.25")},
 	{"glm4_moe",
 	 {2},
-	 "{\"model_type\": \"glm4_moe\", \"hidden_size\": 44, \"intermediate_size\": 70, " MOE
-	 "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
-	 "\"head_dim\": 12, \"vocab_size\": 80, \"n_routed_experts\": 6, \"n_shared_experts\": 1, "
-	 "\"first_k_dense_replace\": 1, \"use_qk_norm\": true, \"n_group\": 1, \"topk_group\": 1}"},
+	 MODEL("glm4_moe", 44, 70, 3, 4, 80,
+	       MOE "\"num_key_value_heads\": 2, \"head_dim\": 12, \"n_routed_experts\": 6, "
+		   "\"n_shared_experts\": 1, \"first_k_dense_replace\": 1, \"use_qk_norm\": true, "
+		   "\"n_group\": 1, \"topk_group\": 1")},
 	{"deepseek_v2, no q_lora, groups",
 	 {3, 2},
-	 "{\"model_type\": \"deepseek_v2\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE
-		 MLA "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"vocab_size\": 80, "
-	 "\"n_routed_experts\": 6, \"n_shared_experts\": 2, \"first_k_dense_replace\": 1, "
-	 "\"topk_method\": \"group_limited_greedy\", \"n_group\": 3, \"topk_group\": 2, "
-	 "\"routed_scaling_factor\": 4.0, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4.0, "
-	 "\"mscale\": 0.7, \"mscale_all_dim\": 0.7, \"original_max_position_embeddings\": 16}}"},
+	 MODEL("deepseek_v2", 50, 70, 2, 3, 80,
+	       MOE MLA "\"n_routed_experts\": 6, \"n_shared_experts\": 2, "
+		       "\"first_k_dense_replace\": 1, \"topk_method\": \"group_limited_greedy\", "
+		       "\"n_group\": 3, \"topk_group\": 2, \"routed_scaling_factor\": 4.0, "
+		       "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4.0, \"mscale\": 0.7, "
+		       "\"mscale_all_dim\": 0.7, \"original_max_position_embeddings\": 16}")},
 	{"deepseek_v3, biases",
 	 {2},
-	 "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE
-		 MLA "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"vocab_size\": 80, "
-	 "\"q_lora_rank\": 18, \"attention_bias\": true, \"n_routed_experts\": 8, "
-	 "\"first_k_dense_replace\": 0, \"n_group\": 4, \"topk_group\": 2, "
-	 "\"tie_word_embeddings\": true}"},
+	 MODEL("deepseek_v3", 50, 70, 2, 2, 80,
+	       MOE MLA "\"q_lora_rank\": 18, \"attention_bias\": true, \"n_routed_experts\": 8, "
+		       "\"first_k_dense_replace\": 0, \"n_group\": 4, \"topk_group\": 2, "
+		       "\"tie_word_embeddings\": true")},
 	{"kimi_k2, rope in halves",
 	 {4},
-	 "{\"model_type\": \"kimi_k2\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE MLA
-	 "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"vocab_size\": 80, "
-	 "\"q_lora_rank\": 18, \"n_routed_experts\": 7, \"n_shared_experts\": 1, "
-	 "\"first_k_dense_replace\": 1, \"rope_interleave\": false}"},
+	 MODEL("kimi_k2", 50, 70, 2, 4, 80,
+	       MOE MLA "\"q_lora_rank\": 18, \"n_routed_experts\": 7, \"n_shared_experts\": 1, "
+		       "\"first_k_dense_replace\": 1, \"rope_interleave\": false")},
 	{"gemma2, three heads, one KV head",
 	 {3, 2},
-	 "{\"model_type\": \"gemma2\", \"hidden_size\": 50, \"intermediate_size\": 71, "
-	 "\"num_hidden_layers\": 3, \"num_attention_heads\": 3, \"num_key_value_heads\": 1, "
-	 "\"head_dim\": 10, \"vocab_size\": 77, \"sliding_window\": 7, "
-	 "\"attn_logit_softcapping\": 1.5, \"final_logit_softcapping\": 2.5, "
-	 "\"query_pre_attn_scalar\": 3}"},
+	 MODEL("gemma2", 50, 71, 3, 3, 77,
+	       "\"num_key_value_heads\": 1, \"head_dim\": 10, \"sliding_window\": 7, "
+	       "\"attn_logit_softcapping\": 1.5, \"final_logit_softcapping\": 2.5, "
+	       "\"query_pre_attn_scalar\": 3")},
 	{"gemma3, a head of its own, biases",
 	 {2, 5},
-	 "{\"model_type\": \"gemma3_text\", \"hidden_size\": 46, \"intermediate_size\": 33, "
-	 "\"num_hidden_layers\": 4, \"num_attention_heads\": 5, \"num_key_value_heads\": 5, "
-	 "\"head_dim\": 18, \"vocab_size\": 90, \"sliding_window\": 5, "
-	 "\"sliding_window_pattern\": 3, \"tie_word_embeddings\": false, "
-	 "\"attention_bias\": true, \"rope_scaling\": {\"rope_type\": \"linear\", "
-	 "\"factor\": 3.0}}"},
+	 MODEL("gemma3_text", 46, 33, 4, 5, 90,
+	       "\"num_key_value_heads\": 5, \"head_dim\": 18, \"sliding_window\": 5, "
+	       "\"sliding_window_pattern\": 3, \"tie_word_embeddings\": false, \"attention_bias\": "
+	       "true, \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 3.0}")},
 	{"deepseek_v32, five keys of a head of 10",
 	 {3, 2},
-	 "{\"model_type\": \"deepseek_v32\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE
-		 MLA "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"vocab_size\": 80, "
-	 "\"q_lora_rank\": 18, \"n_routed_experts\": 8, \"first_k_dense_replace\": 1, "
-	 "\"index_topk\": 5, \"index_n_heads\": 3, \"index_head_dim\": 10}"},
+	 MODEL("deepseek_v32", 50, 70, 2, 3, 80,
+	       MOE MLA "\"q_lora_rank\": 18, \"n_routed_experts\": 8, \"first_k_dense_replace\": "
+		       "1, \"index_topk\": 5, \"index_n_heads\": 3, \"index_head_dim\": 10")},
 	{"qwen3_next, three key heads",
 	 {3, 2},
-	 "{\"model_type\": \"qwen3_next\", \"hidden_size\": 46, \"intermediate_size\": 33, "
-	 "\"num_hidden_layers\": 3, \"num_attention_heads\": 6, \"num_key_value_heads\": 3, "
-	 "\"head_dim\": 16, \"vocab_size\": 70, \"num_experts\": 5, \"num_experts_per_tok\": 2, "
-	 "\"moe_intermediate_size\": 11, \"linear_num_key_heads\": 3, "
-	 "\"linear_num_value_heads\": 6, \"linear_key_head_dim\": 10, "
-	 "\"linear_value_head_dim\": 9, \"linear_conv_kernel_dim\": 3, "
-	 "\"full_attention_interval\": 2, \"partial_rotary_factor\": 0.5}"},
+	 MODEL("qwen3_next", 46, 33, 3, 6, 70,
+	       "\"num_key_value_heads\": 3, \"head_dim\": 16, \"num_experts\": 5, "
+	       "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 11, "
+	       "\"linear_num_key_heads\": 3, \"linear_num_value_heads\": 6, "
+	       "\"linear_key_head_dim\": 10, \"linear_value_head_dim\": 9, "
+	       "\"linear_conv_kernel_dim\": 3, \"full_attention_interval\": 2, "
+	       "\"partial_rotary_factor\": 0.5")},
 	{"gpt_oss, three KV heads",
 	 {3, 2},
-	 "{\"model_type\": \"gpt_oss\", \"hidden_size\": 42, \"intermediate_size\": 33, "
-	 "\"num_hidden_layers\": 3, \"num_attention_heads\": 6, \"num_key_value_heads\": 3, "
-	 "\"head_dim\": 14, \"vocab_size\": 66, \"sliding_window\": 5, "
-	 "\"num_local_experts\": 5, \"num_experts_per_tok\": 3, \"swiglu_limit\": 0.7}"},
+	 MODEL("gpt_oss", 42, 33, 3, 6, 66,
+	       "\"num_key_value_heads\": 3, \"head_dim\": 14, \"sliding_window\": 5, "
+	       "\"num_local_experts\": 5, \"num_experts_per_tok\": 3, \"swiglu_limit\": 0.7")},
 	{"deepseek_v3, one token more",
 	 {2},
-	 "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 50, \"intermediate_size\": 70, " MOE
-		 MLA "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"vocab_size\": 80, "
-	 "\"n_routed_experts\": 8, \"n_shared_experts\": 1, \"num_nextn_predict_layers\": 1}",
+	 MODEL("deepseek_v3", 50, 70, 2, 2, 80,
+	       MOE MLA
+	       "\"n_routed_experts\": 8, \"n_shared_experts\": 1, \"num_nextn_predict_layers\": 1"),
 	 true},
 };
 
@@ -239,15 +221,17 @@ static void expect_near(const struct odd *m, const char *what, float *logits, co
 	free(logits);
 }
 
-/* Whether the device model has the path here: it refuses to start with one that the CPU lacks. Clang
- * 14 does not know F16C, which all with AVX2 have. */
+/* Whether the device model has the path here: it refuses to start with one that the CPU or the build
+ * lacks. Clang 14 does not know F16C, which all with AVX2 have. */
 static bool has_path(const char *path)
 {
-#if defined(__x86_64__)
+#if defined(CM_AVX512)
 	if (!strcmp(path, "isa=avx512"))
 		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
 		       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
 		       __builtin_cpu_supports("avx512vnni");
+#endif
+#if defined(__x86_64__)
 	if (!strcmp(path, "isa=avx2"))
 		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
@@ -258,7 +242,6 @@ static void test_odd(void **state)
 {
 	static const char *const paths[] = {"isa=c", "isa=avx2", "isa=avx512", ""};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
 		const struct odd *m = &models[i];
 		unsigned vocab;

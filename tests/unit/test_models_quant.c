@@ -397,8 +397,25 @@ static void write_config(const char *dir, const char *quant)
 	assert_int_equal(fclose(out), 0);
 }
 
-/* The checkpoint in @dir, and what its codes mean in @plain_dir. */
-static void make_checkpoint(const struct quant_case *c, const char *dir, const char *plain_dir)
+/* The checkpoint in dir, and what its codes mean in plain_dir. */
+static char dir[32], plain_dir[32];
+
+static int make_dirs(void **state)
+{
+	strcpy(dir, "/tmp/txda-quant-XXXXXX");
+	strcpy(plain_dir, dir);
+	return mkdtemp(dir) && mkdtemp(plain_dir) ? 0 : -1;
+}
+
+static int remove_dirs(void **state)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -r %s %s", dir, plain_dir);
+	return system(command);
+}
+
+static void make_checkpoint(const struct quant_case *c)
 {
 	static const struct {
 		const char *name;
@@ -438,10 +455,10 @@ static void make_checkpoint(const struct quant_case *c, const char *dir, const c
 
 /* ---- running ---- */
 
-static float *logits_of(const struct quant_case *c, const char *dir, unsigned tp, bool precise)
+static float *logits_of(const struct quant_case *c, const char *from, unsigned tp, bool precise)
 {
 	struct runner_options o = {
-		.path = dir,
+		.path = from,
 		.compile = COMPILE_OPTIONS_DEFAULT,
 		.precise = precise,
 		.slots = 1,
@@ -486,44 +503,26 @@ static void expect_near(const struct quant_case *c, const char *what, float *got
 	free(got);
 }
 
-static void remove_dir(const char *dir)
-{
-	static const char *const files[] = {"model.safetensors", "config.json"};
-	char path[512];
-
-	for (unsigned i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
-		unlink(path);
-	}
-	rmdir(dir);
-}
-
 static void test_formats(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const struct quant_case *c = &cases[i];
-		char dir[] = "/tmp/txda-quant-XXXXXX", plain[] = "/tmp/txda-quant-XXXXXX";
 		float *want;
 
 		rng = i + 1;
-		assert_non_null(mkdtemp(dir));
-		assert_non_null(mkdtemp(plain));
-		make_checkpoint(c, dir, plain);
-		want = logits_of(c, plain, 1, true);
+		make_checkpoint(c);
+		want = logits_of(c, plain_dir, 1, true);
 		expect_near(c, "precise", logits_of(c, dir, 1, true), want, 1e-5);
 		expect_near(c, "two chips", logits_of(c, dir, 2, true), want, 1e-5);
 		expect_near(c, "three chips", logits_of(c, dir, 3, true), want, 1e-5);
 		expect_near(c, "rounded", logits_of(c, dir, 1, false), want, 1.5e-2);
 		expect_near(c, "rounded, four chips", logits_of(c, dir, 4, false), want, 1.5e-2);
 		free(want);
-		remove_dir(dir);
-		remove_dir(plain);
 	}
 }
 
 /* The file's first @from becomes @to, of the same length. */
-static void damage(const char *dir, const char *from, const char *to)
+static void damage(const char *from, const char *to)
 {
 	char path[512], *text, *at;
 	FILE *f;
@@ -545,6 +544,20 @@ static void damage(const char *dir, const char *from, const char *to)
 	assert_int_equal(fwrite(text, 1, (size_t)n, f), n);
 	fclose(f);
 	free(text);
+}
+
+/* The checkpoint in dir does not open, and this is why. */
+static void expect_refused(const char *name, unsigned context, const char *words)
+{
+	struct runner_options o = {
+		.path = dir, .compile = COMPILE_OPTIONS_DEFAULT, .slots = 1, .context = context};
+	struct tool_error error = {{0}};
+	struct runner *r;
+
+	o.compile.max_context = 64;
+	assert_true(runner_open(&o, &r, &error) < 0);
+	if (!strstr(error.text, words))
+		fail_msg("%s: \"%s\" does not say \"%s\"", name, error.text, words);
 }
 
 /* Checkpoints that lie get an error that names the tensor. */
@@ -571,84 +584,44 @@ static void test_hostile(void **state)
 		 "q_proj.weight\" [80, 96] is missing"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
-		const struct quant_case *c = &cases[lies[i].format];
-		char dir[] = "/tmp/txda-quant-XXXXXX", plain[] = "/tmp/txda-quant-XXXXXX";
-		struct runner_options o = {
-			.path = dir, .compile = COMPILE_OPTIONS_DEFAULT, .slots = 1, .context = 16};
-		struct tool_error error = {{0}};
-		struct runner *r;
-
-		assert_non_null(mkdtemp(dir));
-		assert_non_null(mkdtemp(plain));
-		make_checkpoint(c, dir, plain);
-		damage(dir, lies[i].from, lies[i].to);
-		assert_true(runner_open(&o, &r, &error) < 0);
-		if (!strstr(error.text, lies[i].error))
-			fail_msg("%s: \"%s\" does not say \"%s\"", c->name, error.text,
-				 lies[i].error);
-		remove_dir(dir);
-		remove_dir(plain);
+		make_checkpoint(&cases[lies[i].format]);
+		damage(lies[i].from, lies[i].to);
+		expect_refused(cases[lies[i].format].name, 16, lies[i].error);
 	}
 }
 
 /* Sequences longer than the model's limit. */
 static void test_context(void **state)
 {
-	char dir[] = "/tmp/txda-quant-XXXXXX", plain[] = "/tmp/txda-quant-XXXXXX";
-	struct runner_options o = {
-		.path = dir, .compile = COMPILE_OPTIONS_DEFAULT, .slots = 1, .context = 65};
-	struct tool_error error = {{0}};
-	struct runner *r;
-
-	(void)state;
-	assert_non_null(mkdtemp(dir));
-	assert_non_null(mkdtemp(plain));
-	make_checkpoint(&cases[0], dir, plain);
-	o.compile.max_context = 64;
-	assert_int_equal(runner_open(&o, &r, &error), -ERANGE);
-	assert_non_null(strstr(error.text, "65 positions are needed, its limit is 64"));
-	remove_dir(dir);
-	remove_dir(plain);
+	make_checkpoint(&cases[0]);
+	expect_refused(cases[0].name, 65, "65 positions are needed, its limit is 64");
 }
 
 /* Groups that do not exist, scales that are no numbers. */
 static void test_hostile_data(void **state)
 {
-	(void)state;
-	for (int lie = 0; lie < 2; lie++) {
-		struct quant_case c = cases[3];
-		char dir[] = "/tmp/txda-quant-XXXXXX", plain[] = "/tmp/txda-quant-XXXXXX";
-		struct runner_options o = {
-			.path = dir, .compile = COMPILE_OPTIONS_DEFAULT, .slots = 1, .context = 16};
-		const char *want = lie ? "is not finite" : "group 7 of column 0, there are 3";
-		struct tool_error error = {{0}};
-		struct matrix m = make_matrix(&c, 80, 96);
-		struct file *f = calloc(1, sizeof(*f)), *p = calloc(1, sizeof(*p));
-		struct runner *r;
+	const struct quant_case *c = &cases[3];
 
-		assert_non_null(mkdtemp(dir));
-		assert_non_null(mkdtemp(plain));
+	for (int lie = 0; lie < 2; lie++) {
+		struct matrix m = make_matrix(c, 80, 96);
+		struct file *f = calloc(1, sizeof(*f)), *p = calloc(1, sizeof(*p));
+
 		add_random(f, p, "model.embed_tokens", VOCAB, HIDDEN);
 		add_random(f, p, "model.layers.0.input_layernorm", HIDDEN, 0);
 		if (lie)
 			m.scale[5] = NAN;
 		else
 			m.group_of[0] = 7;
-		add_gptq(f, &c, "model.layers.0.self_attn.q_proj", &m);
+		add_gptq(f, c, "model.layers.0.self_attn.q_proj", &m);
 		save(f, dir);
-		save(p, plain);
-		write_config(dir, c.config);
-		write_config(plain, "");
-		assert_true(runner_open(&o, &r, &error) < 0);
-		if (!strstr(error.text, want))
-			fail_msg("\"%s\" does not say \"%s\"", error.text, want);
+		write_config(dir, c->config);
+		expect_refused(c->name, 16,
+			       lie ? "is not finite" : "group 7 of column 0, there are 3");
 		free_matrix(&m);
+		free(p->data);
 		free(f);
 		free(p);
-		remove_dir(dir);
-		remove_dir(plain);
 	}
 }
 
@@ -658,5 +631,5 @@ int main(void)
 		cmocka_unit_test(test_formats), cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_hostile_data), cmocka_unit_test(test_context)};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, make_dirs, remove_dirs);
 }

@@ -67,23 +67,23 @@ static void att_new(struct att *a, const struct batch *b)
 		if (b->i8)
 			((int16_t *)a->cache->ptr)[i] = (int16_t)(frand() * 32767);
 		else if (b->precise)
-			((float *)a->cache->ptr)[i] = frand();
+			floats(a->cache)[i] = frand();
 		else
 			((uint16_t *)a->cache->ptr)[i] = cm_f32_to_bf16(frand());
 	a->table = i32(b->seqs, cols);
 	a->spans = i32(b->seqs, 2);
 	a->ctx = i32(b->seqs, 0);
 	for (unsigned s = 0; s < b->seqs; s++) {
-		((int32_t *)a->spans->ptr)[2 * s] = (int32_t)at;
-		((int32_t *)a->spans->ptr)[2 * s + 1] = (int32_t)b->n[s];
-		((int32_t *)a->ctx->ptr)[s] = (int32_t)b->ctx[s];
+		ints(a->spans)[2 * s] = (int32_t)at;
+		ints(a->spans)[2 * s + 1] = (int32_t)b->n[s];
+		ints(a->ctx)[s] = (int32_t)b->ctx[s];
 		at += b->n[s];
 		for (unsigned i = 0; i < (b->ctx[s] + b->bs - 1) / b->bs; i++)
-			((int32_t *)a->table->ptr)[s * cols + i] = (int32_t)(blocks - 1 - next++);
+			ints(a->table)[s * cols + i] = (int32_t)(blocks - 1 - next++);
 	}
 	a->sinks = b->sinks ? f32(b->hq, 0) : NULL;
 	for (unsigned h = 0; b->sinks && h < b->hq; h++) /* a small share, and nearly all */
-		((float *)a->sinks->ptr)[h] = (float)h * 5 - 8;
+		floats(a->sinks)[h] = (float)h * 5 - 8;
 	a->r = (struct run){.l = {.in = {a->q, a->cache, a->table, a->spans, a->ctx, a->sinks},
 				  .out = {a->out},
 				  .precise = b->precise}};
@@ -147,7 +147,7 @@ static void att_reference(const struct att *a, const struct batch *b, double *ou
 				for (unsigned p = lo; p <= pos; p++)
 					sum += e[p] = exp(e[p] - top);
 				if (b->sinks)
-					sum += exp(((float *)a->sinks->ptr)[h] - top);
+					sum += exp(floats(a->sinks)[h] - top);
 				for (unsigned d = 0; d < b->dim; d++)
 					o[d] = 0;
 				for (unsigned p = lo; p <= pos; p++) {
@@ -178,8 +178,8 @@ static void att_alone(const struct att *a, const struct batch *b, unsigned s, ui
 	out.ptr = mem(n * row);
 	table.dim[0] = 1;
 	table.ptr = (int32_t *)a->table->ptr + s * a->table->dim[1];
-	((int32_t *)spans->ptr)[1] = (int32_t)n;
-	((int32_t *)ctx->ptr)[0] = (int32_t)(b->ctx[s] - b->n[s] + from + n);
+	ints(spans)[1] = (int32_t)n;
+	ints(ctx)[0] = (int32_t)(b->ctx[s] - b->n[s] + from + n);
 	r.l.in[0] = &q;
 	r.l.in[2] = &table;
 	r.l.in[3] = spans;
@@ -226,7 +226,6 @@ static void test_attention(void **state)
 	static const unsigned ctx[] = {1, 17, 64, 130, 90}, n[] = {1, 17, 1, 3, 90};
 	static const unsigned long_ctx[] = {1537, 700}, long_n[] = {1, 1}, pre_n[] = {40, 1};
 
-	(void)state;
 	for (unsigned p = 0; p < 2; p++) {
 		att_case(&(struct batch){4, 2, 64, 32, 5, 0, ctx, n, p});
 		att_case(&(struct batch){8, 2, 32, 32, 5, 0, ctx, n, p, .wide = true});
@@ -273,7 +272,6 @@ static void test_attention_traffic(void **state)
 		 12 * 256 * 2},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		uint64_t read, written;
 		struct att a;
@@ -290,48 +288,28 @@ static void test_attention_traffic(void **state)
 static void test_attention_refuses(void **state)
 {
 	static const unsigned ctx[] = {40}, n[] = {4};
+	static const float caps[] = {-1, INFINITY, NAN};
 	const struct batch b = {4, 2, 64, 32, 1, 0, ctx, n, false};
+	struct txda_op_attention *p;
 	struct att a;
-	int32_t keep;
 
-	(void)state;
 	att_new(&a, &b);
-	keep = ((int32_t *)a.table->ptr)[1];
-	((int32_t *)a.table->ptr)[1] = (int32_t)a.cache->dim[0];
-	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
-	assert_int_equal(a.r.fault.code, TXDA_FAULT_INDEX);
+	p = &a.r.op.attention;
+#define BAD(...) REFUSED(a.r, TXDA_OP_ATTENTION, __VA_ARGS__)
+	BAD(ints(a.table)[1], (int32_t)a.cache->dim[0], INDEX);
 	assert_int_equal(a.r.fault.detail, a.cache->dim[0]);
-	((int32_t *)a.table->ptr)[1] = -1;
-	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
-	((int32_t *)a.table->ptr)[1] = keep;
-	((int32_t *)a.ctx->ptr)[0] = 65; /* more blocks than the table has */
-	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
-	((int32_t *)a.ctx->ptr)[0] = 3; /* fewer than the step brings */
-	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
-	((int32_t *)a.ctx->ptr)[0] = 40;
-	((int32_t *)a.spans->ptr)[0] = 1; /* past T */
-	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
-	((int32_t *)a.spans->ptr)[0] = 0;
-	a.r.op.attention.layer_offset = a.cache->dim[1];
-	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
-	a.r.op.attention.layer_offset = 128;
-	a.r.op.attention.n_kv_heads = 3;
-	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
-	a.r.op.attention.n_kv_heads = 0;
-	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
-	a.r.op.attention.n_kv_heads = 2;
-	for (unsigned i = 0; i < 3; i++) {
-		static const float wrong[] = {-1, INFINITY, NAN};
-
-		a.r.op.attention.softcap = wrong[i];
-		assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
-		assert_int_equal(a.r.fault.code, TXDA_FAULT_PROGRAM);
-	}
-	a.r.op.attention.softcap = 0;
+	BAD(ints(a.table)[1], -1, INDEX);
+	BAD(ints(a.ctx)[0], 65, INDEX);	 /* more blocks than the table has */
+	BAD(ints(a.ctx)[0], 3, INDEX);	 /* fewer than the step brings */
+	BAD(ints(a.spans)[0], 1, INDEX); /* past T */
+	BAD(p->layer_offset, a.cache->dim[1], SHAPE);
+	BAD(p->n_kv_heads, 3, PROGRAM);
+	BAD(p->n_kv_heads, 0, PROGRAM);
+	for (unsigned i = 0; i < 3; i++)
+		BAD(p->softcap, caps[i], PROGRAM);
 	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), 0);
-	a.r.l.in[5] = a.ctx; /* not as many as heads, nor floats */
-	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), -EINVAL);
-	assert_int_equal(a.r.fault.code, TXDA_FAULT_SHAPE);
+	BAD(a.r.l.in[5], a.ctx, SHAPE); /* not as many as heads, nor floats */
+#undef BAD
 	att_free(&a);
 }
 
@@ -340,7 +318,6 @@ static void test_kv_int8(void **state)
 {
 	enum { T = 21, HQ = 2, HKV = 2, D = 40, BS = 16, P = 20 };
 
-	(void)state;
 	for (unsigned precise = 0; precise < 2; precise++) {
 		struct cm_tensor *table = f32(T, 2 * P), *qkv = f32(T, (HQ + 2 * HKV) * D),
 				 *slots = i32(T, 0), *q = f32(T, HQ * D);
@@ -355,14 +332,13 @@ static void test_kv_int8(void **state)
 		a.r.op.attention = (struct txda_op_attention){
 			.head_dim = D, .block_size = BS, .flags = TXDA_KV_INT8};
 		for (int t = 0; t < T; t++) {
-			((int32_t *)slots->ptr)[t] = 2 * BS - 1 - t;
+			ints(slots)[t] = 2 * BS - 1 - t;
 			for (int i = 0; i < P; i++) { /* no rotation */
-				((float *)table->ptr)[t * 2 * P + i] = 1;
-				((float *)table->ptr)[t * 2 * P + P + i] = 0;
+				floats(table)[t * 2 * P + i] = 1;
+				floats(table)[t * 2 * P + P + i] = 0;
 			}
 		}
-		((float *)qkv->ptr)[(HQ + 2 * HKV) * D * 3 + HQ * D] =
-			INFINITY; /* a key of token 3 */
+		floats(qkv)[(HQ + 2 * HKV) * D * 3 + HQ * D] = INFINITY; /* a key of token 3 */
 		r.op.rope_kv = (struct txda_op_rope_kv){.n_heads = HQ,
 							.n_kv_heads = HKV,
 							.head_dim = D,
@@ -401,7 +377,6 @@ static void test_rope_kv(void **state)
 {
 	enum { T = 150, HQ = 4, HKV = 2, D = 40, BS = 16, P = 16, BLOCKS = 20 };
 
-	(void)state;
 	for (unsigned way = 0; way < 4; way++) {
 		const unsigned precise = way % 2, follow = way / 2;
 		struct cm_tensor *pos = i32(T, 0), *freq = f32(P, 0), *table = f32(T, 2 * P),
@@ -418,8 +393,8 @@ static void test_rope_kv(void **state)
 		for (int t = 0; t < T; t++) {
 			int slot = follow ? 5 + t + (t < 70 ? 0 : 3) : BLOCKS * BS - 1 - 2 * t;
 
-			((int32_t *)pos->ptr)[t] = t % 20 * 3;
-			((int32_t *)slots->ptr)[t] = t == 5 ? -1 : slot;
+			ints(pos)[t] = t % 20 * 3;
+			ints(slots)[t] = t == 5 ? -1 : slot;
 		}
 		r.op.rope_table = (struct txda_op_rope_table){
 			.scale = 1, .base = 10000, .factor = 1, .max_position = 100};
@@ -441,7 +416,7 @@ static void test_rope_kv(void **state)
 				const float *k = (float *)qkv->ptr +
 						 (t * (HQ + 2 * HKV) + HQ + h) * D,
 					    *v = k + HKV * D;
-				int slot = ((int32_t *)slots->ptr)[t];
+				int slot = ints(slots)[t];
 				double ss = 0;
 
 				for (int d = 0; d < D; d++)
@@ -449,25 +424,23 @@ static void test_rope_kv(void **state)
 				ss = 1 / sqrt(ss / D + 1e-6);
 				for (int d = 0; d < D; d++) {
 					int i = d % P;
-					double ang = t % 20 * 3 * (double)((float *)freq->ptr)[i],
-					       x = k[d] * ss * ((float *)kn->ptr)[d], want = x;
+					double ang = t % 20 * 3 * (double)floats(freq)[i],
+					       x = k[d] * ss * floats(kn)[d], want = x;
 					double gk =
 						cache_get(&a, slot / BS, slot % BS, h, d, false);
 					double gv = cache_get(&a, slot / BS, slot % BS, h, d, true);
 
 					if (d < P)
 						want = x * cos(ang) -
-						       k[d + P] * ss * ((float *)kn->ptr)[d + P] *
-							       sin(ang);
+						       k[d + P] * ss * floats(kn)[d + P] * sin(ang);
 					else if (d < 2 * P)
 						want = x * cos(ang) +
-						       k[d - P] * ss * ((float *)kn->ptr)[d - P] *
-							       sin(ang);
+						       k[d - P] * ss * floats(kn)[d - P] * sin(ang);
 					worst = fmax(worst, fmax(fabs(gk - want), fabs(gv - v[d])));
 				}
 			}
 		assert_true(worst < (precise ? 2e-5 : 2e-2));
-		((int32_t *)slots->ptr)[2] = BLOCKS * BS;
+		ints(slots)[2] = BLOCKS * BS;
 		assert_int_equal(run_op(&r, TXDA_OP_ROPE_KV, 2), -EINVAL);
 		assert_int_equal(r.fault.code, TXDA_FAULT_INDEX);
 		drop(pos), drop(freq), drop(table), drop(qkv), drop(slots), drop(kn), drop(q),
@@ -482,7 +455,6 @@ static void test_topk(void **state)
 	struct run r = {.l = {.in = {x}, .out = {idx, val, lse}}};
 	float *row = x->ptr;
 
-	(void)state;
 	row[3] = row[900] = 2.0f; /* equals: the lower index first */
 	row[V + 7] = NAN;
 	row[V + 500] = INFINITY;
@@ -490,19 +462,19 @@ static void test_topk(void **state)
 		row[2 * V + i] = (float)-i;
 	r.op.topk.k = K;
 	assert_int_equal(run_op(&r, TXDA_OP_TOPK, 2), 0);
-	assert_int_equal(((int32_t *)idx->ptr)[0], 3);
-	assert_int_equal(((int32_t *)idx->ptr)[1], 900);
-	assert_int_equal(((int32_t *)idx->ptr)[K], 500);
+	assert_int_equal(ints(idx)[0], 3);
+	assert_int_equal(ints(idx)[1], 900);
+	assert_int_equal(ints(idx)[K], 500);
 	for (int i = 0; i < K; i++) {
-		assert_int_equal(((int32_t *)idx->ptr)[2 * K + i], i);
-		assert_true(i == 0 || ((float *)val->ptr)[i] <= ((float *)val->ptr)[i - 1]);
+		assert_int_equal(ints(idx)[2 * K + i], i);
+		assert_true(i == 0 || floats(val)[i] <= floats(val)[i - 1]);
 	}
 	{
 		double s = 0;
 
 		for (int i = 0; i < V; i++)
 			s += exp((double)row[i]);
-		assert_true(fabs(log(s) - ((float *)lse->ptr)[0]) < 1e-5);
+		assert_true(fabs(log(s) - floats(lse)[0]) < 1e-5);
 	}
 	r.op.topk.k = TXDA_TOPK_MAX + 1;
 	assert_int_equal(run_op(&r, TXDA_OP_TOPK, 2), -EINVAL);
@@ -517,26 +489,24 @@ static void test_rows(void **state)
 	struct cm_tensor *rows = i32(2, 0), *got = f32(2, H), *y = f32(T, H);
 	struct run r = {.l = {.in = {tokens, table}, .out = {x}}};
 
-	(void)state;
 	for (int t = 0; t < T; t++)
-		((int32_t *)tokens->ptr)[t] = 10 + t;
+		ints(tokens)[t] = 10 + t;
 	r.op.embed = (struct txda_op_embed){.first = 20, .vocab = 100, .scale = 2};
 	assert_int_equal(run_op(&r, TXDA_OP_EMBED, 2), 0);
 	for (int h = 0; h < H; h++) {
-		assert_true(((float *)x->ptr)[h] == 0); /* token 10 is another chip's */
-		assert_true(((float *)x->ptr)[12 * H + h] ==
-			    2 * cm_tile_get(table, 2, (uint64_t)h));
+		assert_true(floats(x)[h] == 0); /* token 10 is another chip's */
+		assert_true(floats(x)[12 * H + h] == 2 * cm_tile_get(table, 2, (uint64_t)h));
 	}
-	((int32_t *)tokens->ptr)[34] = 100;
+	ints(tokens)[34] = 100;
 	assert_int_equal(run_op(&r, TXDA_OP_EMBED, 2), -EINVAL);
 	assert_int_equal(r.fault.detail, 100);
 
-	((int32_t *)rows->ptr)[0] = 34;
-	((int32_t *)rows->ptr)[1] = 11;
+	ints(rows)[0] = 34;
+	ints(rows)[1] = 11;
 	r = (struct run){.l = {.in = {x, rows}, .out = {got}}};
 	assert_int_equal(run_op(&r, TXDA_OP_GATHER_ROWS, 2), 0);
 	assert_memory_equal((float *)got->ptr + H, (float *)x->ptr + 11 * H, H * 4);
-	((int32_t *)rows->ptr)[0] = -1;
+	ints(rows)[0] = -1;
 	assert_int_equal(run_op(&r, TXDA_OP_GATHER_ROWS, 2), -EINVAL);
 
 	r = (struct run){.l = {.in = {x, w}, .out = {y}}};
@@ -547,7 +517,7 @@ static void test_rows(void **state)
 
 		cm_precise_norm(one, (float *)x->ptr + 12 * H, w->ptr, H, 1e-5f);
 		for (int h = 0; h < H; h++)
-			assert_true(fabsf(one[h] - ((float *)y->ptr)[12 * H + h]) <
+			assert_true(fabsf(one[h] - floats(y)[12 * H + h]) <
 				    1e-5f * (1 + fabsf(one[h])));
 	}
 	drop(table), drop(tokens), drop(x), drop(w), drop(rows), drop(got), drop(y);
@@ -560,7 +530,6 @@ static void test_collectives(void **state)
 			 *out[2] = {f32(M, W), f32(M, W)}, *all = f32(M, V);
 	struct run r[2] = {0};
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		r[i].l.in[0] = x[i];
 		r[i].l.out[0] = out[i];
@@ -572,10 +541,10 @@ static void test_collectives(void **state)
 	r[1].l.in[1] = res;
 	assert_int_equal(run_op(&r[1], TXDA_OP_ALL_REDUCE, 2), 0);
 	for (int i = 0; i < M * W; i++) {
-		float sum = ((float *)x[0]->ptr)[i] + ((float *)x[1]->ptr)[i];
+		float sum = floats(x[0])[i] + floats(x[1])[i];
 
-		assert_true(((float *)out[0]->ptr)[i] == sum);
-		assert_true(((float *)out[1]->ptr)[i] == ((float *)res->ptr)[i] + sum);
+		assert_true(floats(out[0])[i] == sum);
+		assert_true(floats(out[1])[i] == floats(res)[i] + sum);
 	}
 	r[1].l.in[1] = NULL;
 	r[1].l.out[0] = NULL;
@@ -583,7 +552,7 @@ static void test_collectives(void **state)
 	assert_int_equal(run_op(&r[0], TXDA_OP_ALL_GATHER, 2), 0);
 	for (int m = 0; m < M; m++)
 		for (int v = 0; v < V; v++)
-			assert_true(((float *)all->ptr)[m * V + v] ==
+			assert_true(floats(all)[m * V + v] ==
 				    ((float *)x[v / W]->ptr)[m * W + v % W]);
 	r[0].l.out[0] = out[0]; /* too narrow for two ranks */
 	assert_int_equal(run_op(&r[0], TXDA_OP_ALL_GATHER, 2), -EINVAL);
@@ -595,4 +564,4 @@ static void test_collectives(void **state)
 		ON(path, test_attention_refuses), ON(path, test_rope_kv), ON(path, test_kv_int8),  \
 		ON(path, test_topk), ON(path, test_rows), ON(path, test_collectives)
 
-OPS_MAIN("ops")
+OPS_MAIN("ops", false)

@@ -28,7 +28,7 @@ static void world_new(struct world *w, bool precise)
 	w->ba = f32(TOKENS, 2 * HV);
 	w->decays = f32(2, HV);
 	for (unsigned h = 0; h < HV; h++)
-		((float *)w->decays->ptr)[h] = -0.2f - (float)h / 5;
+		floats(w->decays)[h] = -0.2f - (float)h / 5;
 	w->cache = tensor(TXDA_U8, TXDA_KV_PAGED, 0, BLOCKS, stride, BLOCKS * stride * 2);
 	w->cache->bytes = BLOCKS * stride * (precise ? 2 : 1);
 	memset(w->cache->ptr, 0xff, w->cache->bytes); /* NaN wherever nothing is stored */
@@ -72,8 +72,8 @@ static void step(const struct world *w, unsigned from, unsigned n, struct cm_ten
 				 .precise = w->precise}};
 
 	spans->ndim = 2;
-	((int32_t *)spans->ptr)[1] = (int32_t)n;
-	((int32_t *)ctx->ptr)[0] = (int32_t)(from + n);
+	ints(spans)[1] = (int32_t)n;
+	ints(ctx)[0] = (int32_t)(from + n);
 	conv.op.delta_conv = (struct txda_op_delta_conv){0, 0, CONV_AT};
 	rule.op.delta_rule = (struct txda_op_delta_rule){HK, HV, DK, DV, RULE_AT, 1, PER_BLOCK};
 	assert_int_equal(run_op(&conv, TXDA_OP_DELTA_CONV, cores), 0);
@@ -133,7 +133,6 @@ static void test_delta(void **state)
 {
 	static const unsigned pieces[] = {TOKENS, 1, 7, 16, 32};
 
-	(void)state;
 	for (unsigned precise = 0; precise < 2; precise++) {
 		struct cm_tensor *mixed = f32(TOKENS, C), *out = f32(TOKENS, HV * DV),
 				 *mixed2 = f32(TOKENS, C), *out2 = f32(TOKENS, HV * DV);
@@ -156,8 +155,8 @@ static void test_delta(void **state)
 		}
 		/* another one goes on behind the snapshot, with blocks of its own */
 		for (int b = 0; b < STATE; b++) {
-			((int32_t *)w.table->ptr)[FROM + b] = 2 * b;
-			((int32_t *)w.table->ptr)[TO + b] = 2 * b + 6;
+			ints(w.table)[FROM + b] = 2 * b;
+			ints(w.table)[TO + b] = 2 * b + 6;
 		}
 		step(&w, 2 * BS, TOKENS - 2 * BS, mixed2, out2, 2);
 		assert_memory_equal(mixed2->ptr, mixed->ptr, TOKENS * C * 4);
@@ -174,7 +173,6 @@ static void test_gate(void **state)
 	struct cm_tensor *x = f32(T, N), *gate = f32(T, N), *norm = f32(D, 0), *out = f32(T, N),
 			 *odd = f32(7, 0);
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		struct run r = {.l = {.in = {x, gate, i & 1 ? norm : NULL}, .out = {out}}};
 
@@ -182,14 +180,14 @@ static void test_gate(void **state)
 		assert_int_equal(run_op(&r, TXDA_OP_GATE, 2), 0);
 		for (unsigned j = 0; j < T * N; j++) {
 			const float *run = (float *)x->ptr + j / D * D;
-			double g = ((float *)gate->ptr)[j], v = run[j % D], s = 0;
+			double g = floats(gate)[j], v = run[j % D], s = 0;
 
 			for (unsigned d = 0; d < D; d++)
 				s += (double)run[d] * run[d] / D;
 			if (i & 1)
-				v *= ((float *)norm->ptr)[j % D] / sqrt(s + 1e-6);
+				v *= floats(norm)[j % D] / sqrt(s + 1e-6);
 			v *= (i & 2 ? g : 1) / (1 + exp(-g));
-			assert_true(fabs(((float *)out->ptr)[j] - v) < 1e-6);
+			assert_true(fabs(floats(out)[j] - v) < 1e-6);
 		}
 		r.op.gate.flags = 2;
 		assert_int_equal(run_op(&r, TXDA_OP_GATE, 2), -EINVAL);
@@ -209,53 +207,44 @@ static void test_refuses(void **state)
 	struct world w;
 	struct run r, c;
 
-	(void)state;
 	world_new(&w, false);
 	spans->ndim = 2;
-	((int32_t *)spans->ptr)[1] = ((int32_t *)ctx->ptr)[0] = TOKENS;
+	ints(spans)[1] = ints(ctx)[0] = TOKENS;
 	c = (struct run){.l = {.in = {w.x, w.kernel, w.table, spans, ctx}, .out = {y, w.cache}}};
 	c.op.delta_conv = (struct txda_op_delta_conv){0, 0, CONV_AT};
 	r = (struct run){
 		.l = {.in = {y, w.ba, w.decays, w.table, spans, ctx}, .out = {out, w.cache}}};
 	r.op.delta_rule = (struct txda_op_delta_rule){HK, HV, DK, DV, RULE_AT, 1, PER_BLOCK};
 	p = &r.op.delta_rule;
-#define REFUSED(run, opcode, field, value, code_)                                                  \
-	do {                                                                                       \
-		uint64_t was = (uint64_t)(field);                                                  \
-		field = value;                                                                     \
-		assert_int_equal(run_op(&run, opcode, 1), -EINVAL);                                \
-		assert_int_equal(run.fault.code, code_);                                           \
-		field = (__typeof__(field))was;                                                    \
-	} while (0)
 #define RULE(...) REFUSED(r, TXDA_OP_DELTA_RULE, __VA_ARGS__)
 #define CONV(...) REFUSED(c, TXDA_OP_DELTA_CONV, __VA_ARGS__)
-	RULE(p->n_k_heads, 0, TXDA_FAULT_PROGRAM);
-	RULE(p->n_k_heads, 4, TXDA_FAULT_PROGRAM);
-	RULE(p->n_v_heads, 0xfffffffeu, TXDA_FAULT_PROGRAM);
-	RULE(p->n_v_heads, 8, TXDA_FAULT_SHAPE);
-	RULE(p->k_dim, 0, TXDA_FAULT_PROGRAM);
-	RULE(p->k_dim, 0xffffffffu, TXDA_FAULT_PROGRAM);
-	RULE(p->v_dim, 513, TXDA_FAULT_PROGRAM);
-	RULE(p->per_block, 0, TXDA_FAULT_PROGRAM);
-	RULE(p->per_block, HV + 1, TXDA_FAULT_PROGRAM);
-	RULE(p->per_block, PER_BLOCK + 1, TXDA_FAULT_SHAPE);
-	RULE(p->per_block, 1, TXDA_FAULT_SHAPE);
-	RULE(p->first, 2, TXDA_FAULT_SHAPE);
-	RULE(p->first, 0xffffffffu, TXDA_FAULT_SHAPE);
-	RULE(p->layer_offset, 32, TXDA_FAULT_SHAPE);
-	RULE(p->layer_offset, RULE_AT + 64, TXDA_FAULT_SHAPE);
-	RULE(((int32_t *)w.table->ptr)[2], BLOCKS, TXDA_FAULT_INDEX);
-	RULE(((int32_t *)spans->ptr)[1], TOKENS + 1, TXDA_FAULT_INDEX);
-	RULE(((int32_t *)ctx->ptr)[0], TOKENS - 1, TXDA_FAULT_INDEX);
-	RULE(((int32_t *)ctx->ptr)[0], -1, TXDA_FAULT_INDEX);
-	RULE(w.table->dim[1], 3 * STATE, TXDA_FAULT_SHAPE);
-	CONV(c.op.delta_conv.first, STATE, TXDA_FAULT_SHAPE);
-	CONV(c.op.delta_conv.reserved, 1, TXDA_FAULT_PROGRAM);
-	CONV(c.op.delta_conv.layer_offset, 1ull << 40, TXDA_FAULT_SHAPE);
-	CONV(w.kernel->dim[1], 1, TXDA_FAULT_SHAPE);
-	CONV(w.kernel->dim[1], TXDA_DELTA_MAX_KERNEL + 1, TXDA_FAULT_SHAPE);
-	CONV(((int32_t *)w.table->ptr)[3], -1, TXDA_FAULT_INDEX);
-	CONV(((int32_t *)spans->ptr)[0], -1, TXDA_FAULT_INDEX);
+	RULE(p->n_k_heads, 0, PROGRAM);
+	RULE(p->n_k_heads, 4, PROGRAM);
+	RULE(p->n_v_heads, 0xfffffffeu, PROGRAM);
+	RULE(p->n_v_heads, 8, SHAPE);
+	RULE(p->k_dim, 0, PROGRAM);
+	RULE(p->k_dim, 0xffffffffu, PROGRAM);
+	RULE(p->v_dim, 513, PROGRAM);
+	RULE(p->per_block, 0, PROGRAM);
+	RULE(p->per_block, HV + 1, PROGRAM);
+	RULE(p->per_block, PER_BLOCK + 1, SHAPE);
+	RULE(p->per_block, 1, SHAPE);
+	RULE(p->first, 2, SHAPE);
+	RULE(p->first, 0xffffffffu, SHAPE);
+	RULE(p->layer_offset, 32, SHAPE);
+	RULE(p->layer_offset, RULE_AT + 64, SHAPE);
+	RULE(ints(w.table)[2], BLOCKS, INDEX);
+	RULE(ints(spans)[1], TOKENS + 1, INDEX);
+	RULE(ints(ctx)[0], TOKENS - 1, INDEX);
+	RULE(ints(ctx)[0], -1, INDEX);
+	RULE(w.table->dim[1], 3 * STATE, SHAPE);
+	CONV(c.op.delta_conv.first, STATE, SHAPE);
+	CONV(c.op.delta_conv.reserved, 1, PROGRAM);
+	CONV(c.op.delta_conv.layer_offset, 1ull << 40, SHAPE);
+	CONV(w.kernel->dim[1], 1, SHAPE);
+	CONV(w.kernel->dim[1], TXDA_DELTA_MAX_KERNEL + 1, SHAPE);
+	CONV(ints(w.table)[3], -1, INDEX);
+	CONV(ints(spans)[0], -1, INDEX);
 	assert_int_equal(run_op(&c, TXDA_OP_DELTA_CONV, 1), 0);
 	assert_int_equal(run_op(&r, TXDA_OP_DELTA_RULE, 1), 0);
 	drop(y), drop(out), drop(spans), drop(ctx);
@@ -263,4 +252,4 @@ static void test_refuses(void **state)
 }
 
 #define ON_PATH(path) ON(path, test_delta), ON(path, test_gate), ON(path, test_refuses)
-OPS_MAIN("delta")
+OPS_MAIN("delta", false)

@@ -117,7 +117,6 @@ static void test_no_width(void **state)
 	static const unsigned opcodes[] = {TXDA_OP_RMSNORM, TXDA_OP_GATHER_ROWS,
 					   TXDA_OP_ALL_REDUCE};
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		struct bench b;
 
@@ -173,7 +172,6 @@ static void test_precise_types(void **state)
 {
 	struct bench b;
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		struct cm_tensor *cache, *q, *out;
 
@@ -220,7 +218,6 @@ static void test_endless_context(void **state)
 {
 	struct bench b;
 
-	(void)state;
 	attention(&b, 1, 1, 1, false);
 	/* A table that long; nobody is to look at it. */
 	((struct cm_tensor *)b.l.in[2])->dim[1] = 1u << 28;
@@ -238,7 +235,6 @@ static void test_greedy_spans(void **state)
 	enum { TOKENS = 512, SEQS = 64 };
 	struct bench b;
 
-	(void)state;
 	attention(&b, TOKENS, SEQS, TOKENS / BLOCK, false);
 	for (uint32_t s = 0; s < SEQS; s++)
 		set_span(&b, s, s * TOKENS / SEQS, TOKENS / SEQS, TOKENS);
@@ -334,7 +330,6 @@ static const unsigned batch_ops[] = {TXDA_OP_ATTENTION, TXDA_OP_INDEX_SELECT, TX
 /* A cache without blocks suits an empty batch, and one that has tokens since check(), too. */
 static void test_no_blocks(void **state)
 {
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		const uint32_t batch[] = {0, ROWS, ROWS};
 		const struct cm_tensor *cache;
@@ -365,7 +360,6 @@ static void test_overlapping_spans(void **state)
 	static const uint32_t apart[] = {0, ROWS, ROWS, 0}, ctx[] = {ROWS, 0};
 	struct bench b;
 
-	(void)state;
 	batch_op(&b, TXDA_OP_INDEX_SELECT, BLOCKS, false);
 	memcpy(b.l.in[4]->ptr, apart, sizeof(apart));
 	memcpy(b.l.in[5]->ptr, ctx, sizeof(ctx));
@@ -419,22 +413,33 @@ static void *write_for_ever(void *arg)
 	return NULL;
 }
 
-static void target(struct writer *w, const struct cm_tensor *t, uint32_t limit)
+static struct writer writer;
+static struct bench bench, *const b = &bench;
+
+static void begin(unsigned opcode, bool precise)
 {
-	w->target[w->n].word = t->ptr;
-	w->target[w->n].n = t->bytes / 4;
-	w->target[w->n++].limit = limit;
+	writer.n = 0;
+	bench_init(b, opcode);
+	b->l.precise = precise;
+}
+
+static void target(const struct cm_tensor *t, uint32_t limit)
+{
+	writer.target[writer.n].word = t->ptr;
+	writer.target[writer.n].n = t->bytes / 4;
+	writer.target[writer.n++].limit = limit;
 }
 
 /* Launches while the thread writes. What comes out is nobody's business; where it goes is. */
-static void run_against(struct bench *b, struct writer *w)
+static void run_against(void)
 {
 	unsigned ran = 0, content = 0;
 	uint64_t end, read, written;
 
 	provide(b);
-	assert_int_equal(pthread_create(&w->thread, NULL, write_for_ever, w), 0);
-	while (!atomic_load(&w->started))
+	writer.started = writer.stop = false;
+	assert_int_equal(pthread_create(&writer.thread, NULL, write_for_ever, &writer), 0);
+	while (!atomic_load(&writer.started))
 		sched_yield();
 	for (end = clock_ms() + 150; clock_ms() < end; ran++) {
 		/* Whatever check() says: that is what a change right after it would amount to. */
@@ -442,82 +447,69 @@ static void run_against(struct bench *b, struct writer *w)
 		plan_and_run(b);
 		cm_op_impl(b->op.op)->traffic(&b->l, &read, &written);
 	}
-	atomic_store(&w->stop, true);
-	pthread_join(w->thread, NULL);
+	atomic_store(&writer.stop, true);
+	pthread_join(writer.thread, NULL);
 	print_message("check() was content %u times of %u\n", content, ran);
 	bench_free(b);
 }
 
 static void test_writer_rows(void **state)
 {
-	struct writer w = {.n = 0};
-	struct bench b;
+	begin(TXDA_OP_EMBED, false);
+	b->l.in[0] = add_vector(b, TXDA_I32, 4);
+	b->l.in[1] = add(b, TXDA_F16, TXDA_TILE32, 2, 40, 8, 2 * 8 * 64);
+	b->l.out[0] = add_rows(b, TXDA_F32, 4, 8);
+	b->op.embed = (struct txda_op_embed){.first = 8, .vocab = 64, .scale = 1};
+	target(b->l.in[0], 64);
+	run_against();
 
-	(void)state;
-	bench_init(&b, TXDA_OP_EMBED);
-	b.l.in[0] = add_vector(&b, TXDA_I32, 4);
-	b.l.in[1] = add(&b, TXDA_F16, TXDA_TILE32, 2, 40, 8, 2 * 8 * 64);
-	b.l.out[0] = add_rows(&b, TXDA_F32, 4, 8);
-	b.op.embed = (struct txda_op_embed){.first = 8, .vocab = 64, .scale = 1};
-	target(&w, b.l.in[0], 64);
-	run_against(&b, &w);
-
-	w = (struct writer){.n = 0};
-	bench_init(&b, TXDA_OP_GATHER_ROWS);
-	b.l.in[0] = add_rows(&b, TXDA_F32, 40, 8);
-	b.l.in[1] = add_vector(&b, TXDA_I32, 4);
-	b.l.out[0] = add_rows(&b, TXDA_F32, 4, 8);
-	target(&w, b.l.in[1], 40);
-	run_against(&b, &w);
+	begin(TXDA_OP_GATHER_ROWS, false);
+	b->l.in[0] = add_rows(b, TXDA_F32, 40, 8);
+	b->l.in[1] = add_vector(b, TXDA_I32, 4);
+	b->l.out[0] = add_rows(b, TXDA_F32, 4, 8);
+	target(b->l.in[1], 40);
+	run_against();
 }
 
 static void test_writer_rope(void **state)
 {
 	uint64_t layer = txda_kv_layer_bytes(1, DIM, BLOCK);
-	struct writer w = {.n = 0};
-	struct bench b;
 
-	(void)state;
-	bench_init(&b, TXDA_OP_ROPE_TABLE);
-	b.l.in[0] = add_vector(&b, TXDA_I32, 4);
-	b.l.in[1] = add_vector(&b, TXDA_F32, 4);
-	b.l.out[0] = add_rows(&b, TXDA_F32, 4, 8);
-	b.op.rope_table = (struct txda_op_rope_table){
+	begin(TXDA_OP_ROPE_TABLE, false);
+	b->l.in[0] = add_vector(b, TXDA_I32, 4);
+	b->l.in[1] = add_vector(b, TXDA_F32, 4);
+	b->l.out[0] = add_rows(b, TXDA_F32, 4, 8);
+	b->op.rope_table = (struct txda_op_rope_table){
 		.scale = 1, .base = 10000, .factor = 2, .dynamic_from = 16, .max_position = 100};
-	target(&w, b.l.in[0], 100);
-	run_against(&b, &w);
+	target(b->l.in[0], 100);
+	run_against();
 
 	for (unsigned precise = 0; precise < 2; precise++) {
-		w = (struct writer){.n = 0};
-		bench_init(&b, TXDA_OP_ROPE_KV);
-		b.l.precise = precise;
-		b.l.in[0] = add_rows(&b, TXDA_F32, 4, 3 * DIM);
-		b.l.in[1] = add_rows(&b, TXDA_F32, 4, DIM);
-		b.l.in[2] = add_vector(&b, TXDA_I32, 4);
-		b.l.out[0] = add_rows(&b, TXDA_F32, 4, DIM);
-		b.l.out[1] = add(&b, TXDA_BF16, TXDA_KV_PAGED, 2, BLOCKS, layer,
-				 BLOCKS * layer * (1 + precise));
-		b.op.rope_kv = (struct txda_op_rope_kv){
+		begin(TXDA_OP_ROPE_KV, precise);
+		b->l.in[0] = add_rows(b, TXDA_F32, 4, 3 * DIM);
+		b->l.in[1] = add_rows(b, TXDA_F32, 4, DIM);
+		b->l.in[2] = add_vector(b, TXDA_I32, 4);
+		b->l.out[0] = add_rows(b, TXDA_F32, 4, DIM);
+		b->l.out[1] = add(b, TXDA_BF16, TXDA_KV_PAGED, 2, BLOCKS, layer,
+				  BLOCKS * layer * (1 + precise));
+		b->op.rope_kv = (struct txda_op_rope_kv){
 			.n_heads = 1, .n_kv_heads = 1, .head_dim = DIM, .block_size = BLOCK};
-		target(&w, b.l.in[2], BLOCKS * BLOCK);
-		run_against(&b, &w);
+		target(b->l.in[2], BLOCKS * BLOCK);
+		run_against();
 	}
 }
 
 static void test_writer_attention(void **state)
 {
-	(void)state;
 	for (unsigned precise = 0; precise < 2; precise++) {
-		struct writer w = {.n = 0};
-		struct bench b;
-
-		attention(&b, 8, 2, 40, precise);
-		set_span(&b, 0, 0, 3, 600);
-		set_span(&b, 1, 4, 3, 40);
-		target(&w, b.l.in[2], BLOCKS);
-		target(&w, b.l.in[3], 8);
-		target(&w, b.l.in[4], 640);
-		run_against(&b, &w);
+		writer.n = 0;
+		attention(b, 8, 2, 40, precise);
+		set_span(b, 0, 0, 3, 600);
+		set_span(b, 1, 4, 3, 40);
+		target(b->l.in[2], BLOCKS);
+		target(b->l.in[3], 8);
+		target(b->l.in[4], 640);
+		run_against();
 	}
 }
 
@@ -525,115 +517,97 @@ static void test_writer_batches(void **state)
 {
 	static const uint32_t spans[] = {0, 3, 4, 3}, ctx[] = {600, 40};
 
-	(void)state;
 	/* The first has a test of its own. */
 	for (unsigned i = 1; i < 4; i++)
 		for (unsigned precise = 0; precise < 2; precise++) {
-			struct writer w = {.n = 0};
-			struct bench b;
-
-			batch_op(&b, batch_ops[i], BLOCKS, precise);
-			memcpy(b.l.in[batch_at(&b) + 1]->ptr, spans, sizeof(spans));
-			memcpy(b.l.in[batch_at(&b) + 2]->ptr, ctx, sizeof(ctx));
-			target(&w, b.l.in[batch_at(&b)], BLOCKS);
-			target(&w, b.l.in[batch_at(&b) + 1], ROWS);
-			target(&w, b.l.in[batch_at(&b) + 2], COLS * BLOCK);
-			run_against(&b, &w);
+			writer.n = 0;
+			batch_op(b, batch_ops[i], BLOCKS, precise);
+			memcpy(b->l.in[batch_at(b) + 1]->ptr, spans, sizeof(spans));
+			memcpy(b->l.in[batch_at(b) + 2]->ptr, ctx, sizeof(ctx));
+			target(b->l.in[batch_at(b)], BLOCKS);
+			target(b->l.in[batch_at(b) + 1], ROWS);
+			target(b->l.in[batch_at(b) + 2], COLS * BLOCK);
+			run_against();
 		}
 }
 
 static void test_writer_slots(void **state)
 {
-	(void)state;
 	for (unsigned precise = 0; precise < 2; precise++) {
-		struct writer w = {.n = 0};
-		struct bench b;
-
-		bench_init(&b, TXDA_OP_INDEX_STORE);
-		b.l.precise = precise;
-		b.l.in[0] = add_rows(&b, TXDA_F32, ROWS, HEADS * KEY);
-		b.l.in[1] = add_rows(&b, TXDA_F32, ROWS, 8);
-		b.l.in[2] = add_vector(&b, TXDA_I32, ROWS);
-		b.l.in[3] = add_rows(&b, TXDA_F32, ROWS, KEY);
-		b.l.in[4] = add_vector(&b, TXDA_F32, KEY);
-		b.l.in[5] = add_vector(&b, TXDA_F32, KEY);
-		b.l.out[0] = add_rows(&b, TXDA_F32, ROWS, HEADS * KEY);
-		b.l.out[1] = add_cache(&b, BLOCKS, txda_index_layer_bytes(KEY, BLOCK));
-		b.op.index_store = (struct txda_op_index_store){
+		begin(TXDA_OP_INDEX_STORE, precise);
+		b->l.in[0] = add_rows(b, TXDA_F32, ROWS, HEADS * KEY);
+		b->l.in[1] = add_rows(b, TXDA_F32, ROWS, 8);
+		b->l.in[2] = add_vector(b, TXDA_I32, ROWS);
+		b->l.in[3] = add_rows(b, TXDA_F32, ROWS, KEY);
+		b->l.in[4] = add_vector(b, TXDA_F32, KEY);
+		b->l.in[5] = add_vector(b, TXDA_F32, KEY);
+		b->l.out[0] = add_rows(b, TXDA_F32, ROWS, HEADS * KEY);
+		b->l.out[1] = add_cache(b, BLOCKS, txda_index_layer_bytes(KEY, BLOCK));
+		b->op.index_store = (struct txda_op_index_store){
 			.n_heads = HEADS, .dim = KEY, .block_size = BLOCK, .eps = 1e-6f};
-		target(&w, b.l.in[2], BLOCKS * BLOCK);
-		run_against(&b, &w);
+		target(b->l.in[2], BLOCKS * BLOCK);
+		run_against();
 
-		w = (struct writer){.n = 0};
-		bench_init(&b, TXDA_OP_MLA_SPARSE);
-		b.l.precise = precise;
-		b.l.in[0] = add_rows(&b, TXDA_F32, ROWS, HEADS * KEY);
-		b.l.in[1] = add_rows(&b, TXDA_F32, ROWS, HEADS * 8);
-		b.l.in[2] = add_cache(&b, BLOCKS, txda_mla_layer_bytes(KEY, 8, BLOCK));
-		b.l.in[3] = add_rows(&b, TXDA_I32, ROWS, LISTED);
-		b.l.out[0] = add_rows(&b, TXDA_F32, ROWS, HEADS * KEY);
-		b.op.mla_attention = (struct txda_op_mla_attention){.n_heads = HEADS,
-								    .latent = KEY,
-								    .rope = 8,
-								    .block_size = BLOCK,
-								    .scale = 1};
-		target(&w, b.l.in[3], BLOCKS * BLOCK);
-		run_against(&b, &w);
+		begin(TXDA_OP_MLA_SPARSE, precise);
+		b->l.in[0] = add_rows(b, TXDA_F32, ROWS, HEADS * KEY);
+		b->l.in[1] = add_rows(b, TXDA_F32, ROWS, HEADS * 8);
+		b->l.in[2] = add_cache(b, BLOCKS, txda_mla_layer_bytes(KEY, 8, BLOCK));
+		b->l.in[3] = add_rows(b, TXDA_I32, ROWS, LISTED);
+		b->l.out[0] = add_rows(b, TXDA_F32, ROWS, HEADS * KEY);
+		b->op.mla_attention = (struct txda_op_mla_attention){.n_heads = HEADS,
+								     .latent = KEY,
+								     .rope = 8,
+								     .block_size = BLOCK,
+								     .scale = 1};
+		target(b->l.in[3], BLOCKS * BLOCK);
+		run_against();
 	}
 }
 
 static void test_writer_images(void **state)
 {
-	struct writer w = {.n = 0};
-	struct bench b;
-
-	(void)state;
-	bench_init(&b, TXDA_OP_SPAN_ATTENTION);
-	b.l.in[0] = add_rows(&b, TXDA_F32, 40, 3 * DIM);
-	b.l.in[1] = add_rows(&b, TXDA_I32, 2, 2);
-	b.l.out[0] = add_rows(&b, TXDA_F32, 40, DIM);
-	b.op.span_attention =
+	begin(TXDA_OP_SPAN_ATTENTION, false);
+	b->l.in[0] = add_rows(b, TXDA_F32, 40, 3 * DIM);
+	b->l.in[1] = add_rows(b, TXDA_I32, 2, 2);
+	b->l.out[0] = add_rows(b, TXDA_F32, 40, DIM);
+	b->op.span_attention =
 		(struct txda_op_span_attention){.n_heads = 1, .head_dim = DIM, .scale = 1};
-	target(&w, b.l.in[1], 41);
-	run_against(&b, &w);
+	target(b->l.in[1], 41);
+	run_against();
 
-	w = (struct writer){.n = 0};
-	bench_init(&b, TXDA_OP_INTERPOLATE);
-	b.l.in[0] = add_rows(&b, TXDA_F32, ROWS, DIM);
-	b.l.in[1] = add_rows(&b, TXDA_F32, 40, DIM);
-	b.l.in[2] = add_rows(&b, TXDA_I32, ROWS, 4);
-	b.l.in[3] = add_rows(&b, TXDA_F32, ROWS, 4);
-	b.l.out[0] = add_rows(&b, TXDA_F32, ROWS, DIM);
-	target(&w, b.l.in[2], 40);
-	run_against(&b, &w);
+	begin(TXDA_OP_INTERPOLATE, false);
+	b->l.in[0] = add_rows(b, TXDA_F32, ROWS, DIM);
+	b->l.in[1] = add_rows(b, TXDA_F32, 40, DIM);
+	b->l.in[2] = add_rows(b, TXDA_I32, ROWS, 4);
+	b->l.in[3] = add_rows(b, TXDA_F32, ROWS, 4);
+	b->l.out[0] = add_rows(b, TXDA_F32, ROWS, DIM);
+	target(b->l.in[2], 40);
+	run_against();
 
-	w = (struct writer){.n = 0};
-	bench_init(&b, TXDA_OP_MERGE_ROWS);
-	b.l.in[0] = add_rows(&b, TXDA_F32, ROWS, DIM);
-	b.l.in[1] = add_rows(&b, TXDA_F32, 40, DIM + 4);
-	b.l.in[2] = add_vector(&b, TXDA_I32, ROWS);
-	b.l.out[0] = add_rows(&b, TXDA_F32, ROWS, DIM);
-	b.op.merge_rows = (struct txda_op_merge_rows){.col = 4};
-	target(&w, b.l.in[2], 40);
-	run_against(&b, &w);
+	begin(TXDA_OP_MERGE_ROWS, false);
+	b->l.in[0] = add_rows(b, TXDA_F32, ROWS, DIM);
+	b->l.in[1] = add_rows(b, TXDA_F32, 40, DIM + 4);
+	b->l.in[2] = add_vector(b, TXDA_I32, ROWS);
+	b->l.out[0] = add_rows(b, TXDA_F32, ROWS, DIM);
+	b->op.merge_rows = (struct txda_op_merge_rows){.col = 4};
+	target(b->l.in[2], 40);
+	run_against();
 
-	w = (struct writer){.n = 0};
-	bench_init(&b, TXDA_OP_ROPE_TABLE);
-	b.l.in[0] = add_rows(&b, TXDA_I32, ROWS, 3);
-	b.l.in[1] = add_vector(&b, TXDA_F32, 4);
-	b.l.in[2] = add_vector(&b, TXDA_I32, 4);
-	b.l.out[0] = add_rows(&b, TXDA_F32, ROWS, 8);
-	b.op.rope_table = (struct txda_op_rope_table){.scale = 1, .max_position = 100};
-	target(&w, b.l.in[0], 100);
-	target(&w, b.l.in[2], 3);
-	run_against(&b, &w);
+	begin(TXDA_OP_ROPE_TABLE, false);
+	b->l.in[0] = add_rows(b, TXDA_I32, ROWS, 3);
+	b->l.in[1] = add_vector(b, TXDA_F32, 4);
+	b->l.in[2] = add_vector(b, TXDA_I32, 4);
+	b->l.out[0] = add_rows(b, TXDA_F32, ROWS, 8);
+	b->op.rope_table = (struct txda_op_rope_table){.scale = 1, .max_position = 100};
+	target(b->l.in[0], 100);
+	target(b->l.in[2], 3);
+	run_against();
 }
 
 static int choose_path(void **state)
 {
 	const char *name;
 
-	(void)state;
 	return cm_ops_init("auto", &name);
 }
 

@@ -50,8 +50,8 @@ static void store(struct keys *k, unsigned from, unsigned n, unsigned rope)
 			      .precise = k->precise}};
 
 	for (unsigned i = 0; i < DIM; i++) { /* the same in each call */
-		((float *)weight->ptr)[i] = 1 + (float)i / 30;
-		((float *)bias->ptr)[i] = (float)i / 50 - 0.2f;
+		floats(weight)[i] = 1 + (float)i / 30;
+		floats(bias)[i] = (float)i / 50 - 0.2f;
 	}
 	for (unsigned i = 0; i < n; i++)
 		((uint32_t *)slots->ptr)[i] = block_of(from + i) * BS + (from + i) % BS;
@@ -69,8 +69,8 @@ static void store(struct keys *k, unsigned from, unsigned n, unsigned rope)
 			variance += (row[d] - mean) * (row[d] - mean) / DIM;
 		for (unsigned d = 0; d < DIM; d++)
 			key[d] = (float)((row[d] - mean) / sqrt(variance + 1e-6)) *
-					 ((float *)weight->ptr)[d] +
-				 ((float *)bias->ptr)[d];
+					 floats(weight)[d] +
+				 floats(bias)[d];
 		for (unsigned d = 0; d < rope / 2; d++) {
 			float a = key[d], b = key[d + rope / 2];
 
@@ -112,9 +112,9 @@ static void ask(const struct keys *k, struct run *r, struct cm_tensor *const t[6
 	*r = (struct run){.l = {.in = {t[0], t[1], k->cache, k->table, t[2], t[3]},
 				.out = {t[4], t[5]},
 				.precise = k->precise}};
-	((int32_t *)t[2]->ptr)[0] = 0;
-	((int32_t *)t[2]->ptr)[1] = (int32_t)n;
-	((int32_t *)t[3]->ptr)[0] = (int32_t)context;
+	ints(t[2])[0] = 0;
+	ints(t[2])[1] = (int32_t)n;
+	ints(t[3])[0] = (int32_t)context;
 	r->op.index_select = (struct txda_op_index_select){HEADS, DIM, BS, keys, OFFSET, col};
 }
 
@@ -151,7 +151,6 @@ static void test_index(void **state)
 {
 	static const unsigned keys[] = {1, 7, 64, 400};
 
-	(void)state;
 	for (unsigned precise = 0; precise < 2; precise++) {
 		struct keys k;
 
@@ -201,7 +200,6 @@ static void test_index(void **state)
 /* All scores 0: the first positions; NaN: last of all. */
 static void test_ties(void **state)
 {
-	(void)state;
 	for (unsigned precise = 0; precise < 2; precise++) {
 		struct cm_tensor *t[6] = {f32(1, HEADS * DIM), f32(1, HEADS), i32(1, 2),
 					  i32(1, 0),	       i32(1, 20),    i32(1, 20)};
@@ -226,7 +224,7 @@ static void test_ties(void **state)
 		ask(&k, &r, t, 100, 1, 20, 0);
 		assert_int_equal(run_op(&r, TXDA_OP_INDEX_SELECT, 1), 0);
 		for (int i = 0; i < 20; i++)
-			assert_int_equal(((int32_t *)t[5]->ptr)[i], i < 3 ? i : i + 1);
+			assert_int_equal(ints(t[5])[i], i < 3 ? i : i + 1);
 		for (unsigned m = 0; m < 6; m++)
 			drop(t[m]);
 		keys_free(&k);
@@ -241,36 +239,28 @@ static void test_refuses(void **state)
 	struct keys k;
 	struct run r;
 
-	(void)state;
 	t[2]->ndim = t[4]->ndim = t[5]->ndim = 2;
 	keys_new(&k, false);
 	store(&k, 0, 60, 4);
 	ask(&k, &r, t, 50, 2, 5, 0);
 	p = &r.op.index_select;
-#define REFUSED(field, value, code_)                                                               \
-	do {                                                                                       \
-		uint64_t was = (uint64_t)(field);                                                  \
-		field = value;                                                                     \
-		assert_int_equal(run_op(&r, TXDA_OP_INDEX_SELECT, 1), -EINVAL);                    \
-		assert_int_equal(r.fault.code, code_);                                             \
-		field = (__typeof__(field))was;                                                    \
-	} while (0)
-	REFUSED(p->n_heads, 0, TXDA_FAULT_PROGRAM);
-	REFUSED(p->n_heads, 0xffffffffu, TXDA_FAULT_PROGRAM);
-	REFUSED(p->dim, 23, TXDA_FAULT_PROGRAM);
-	REFUSED(p->dim, 0xfffffffeu, TXDA_FAULT_PROGRAM);
-	REFUSED(p->dim, 24, TXDA_FAULT_SHAPE);
-	REFUSED(p->block_size, 17, TXDA_FAULT_PROGRAM);
-	REFUSED(p->keys, 0, TXDA_FAULT_PROGRAM);
-	REFUSED(p->keys, 0xffffffffu, TXDA_FAULT_PROGRAM);
-	REFUSED(p->keys, 6, TXDA_FAULT_SHAPE);
-	REFUSED(p->out_col, 1, TXDA_FAULT_SHAPE);
-	REFUSED(p->out_col, 0xffffffffu, TXDA_FAULT_SHAPE);
-	REFUSED(p->layer_offset, 1ull << 40, TXDA_FAULT_SHAPE);
-	REFUSED(((int32_t *)k.table->ptr)[1], BLOCKS, TXDA_FAULT_INDEX);
-	REFUSED(((int32_t *)t[2]->ptr)[1], 3, TXDA_FAULT_INDEX);
-	REFUSED(((int32_t *)t[3]->ptr)[0], 1, TXDA_FAULT_INDEX);
-	REFUSED(((int32_t *)t[3]->ptr)[0], 40000, TXDA_FAULT_INDEX);
+#define BAD(...) REFUSED(r, TXDA_OP_INDEX_SELECT, __VA_ARGS__)
+	BAD(p->n_heads, 0, PROGRAM);
+	BAD(p->n_heads, 0xffffffffu, PROGRAM);
+	BAD(p->dim, 23, PROGRAM);
+	BAD(p->dim, 0xfffffffeu, PROGRAM);
+	BAD(p->dim, 24, SHAPE);
+	BAD(p->block_size, 17, PROGRAM);
+	BAD(p->keys, 0, PROGRAM);
+	BAD(p->keys, 0xffffffffu, PROGRAM);
+	BAD(p->keys, 6, SHAPE);
+	BAD(p->out_col, 1, SHAPE);
+	BAD(p->out_col, 0xffffffffu, SHAPE);
+	BAD(p->layer_offset, 1ull << 40, SHAPE);
+	BAD(ints(k.table)[1], BLOCKS, INDEX);
+	BAD(ints(t[2])[1], 3, INDEX);
+	BAD(ints(t[3])[0], 1, INDEX);
+	BAD(ints(t[3])[0], 40000, INDEX);
 	assert_int_equal(run_op(&r, TXDA_OP_INDEX_SELECT, 1), 0);
 	for (unsigned m = 0; m < 6; m++)
 		drop(t[m]);
@@ -297,35 +287,35 @@ static void sparse(bool precise, bool i8)
 
 	for (uint64_t i = 0; i < 8 * layer / 2; i++)
 		if (i8) /* codes and scales */
-			((float *)cache->ptr)[i] = 0.01f + frand() * 0.001f;
+			floats(cache)[i] = 0.01f + frand() * 0.001f;
 		else if (precise)
-			((float *)cache->ptr)[i] = frand();
+			floats(cache)[i] = frand();
 		else
 			((uint16_t *)cache->ptr)[i] = cm_f32_to_bf16(frand());
 	cache->bytes = 8 * layer * (precise ? 2 : 1);
 	table->ndim = spans->ndim = slots->ndim = 2;
-	((int32_t *)spans->ptr)[1] = 1;
-	((int32_t *)ctx->ptr)[0] = N;
+	ints(spans)[1] = 1;
+	ints(ctx)[0] = N;
 	for (int b = 0; b < 8; b++)
-		((int32_t *)table->ptr)[b] = 7 - b;
+		ints(table)[b] = 7 - b;
 	for (int i = 0; i < K; i++)
-		((int32_t *)slots->ptr)[i] = i < N ? (7 - i / BS) * BS + i % BS : -1;
+		ints(slots)[i] = i < N ? (7 - i / BS) * BS + i % BS : -1;
 	all.op.mla_attention = r.op.mla_attention =
 		(struct txda_op_mla_attention){H, L, R, BS, 0, 0.3f, i8 ? TXDA_KV_INT8 : 0};
 	assert_int_equal(run_op(&all, TXDA_OP_MLA_ATTENTION, 2), 0);
 	assert_int_equal(run_op(&r, TXDA_OP_MLA_SPARSE, 3), 0);
 	assert_memory_equal(out->ptr, want->ptr, H * L * 4);
 	/* the first 33 alone */
-	((int32_t *)ctx->ptr)[0] = 33;
-	((int32_t *)slots->ptr)[33] = -1;
+	ints(ctx)[0] = 33;
+	ints(slots)[33] = -1;
 	assert_int_equal(run_op(&all, TXDA_OP_MLA_ATTENTION, 2), 0);
 	assert_int_equal(run_op(&r, TXDA_OP_MLA_SPARSE, 1), 0);
 	assert_memory_equal(out->ptr, want->ptr, H * L * 4);
-	((int32_t *)slots->ptr)[0] = -1;
+	ints(slots)[0] = -1;
 	assert_int_equal(run_op(&r, TXDA_OP_MLA_SPARSE, 1), 0);
 	for (int i = 0; i < H * L; i++)
-		assert_true(((float *)out->ptr)[i] == 0);
-	((int32_t *)slots->ptr)[50] = 8 * BS; /* even where no list reaches */
+		assert_true(floats(out)[i] == 0);
+	ints(slots)[50] = 8 * BS; /* even where no list reaches */
 	assert_int_equal(run_op(&r, TXDA_OP_MLA_SPARSE, 1), -EINVAL);
 	assert_int_equal(r.fault.code, TXDA_FAULT_INDEX);
 	drop(cache), drop(q), drop(qr), drop(table), drop(spans), drop(ctx), drop(slots);
@@ -334,7 +324,6 @@ static void sparse(bool precise, bool i8)
 
 static void test_sparse(void **state)
 {
-	(void)state;
 	sparse(false, false);
 	sparse(true, false);
 	sparse(false, true);
@@ -343,4 +332,4 @@ static void test_sparse(void **state)
 
 #define ON_PATH(path)                                                                              \
 	ON(path, test_index), ON(path, test_ties), ON(path, test_refuses), ON(path, test_sparse)
-OPS_MAIN("index")
+OPS_MAIN("index", false)

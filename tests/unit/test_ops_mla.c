@@ -81,13 +81,12 @@ static void mla_fill(struct mla *m, const struct mla_case *c, unsigned s, unsign
 			float *want = m->latents[s] + (size_t)p * width;
 			double sum = 0;
 
-			((int32_t *)slots->ptr)[i] =
-				(int32_t)(block_of(c, s, p / c->bs) * c->bs + p % c->bs);
+			ints(slots)[i] = (int32_t)(block_of(c, s, p / c->bs) * c->bs + p % c->bs);
 			for (unsigned d = 0; d < c->latent; d++)
 				sum += (double)x[d] * x[d];
 			sum = 1 / sqrt(sum / c->latent + 1e-6);
 			for (unsigned d = 0; d < c->latent; d++)
-				want[d] = (float)(x[d] * sum) * ((float *)m->norm->ptr)[d];
+				want[d] = (float)(x[d] * sum) * floats(m->norm)[d];
 			for (unsigned d = 0; d < c->rope / 2; d++) {
 				unsigned a = c->latent + (c->inter ? 2 * d : d),
 					 b = c->latent + (c->inter ? 2 * d + 1 : d + c->rope / 2);
@@ -149,11 +148,11 @@ static void mla_ask(struct mla *m, const struct mla_case *c, unsigned cores)
 	m->spans = i32(c->seqs, 2);
 	m->ctx = i32(c->seqs, 0);
 	for (unsigned s = 0, at = 0; s < c->seqs; at += c->n[s++]) {
-		((int32_t *)m->spans->ptr)[2 * s] = (int32_t)at;
-		((int32_t *)m->spans->ptr)[2 * s + 1] = (int32_t)c->n[s];
-		((int32_t *)m->ctx->ptr)[s] = (int32_t)c->context[s];
+		ints(m->spans)[2 * s] = (int32_t)at;
+		ints(m->spans)[2 * s + 1] = (int32_t)c->n[s];
+		ints(m->ctx)[s] = (int32_t)c->context[s];
 		for (unsigned b = 0; b < m->cols; b++)
-			((int32_t *)m->blocks->ptr)[s * m->cols + b] = (int32_t)block_of(c, s, b);
+			ints(m->blocks)[s * m->cols + b] = (int32_t)block_of(c, s, b);
 	}
 	m->att = (struct run){
 		.l = {.in = {m->q_latent, m->q_rope, m->cache, m->blocks, m->spans, m->ctx},
@@ -224,7 +223,6 @@ static void test_latent(void **state)
 		{3, 40, 6, 32, 3, c3, n3, true, false, true},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const struct mla_case *c = &cases[i];
 		struct mla m;
@@ -285,7 +283,6 @@ static void latent_alone(bool i8)
 
 static void test_latent_alone(void **state)
 {
-	(void)state;
 	latent_alone(false);
 	latent_alone(true);
 }
@@ -297,33 +294,25 @@ static void test_latent_refuses(void **state)
 	struct txda_op_mla_attention *p;
 	struct mla m;
 
-	(void)state;
 	mla_new(&m, &c);
 	mla_fill(&m, &c, 0, 20);
 	mla_ask(&m, &c, 1);
 	p = &m.att.op.mla_attention;
-#define REFUSED(field, value, code_)                                                               \
-	do {                                                                                       \
-		uint64_t was = (uint64_t)(field);                                                  \
-		field = value;                                                                     \
-		assert_int_equal(run_op(&m.att, TXDA_OP_MLA_ATTENTION, 1), -EINVAL);               \
-		assert_int_equal(m.att.fault.code, code_);                                         \
-		field = (__typeof__(field))was;                                                    \
-	} while (0)
-	REFUSED(p->n_heads, 0, TXDA_FAULT_PROGRAM);
-	REFUSED(p->n_heads, 3, TXDA_FAULT_SHAPE);
-	REFUSED(p->latent, 0, TXDA_FAULT_PROGRAM);
-	REFUSED(p->latent, 0xfffffff0u, TXDA_FAULT_PROGRAM);
-	REFUSED(p->rope, 0xfffffffeu, TXDA_FAULT_PROGRAM);
-	REFUSED(p->rope, 3, TXDA_FAULT_PROGRAM);
-	REFUSED(p->block_size, 17, TXDA_FAULT_PROGRAM);
-	REFUSED(p->layer_offset, 1ull << 40, TXDA_FAULT_SHAPE);
-	REFUSED(p->layer_offset, 32, TXDA_FAULT_SHAPE);
-	REFUSED(p->flags, TXDA_ROPE_INTERLEAVED, TXDA_FAULT_PROGRAM);
-	REFUSED(((int32_t *)m.blocks->ptr)[1], 1000, TXDA_FAULT_INDEX);
-	REFUSED(((int32_t *)m.spans->ptr)[1], 3, TXDA_FAULT_INDEX);
-	REFUSED(((int32_t *)m.ctx->ptr)[0], 1, TXDA_FAULT_INDEX);
-	REFUSED(((int32_t *)m.ctx->ptr)[0], 4000, TXDA_FAULT_INDEX);
+#define BAD(...) REFUSED(m.att, TXDA_OP_MLA_ATTENTION, __VA_ARGS__)
+	BAD(p->n_heads, 0, PROGRAM);
+	BAD(p->n_heads, 3, SHAPE);
+	BAD(p->latent, 0, PROGRAM);
+	BAD(p->latent, 0xfffffff0u, PROGRAM);
+	BAD(p->rope, 0xfffffffeu, PROGRAM);
+	BAD(p->rope, 3, PROGRAM);
+	BAD(p->block_size, 17, PROGRAM);
+	BAD(p->layer_offset, 1ull << 40, SHAPE);
+	BAD(p->layer_offset, 32, SHAPE);
+	BAD(p->flags, TXDA_ROPE_INTERLEAVED, PROGRAM);
+	BAD(ints(m.blocks)[1], 1000, INDEX);
+	BAD(ints(m.spans)[1], 3, INDEX);
+	BAD(ints(m.ctx)[0], 1, INDEX);
+	BAD(ints(m.ctx)[0], 4000, INDEX);
 	assert_int_equal(run_op(&m.att, TXDA_OP_MLA_ATTENTION, 1), 0);
 	mla_free(&m, &c);
 }
@@ -331,4 +320,4 @@ static void test_latent_refuses(void **state)
 #define ON_PATH(path)                                                                              \
 	ON(path, test_latent), ON(path, test_latent_alone), ON(path, test_latent_refuses)
 
-OPS_MAIN("latent attention")
+OPS_MAIN("latent attention", false)

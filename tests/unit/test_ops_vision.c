@@ -25,7 +25,6 @@ static void test_layernorm(void **state)
 {
 	static const unsigned widths[] = {1, 7, 40, 64, 129, 1280};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++)
 		for (unsigned act = 0; act <= TXDA_ACT_SILU; act++) {
 			unsigned n = widths[i], rows = 19;
@@ -47,10 +46,10 @@ static void test_layernorm(void **state)
 				for (unsigned k = 0; k < n; k++)
 					var += (row[k] - mean) * (row[k] - mean) / n;
 				for (unsigned k = 0; k < n; k++)
-					want[(size_t)r * n + k] = activation(
-						act, (row[k] - mean) / sqrt(var + 1e-3) *
-								     ((float *)w->ptr)[k] +
-							     (bias ? ((float *)b->ptr)[k] : 0));
+					want[(size_t)r * n + k] =
+						activation(act, (row[k] - mean) / sqrt(var + 1e-3) *
+										floats(w)[k] +
+									(bias ? floats(b)[k] : 0));
 			}
 			for (int precise = 0; precise < 2; precise++) {
 				struct run r = {.l = {.in = {x, w, bias ? b : NULL},
@@ -70,18 +69,10 @@ static void test_layernorm_hostile(void **state)
 	struct cm_tensor *x = f32(4, 8), *w = f32(8, 0), *shorter = f32(7, 0), *y = f32(4, 8);
 	struct run r = {.l = {.in = {x, w}, .out = {y}}};
 
-	(void)state;
-	r.op.layernorm.act = TXDA_ACT_SILU_GATED;
-	assert_int_equal(run_op(&r, TXDA_OP_LAYERNORM, 1), -EINVAL);
-	r.op.layernorm.act = TXDA_ACT_COUNT;
-	assert_int_equal(run_op(&r, TXDA_OP_LAYERNORM, 1), -EINVAL);
-	r.op.layernorm.act = 0;
-	r.l.in[2] = shorter;
-	assert_int_equal(run_op(&r, TXDA_OP_LAYERNORM, 1), -EINVAL);
-	r.l.in[2] = NULL;
-	r.l.in[1] = shorter;
-	assert_int_equal(run_op(&r, TXDA_OP_LAYERNORM, 1), -EINVAL);
-	r.l.in[1] = w;
+	REFUSED(r, TXDA_OP_LAYERNORM, r.op.layernorm.act, TXDA_ACT_SILU_GATED, PROGRAM);
+	REFUSED(r, TXDA_OP_LAYERNORM, r.op.layernorm.act, TXDA_ACT_COUNT, PROGRAM);
+	REFUSED(r, TXDA_OP_LAYERNORM, r.l.in[2], shorter, SHAPE);
+	REFUSED(r, TXDA_OP_LAYERNORM, r.l.in[1], shorter, SHAPE);
 	assert_int_equal(run_op(&r, TXDA_OP_LAYERNORM, 1), 0);
 	drop(x), drop(w), drop(shorter), drop(y);
 }
@@ -94,7 +85,6 @@ static void test_activations(void **state)
 	struct cm_tensor *x = f32(M, K), *w = tiles(TXDA_F32, TXDA_TILE32, 0, N, K), *y = f32(M, N);
 	double want[M * N];
 
-	(void)state;
 	for (unsigned act = TXDA_ACT_GELU; act <= TXDA_ACT_SILU; act++)
 		for (int precise = 0; precise < 2; precise++) {
 			struct run r = {.l = {.in = {x, w}, .out = {y}, .precise = precise}};
@@ -103,7 +93,7 @@ static void test_activations(void **state)
 				double sum = 0;
 
 				for (unsigned k = 0; k < K; k++)
-					sum += (double)((float *)x->ptr)[i / N * K + k] *
+					sum += (double)floats(x)[i / N * K + k] *
 					       cm_tile_get(w, i % N, k);
 				want[i] = activation(act, sum);
 			}
@@ -126,16 +116,13 @@ static void test_interpolate(void **state)
 	double want[M * H];
 	struct run r = {.l = {.in = {x, table, taps, w}, .out = {y}}};
 
-	(void)state;
 	for (unsigned i = 0; i < M * K; i++)
-		((int32_t *)taps->ptr)[i] = (int32_t)(i * 7 % N);
+		ints(taps)[i] = (int32_t)(i * 7 % N);
 	for (unsigned i = 0; i < M * H; i++) {
-		want[i] = ((float *)x->ptr)[i];
+		want[i] = floats(x)[i];
 		for (unsigned j = 0; j < K; j++)
-			want[i] +=
-				(double)((float *)w->ptr)[i / H * K + j] *
-				((float *)table
-					 ->ptr)[((int32_t *)taps->ptr)[i / H * K + j] * H + i % H];
+			want[i] += (double)floats(w)[i / H * K + j] *
+				   ((float *)table->ptr)[ints(taps)[i / H * K + j] * H + i % H];
 	}
 	assert_int_equal(run_op(&r, TXDA_OP_INTERPOLATE, 2), 0);
 	assert_true(rel_error(y->ptr, want, M * H) < 1e-6);
@@ -143,7 +130,7 @@ static void test_interpolate(void **state)
 	assert_int_equal(run_op(&r, TXDA_OP_INTERPOLATE, 2), 0);
 	assert_memory_equal(x->ptr, y->ptr, M * H * 4);
 	for (int32_t bad = -1; bad <= N; bad += N + 1) {
-		((int32_t *)taps->ptr)[M * K - 1] = bad;
+		ints(taps)[M * K - 1] = bad;
 		assert_int_equal(run_op(&r, TXDA_OP_INTERPOLATE, 2), -EINVAL);
 		assert_int_equal(r.fault.code, TXDA_FAULT_INDEX);
 		assert_int_equal(r.fault.detail, (uint32_t)bad);
@@ -160,9 +147,8 @@ static void test_merge(void **state)
 			 *rows = i32(M, 0), *y = f32(M, H);
 	struct run r = {.l = {.out = {y}}};
 
-	(void)state;
 	for (unsigned i = 0; i < M; i++)
-		((int32_t *)rows->ptr)[i] = i % 3 ? (int32_t)(i * 5 % E) : -1;
+		ints(rows)[i] = i % 3 ? (int32_t)(i * 5 % E) : -1;
 	for (unsigned add = 0; add < 2; add++)
 		for (unsigned wide = 0; wide < 2; wide++) {
 			r.l.in[0] = wide ? x : line;
@@ -171,25 +157,18 @@ static void test_merge(void **state)
 			r.op.merge_rows = (struct txda_op_merge_rows){add, COL};
 			assert_int_equal(run_op(&r, TXDA_OP_MERGE_ROWS, 2), 0);
 			for (unsigned i = 0; i < M * H; i++) {
-				int32_t row = ((int32_t *)rows->ptr)[i / H];
-				float own =
-					wide ? ((float *)x->ptr)[i] : ((float *)line->ptr)[i % H];
-				float seen = row < 0 ? 0
-						     : ((float *)source->ptr)[row * (H + COL + 1) +
-									      COL + i % H];
+				int32_t row = ints(rows)[i / H];
+				float own = wide ? floats(x)[i] : floats(line)[i % H];
+				float seen =
+					row < 0 ? 0
+						: floats(source)[row * (H + COL + 1) + COL + i % H];
 
-				assert_true(((float *)y->ptr)[i] ==
-					    (row < 0 || add ? own + seen : seen));
+				assert_true(floats(y)[i] == (row < 0 || add ? own + seen : seen));
 			}
 		}
-	r.op.merge_rows.col = COL + 2;
-	assert_int_equal(run_op(&r, TXDA_OP_MERGE_ROWS, 2), -EINVAL);
-	r.op.merge_rows = (struct txda_op_merge_rows){2, 0};
-	assert_int_equal(run_op(&r, TXDA_OP_MERGE_ROWS, 2), -EINVAL);
-	r.op.merge_rows.flags = 0;
-	((int32_t *)rows->ptr)[3] = E;
-	assert_int_equal(run_op(&r, TXDA_OP_MERGE_ROWS, 2), -EINVAL);
-	assert_int_equal(r.fault.code, TXDA_FAULT_INDEX);
+	REFUSED(r, TXDA_OP_MERGE_ROWS, r.op.merge_rows.col, COL + 2, SHAPE);
+	REFUSED(r, TXDA_OP_MERGE_ROWS, r.op.merge_rows.flags, 2, PROGRAM);
+	REFUSED(r, TXDA_OP_MERGE_ROWS, ints(rows)[3], E, INDEX);
 	drop(x), drop(line), drop(source), drop(rows), drop(y);
 }
 
@@ -272,7 +251,6 @@ static struct run span_run_of(const struct span_case *c, struct cm_tensor *qkv,
 
 static void test_span_attention(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(span_cases) / sizeof(span_cases[0]); i++) {
 		const struct span_case *c = &span_cases[i];
 		unsigned width = c->heads * c->dim;
@@ -325,7 +303,6 @@ static void check_span_bits(unsigned dim)
 
 static void test_span_bits(void **state)
 {
-	(void)state;
 	check_span_bits(24);
 	check_span_bits(80);
 	check_span_bits(13);
@@ -342,7 +319,6 @@ static void test_span_hostile(void **state)
 			 *wide = f32(40, 22), *y = f32(40, 40);
 	struct run r = span_run_of(&c, qkv, spans, table, y);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		memcpy(spans->ptr, bad[i], sizeof(bad[i]));
 		assert_int_equal(run_op(&r, TXDA_OP_SPAN_ATTENTION, 1), -EINVAL);
@@ -350,15 +326,10 @@ static void test_span_hostile(void **state)
 	}
 	memcpy(spans->ptr, c.spans, 16);
 	assert_int_equal(run_op(&r, TXDA_OP_SPAN_ATTENTION, 1), 0);
-	r.l.in[2] = wide; /* more than a head has */
-	assert_int_equal(run_op(&r, TXDA_OP_SPAN_ATTENTION, 1), -EINVAL);
-	r.l.in[2] = table;
-	r.op.span_attention.head_dim = 15;
-	assert_int_equal(run_op(&r, TXDA_OP_SPAN_ATTENTION, 1), -EINVAL);
-	r.op.span_attention.head_dim = 1024;
-	assert_int_equal(run_op(&r, TXDA_OP_SPAN_ATTENTION, 1), -EINVAL);
-	r.op.span_attention.n_heads = 0;
-	assert_int_equal(run_op(&r, TXDA_OP_SPAN_ATTENTION, 1), -EINVAL);
+	REFUSED(r, TXDA_OP_SPAN_ATTENTION, r.l.in[2], wide, SHAPE); /* more than a head has */
+	REFUSED(r, TXDA_OP_SPAN_ATTENTION, r.op.span_attention.head_dim, 15, SHAPE);
+	REFUSED(r, TXDA_OP_SPAN_ATTENTION, r.op.span_attention.head_dim, 1024, PROGRAM);
+	REFUSED(r, TXDA_OP_SPAN_ATTENTION, r.op.span_attention.n_heads, 0, PROGRAM);
 	drop(qkv), drop(spans), drop(table), drop(wide), drop(y);
 }
 
@@ -371,30 +342,23 @@ static void test_axes(void **state)
 	struct cm_tensor *pos = i32(T, A), *freq = f32(P, 0), *axis = i32(P, 0), *y = f32(T, 2 * P);
 	struct run r = {.l = {.in = {pos, freq, axis}, .out = {y}}};
 
-	(void)state;
 	memcpy(axis->ptr, axes, sizeof(axes));
 	for (unsigned i = 0; i < T * A; i++)
-		((int32_t *)pos->ptr)[i] = (int32_t)(i * i % 50);
+		ints(pos)[i] = (int32_t)(i * i % 50);
 	r.op.rope_table = (struct txda_op_rope_table){.scale = 1, .max_position = 50};
 	assert_int_equal(run_op(&r, TXDA_OP_ROPE_TABLE, 2), 0);
 	for (unsigned i = 0; i < T * P; i++) {
-		float angle = (float)((int32_t *)pos->ptr)[i / P * A + (unsigned)axes[i % P]] *
-			      ((float *)freq->ptr)[i % P];
+		float angle =
+			(float)ints(pos)[i / P * A + (unsigned)axes[i % P]] * floats(freq)[i % P];
 
-		assert_true(((float *)y->ptr)[i / P * 2 * P + i % P] == cosf(angle));
-		assert_true(((float *)y->ptr)[i / P * 2 * P + P + i % P] == sinf(angle));
+		assert_true(floats(y)[i / P * 2 * P + i % P] == cosf(angle));
+		assert_true(floats(y)[i / P * 2 * P + P + i % P] == sinf(angle));
 	}
-	((int32_t *)axis->ptr)[P - 1] = A;
-	assert_int_equal(run_op(&r, TXDA_OP_ROPE_TABLE, 2), -EINVAL);
-	assert_int_equal(r.fault.code, TXDA_FAULT_INDEX);
-	((int32_t *)axis->ptr)[P - 1] = -1;
-	assert_int_equal(run_op(&r, TXDA_OP_ROPE_TABLE, 2), -EINVAL);
-	((int32_t *)axis->ptr)[P - 1] = 0;
-	((int32_t *)pos->ptr)[T * A - 1] = 50; /* past the limit */
-	assert_int_equal(run_op(&r, TXDA_OP_ROPE_TABLE, 2), -EINVAL);
-	((int32_t *)pos->ptr)[T * A - 1] = 0;
-	r.op.rope_table.dynamic_from = 8; /* one coordinate only */
-	assert_int_equal(run_op(&r, TXDA_OP_ROPE_TABLE, 2), -EINVAL);
+	REFUSED(r, TXDA_OP_ROPE_TABLE, ints(axis)[P - 1], A, INDEX);
+	REFUSED(r, TXDA_OP_ROPE_TABLE, ints(axis)[P - 1], -1, INDEX);
+	REFUSED(r, TXDA_OP_ROPE_TABLE, ints(pos)[T * A - 1], 50, INDEX); /* past the limit */
+	/* one coordinate only */
+	REFUSED(r, TXDA_OP_ROPE_TABLE, r.op.rope_table.dynamic_from, 8, SHAPE);
 	drop(pos), drop(freq), drop(axis), drop(y);
 }
 
@@ -403,4 +367,4 @@ static void test_axes(void **state)
 		ON(path, test_interpolate), ON(path, test_merge), ON(path, test_span_attention),   \
 		ON(path, test_span_bits), ON(path, test_span_hostile), ON(path, test_axes)
 
-OPS_MAIN("ops of vision towers")
+OPS_MAIN("ops of vision towers", false)

@@ -13,6 +13,44 @@
 #define MSG  0x48
 #define PCIE 0x60
 
+static struct vf f;
+static struct vf_chip *const c = &f.c[0];
+
+/* So many chips that run, or one that is only attached. */
+static int setup(void **state)
+{
+	unsigned chips = (unsigned)(*(const char *)*state - '0');
+
+	if (chips) {
+		vf_start(&f, chips, VU_IRQ_MODE_MSIX);
+		vf_space(c, 0);
+	} else {
+		vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
+		vf_attach(&f, c);
+	}
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	vf_free(&f);
+	return 0;
+}
+
+static void do_locked(void (*what)(struct vu_device *d))
+{
+	pthread_mutex_lock(&c->d->op_lock);
+	what(c->d);
+	pthread_mutex_unlock(&c->d->op_lock);
+}
+
+static void stick(unsigned what)
+{
+	pthread_mutex_lock(&c->d->op_lock);
+	vu_device_stick(c->d, what);
+	pthread_mutex_unlock(&c->d->op_lock);
+}
+
 static void nap_ms(unsigned ms)
 {
 	const struct timespec ts = {ms / 1000, ms % 1000 * 1000000l};
@@ -24,12 +62,6 @@ static void nap_ms(unsigned ms)
 
 static void test_config(void **state)
 {
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
-
-	(void)state;
-	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
-	vf_attach(&f, c);
 	assert_int_equal(vf_config32(c, PCI_VENDOR_ID), TXDA_PCI_DEVICE << 16 | TXDA_PCI_VENDOR);
 	assert_int_equal(vf_config32(c, PCI_CLASS_REVISION) >> 8, TXDA_PCI_CLASS);
 	assert_int_equal(vf_config16(c, PCI_STATUS), PCI_STATUS_CAP_LIST);
@@ -78,19 +110,13 @@ static void test_config(void **state)
 	/* There is no table. */
 	vf_write(c, TXDA_MSIX_TABLE, 5);
 	assert_int_equal(vf_read(c, TXDA_MSIX_TABLE), 0);
-	vf_free(&f);
 }
 
 /* Who answers when: memory enable, power states. */
 static void test_enables(void **state)
 {
 	uint32_t value = 0;
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 
-	(void)state;
-	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
-	vf_attach(&f, c);
 	assert_int_equal(vf_read(c, TXDA_REG_MAGIC), UINT32_MAX);
 	assert_int_equal(vf_region_read(c, 2, 0, &value, 4), 0);
 	assert_int_equal(value, UINT32_MAX);
@@ -111,7 +137,6 @@ static void test_enables(void **state)
 	assert_int_equal(vf_read(c, TXDA_REG_POWER_LIMIT_MW), 55555);
 	vf_set_config16(c, PM + PCI_PM_CTRL, 1);
 	assert_int_equal(vf_config16(c, PM + PCI_PM_CTRL), PCI_PM_CTRL_NO_SOFT_RESET);
-	vf_free(&f);
 }
 
 /* ---- registers ------------------------------------------------------------------------------- */
@@ -119,49 +144,47 @@ static void test_enables(void **state)
 static void test_identity(void **state)
 {
 	char serial[2][TXDA_SERIAL_BYTES + 1] = {"", ""}, name[TXDA_NAME_BYTES + 1] = "";
-	struct vf f;
 
-	(void)state;
-	vf_start(&f, 3, VU_IRQ_MODE_MSIX);
 	for (unsigned i = 0; i < 3; i++) {
-		struct vf_chip *c = &f.c[i];
+		struct vf_chip *chip = &f.c[i];
 		uint32_t live;
 
-		assert_int_equal(vf_read(c, TXDA_REG_MAGIC), TXDA_MAGIC);
-		assert_int_equal(vf_read(c, TXDA_REG_VERSION),
+		assert_int_equal(vf_read(chip, TXDA_REG_MAGIC), TXDA_MAGIC);
+		assert_int_equal(vf_read(chip, TXDA_REG_VERSION),
 				 TXDA_REGS_MAJOR << 16 | TXDA_REGS_MINOR);
-		assert_int_equal(vf_read(c, TXDA_REG_ISA), TXDA_ISA_MAJOR << 16 | TXDA_ISA_MINOR);
-		assert_int_equal(vf_read(c, TXDA_REG_CHIP) >> 16, TXDA_CHIP_FAMILY_TX8);
-		assert_int_equal(vf_read(c, TXDA_REG_CAPS), 0x7f);
-		assert_int_equal(1ull << vf_read(c, TXDA_REG_VA_BITS), CM_VA_BYTES);
-		assert_int_equal(vf_read(c, TXDA_REG_QUEUES), 32 << 16 | 32);
-		assert_int_equal(vf_read(c, TXDA_REG_VMIDS), 64);
-		assert_int_equal(vf_read64(c, TXDA_REG_DRAM_LO), VF_MEM);
-		assert_int_equal(vf_read64(c, TXDA_REG_DRAM_RESERVED_LO), 16 << 20);
-		assert_int_equal(vf_read64(c, TXDA_REG_CARD_LO),
+		assert_int_equal(vf_read(chip, TXDA_REG_ISA),
+				 TXDA_ISA_MAJOR << 16 | TXDA_ISA_MINOR);
+		assert_int_equal(vf_read(chip, TXDA_REG_CHIP) >> 16, TXDA_CHIP_FAMILY_TX8);
+		assert_int_equal(vf_read(chip, TXDA_REG_CAPS), 0x7f);
+		assert_int_equal(1ull << vf_read(chip, TXDA_REG_VA_BITS), CM_VA_BYTES);
+		assert_int_equal(vf_read(chip, TXDA_REG_QUEUES), 32 << 16 | 32);
+		assert_int_equal(vf_read(chip, TXDA_REG_VMIDS), 64);
+		assert_int_equal(vf_read64(chip, TXDA_REG_DRAM_LO), VF_MEM);
+		assert_int_equal(vf_read64(chip, TXDA_REG_DRAM_RESERVED_LO), 16 << 20);
+		assert_int_equal(vf_read64(chip, TXDA_REG_CARD_LO),
 				 vf_read64(&f.c[0], TXDA_REG_CARD_LO));
-		assert_int_not_equal(vf_read64(c, TXDA_REG_CARD_LO), 0);
-		assert_int_equal(vf_read(c, TXDA_REG_CARD_POSITION), 3 << 16 | i);
-		assert_int_equal(vf_read(c, TXDA_REG_C2C_PORTS), 2);
-		assert_int_equal(vf_read(c, TXDA_REG_CORES), 2);
+		assert_int_not_equal(vf_read64(chip, TXDA_REG_CARD_LO), 0);
+		assert_int_equal(vf_read(chip, TXDA_REG_CARD_POSITION), 3 << 16 | i);
+		assert_int_equal(vf_read(chip, TXDA_REG_C2C_PORTS), 2);
+		assert_int_equal(vf_read(chip, TXDA_REG_CORES), 2);
 		/* All linked with each other, and both ends agree. */
 		for (unsigned p = 0; p < 2; p++) {
 			uint32_t at = TXDA_REG_PORT(p),
-				 peer = vf_read(c, at + TXDA_PORT_PEER_INDEX);
-			uint32_t back = TXDA_REG_PORT(vf_read(c, at + TXDA_PORT_PEER_PORT));
+				 peer = vf_read(chip, at + TXDA_PORT_PEER_INDEX);
+			uint32_t back = TXDA_REG_PORT(vf_read(chip, at + TXDA_PORT_PEER_PORT));
 
-			assert_int_equal(vf_read(c, at + TXDA_PORT_STATE), TXDA_PORT_UP);
-			assert_int_equal(vf_read64(c, at + TXDA_PORT_PEER_CARD_LO),
-					 vf_read64(c, TXDA_REG_CARD_LO));
+			assert_int_equal(vf_read(chip, at + TXDA_PORT_STATE), TXDA_PORT_UP);
+			assert_int_equal(vf_read64(chip, at + TXDA_PORT_PEER_CARD_LO),
+					 vf_read64(chip, TXDA_REG_CARD_LO));
 			assert_int_not_equal(peer, i);
 			assert_int_equal(vf_read(&f.c[peer], back + TXDA_PORT_PEER_INDEX), i);
 			assert_int_equal(vf_read(&f.c[peer], back + TXDA_PORT_PEER_PORT), p);
 		}
-		assert_int_equal(vf_read(c, TXDA_REG_PORT(2) + TXDA_PORT_STATE), TXDA_PORT_DOWN);
-		live = vf_read(c, TXDA_REG_LIVENESS);
+		assert_int_equal(vf_read(chip, TXDA_REG_PORT(2) + TXDA_PORT_STATE), TXDA_PORT_DOWN);
+		live = vf_read(chip, TXDA_REG_LIVENESS);
 		nap_ms(5);
-		assert_true(vf_read(c, TXDA_REG_LIVENESS) > live);
-		assert_true(vf_read64(c, TXDA_REG_TIME_LO) > 0);
+		assert_true(vf_read(chip, TXDA_REG_LIVENESS) > live);
+		assert_true(vf_read64(chip, TXDA_REG_TIME_LO) > 0);
 	}
 	for (unsigned i = 0; i < 2; i++) {
 		for (unsigned w = 0; w < TXDA_SERIAL_BYTES / 4; w++) {
@@ -178,7 +201,6 @@ static void test_identity(void **state)
 	assert_true(strlen(serial[0]) > 4);
 	assert_string_not_equal(serial[0], serial[1]);
 	assert_non_null(strstr(name, "cmodel"));
-	vf_free(&f);
 }
 
 /* A chip alone has no links; nine make two cards. */
@@ -186,13 +208,9 @@ static void test_cards(void **state)
 {
 	const struct vu_machine_options opt = {.chips = 9, .mem_bytes = VF_MEM, .cores = 1};
 	struct vu_machine *m;
-	struct vf f;
 
-	(void)state;
-	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
 	assert_int_equal(vf_read(&f.c[0], TXDA_REG_C2C_PORTS), 0);
 	assert_false(vf_read(&f.c[0], TXDA_REG_CAPS) & (TXDA_CHIP_C2C | TXDA_CHIP_C2C_TRAFFIC));
-	vf_free(&f);
 	assert_int_equal(vu_machine_new(&opt, &m), 0);
 	assert_int_equal(m->device[7].card_chips, 8);
 	assert_int_equal(m->device[7].position, 7);
@@ -207,11 +225,7 @@ static void test_access_rules(void **state)
 	uint8_t buf[16];
 	uint32_t limit;
 	uint64_t time;
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 
-	(void)state;
-	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
 	limit = vf_read(c, TXDA_REG_POWER_LIMIT_MW);
 	/* Only aligned 32 bits. */
 	for (unsigned offset = 0; offset < 4; offset++) {
@@ -250,16 +264,10 @@ static void test_access_rules(void **state)
 	assert_int_equal(vf_read(c, TXDA_MSIX_TABLE + 16 * 16), 0xfee00000);
 	vf_write(c, TXDA_MSIX_TABLE + 17 * 16, 0xfee00000);
 	assert_int_equal(vf_read(c, TXDA_MSIX_TABLE + 17 * 16), 0);
-	vf_free(&f);
 }
 
 static void test_sensors(void **state)
 {
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
-
-	(void)state;
-	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
 	assert_in_range(vf_read(c, TXDA_REG_POWER_MW), 1000, 100000);
 	assert_in_range(vf_read(c, TXDA_REG_TEMP_MC), 10000, 90000);
 	assert_true(vf_read(c, TXDA_REG_TEMP_LIMIT_MC) < vf_read(c, TXDA_REG_TEMP_TRIP_MC));
@@ -270,12 +278,11 @@ static void test_sensors(void **state)
 	assert_in_range(vf_read(c, TXDA_REG_POWER_LIMIT_MW), 1000, 50000);
 	vf_write(c, TXDA_REG_POWER_LIMIT_MW, UINT32_MAX);
 	assert_in_range(vf_read(c, TXDA_REG_POWER_LIMIT_MW), 50000, 200000);
-	vf_free(&f);
 }
 
 /* ---- firmware -------------------------------------------------------------------------------- */
 
-static uint32_t boot(struct vf_chip *c, const struct txda_firmware *h, uint64_t at, uint32_t bytes)
+static uint32_t boot(const struct txda_firmware *h, uint64_t at, uint32_t bytes)
 {
 	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
 	if (at < VF_MEM - sizeof(*h))
@@ -288,18 +295,18 @@ static uint32_t boot(struct vf_chip *c, const struct txda_firmware *h, uint64_t 
 	return vf_read(c, TXDA_REG_FW_ERROR);
 }
 
-static uint32_t boot_sealed(struct vf_chip *c, struct txda_firmware h)
+static uint32_t boot_sealed(struct txda_firmware h)
 {
 	h.crc32c = 0;
 	h.crc32c = crc32c(0, &h, sizeof(h));
-	return boot(c, &h, 0, sizeof(h));
+	return boot(&h, 0, sizeof(h));
 }
 
 #define TRY(member, value, want)                                                                   \
 	do {                                                                                       \
 		struct txda_firmware bad = good;                                                   \
 		bad.member = (value);                                                              \
-		assert_int_equal(boot_sealed(c, bad), (want));                                     \
+		assert_int_equal(boot_sealed(bad), (want));                                        \
 	} while (0)
 
 static void test_firmware(void **state)
@@ -314,16 +321,11 @@ static void test_firmware(void **state)
 		.regs_version = TXDA_REGS_MAJOR << 16 | TXDA_REGS_MINOR,
 		.carveout_bytes = 16 << 20,
 	};
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 
-	(void)state;
-	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
-	vf_attach(&f, c);
 	vf_enable(c);
 	assert_int_equal(vf_read(c, TXDA_REG_FW_STATE), TXDA_FW_RESET);
 	vf_write(c, TXDA_REG_IRQ_EVENTS_ENABLE, TXDA_IRQ_FIRMWARE);
-	assert_int_equal(boot_sealed(c, good), 0);
+	assert_int_equal(boot_sealed(good), 0);
 	assert_int_equal(vf_read(c, TXDA_REG_FW_VERSION), 0x30405);
 	assert_true(vf_is_interrupted(c, 0));
 	assert_true(vf_read(c, TXDA_REG_IRQ_EVENTS) & TXDA_IRQ_FIRMWARE);
@@ -343,41 +345,40 @@ static void test_firmware(void **state)
 	TRY(chip_family, 9, EPROTO);
 	TRY(regs_version, (TXDA_REGS_MAJOR + 1) << 16, EPROTO);
 	TRY(regs_version, TXDA_REGS_MAJOR << 16 | (TXDA_REGS_MINOR + 1), EPROTO);
-	assert_int_equal(boot(c, &good, 0, sizeof(good)), EBADMSG);
+	assert_int_equal(boot(&good, 0, sizeof(good)), EBADMSG);
 	good.crc32c = crc32c(0, &good, sizeof(good));
-	assert_int_equal(boot(c, &good, 0, sizeof(good)), 0);
-	assert_int_equal(boot(c, &good, 0, sizeof(good) - 1), EINVAL);
-	assert_int_equal(boot(c, &good, 0, UINT32_MAX), EINVAL);
-	assert_int_equal(boot(c, &good, 1, sizeof(good)), EINVAL);
+	assert_int_equal(boot(&good, 0, sizeof(good)), 0);
+	assert_int_equal(boot(&good, 0, sizeof(good) - 1), EINVAL);
+	assert_int_equal(boot(&good, 0, UINT32_MAX), EINVAL);
+	assert_int_equal(boot(&good, 1, sizeof(good)), EINVAL);
 	/* The log takes up the end of the reserved part. */
-	assert_int_equal(boot(c, &good, VU_FWLOG_AT, sizeof(good)), EINVAL);
-	assert_int_equal(boot(c, &good, VU_FWLOG_AT - 4096, 8192), EINVAL);
-	assert_int_equal(boot(c, &good, 16 << 20, sizeof(good)), EINVAL);
-	assert_int_equal(boot(c, &good, UINT64_MAX - 4095, sizeof(good)), EINVAL);
-	assert_int_equal(boot(c, &good, VU_FWLOG_AT - 4096, sizeof(good)), 0);
-	vf_free(&f);
+	assert_int_equal(boot(&good, VU_FWLOG_AT, sizeof(good)), EINVAL);
+	assert_int_equal(boot(&good, VU_FWLOG_AT - 4096, 8192), EINVAL);
+	assert_int_equal(boot(&good, 16 << 20, sizeof(good)), EINVAL);
+	assert_int_equal(boot(&good, UINT64_MAX - 4095, sizeof(good)), EINVAL);
+	assert_int_equal(boot(&good, VU_FWLOG_AT - 4096, sizeof(good)), 0);
 }
 
 /* ---- log ------------------------------------------------------------------------------------- */
 
 /* Message @number, where it has to be. */
-static const struct txda_fw_log_entry *message(struct vf_chip *c, uint64_t number)
+static const struct txda_fw_log_entry *message(uint64_t number)
 {
 	const struct txda_fw_log_entry *ring = (const void *)(c->dram + VU_FWLOG_AT);
 
 	return &ring[(number - 1) % VU_FWLOG_ENTRIES];
 }
 
-static uint64_t messages(struct vf_chip *c)
+static uint64_t messages(void)
 {
 	return vf_read64(c, TXDA_REG_FW_LOG_COUNT_LO);
 }
 
-static void check_last(struct vf_chip *c, enum txda_fw_log_level level, const char *text)
+static void check_last(enum txda_fw_log_level level, const char *text)
 {
-	const struct txda_fw_log_entry *e = message(c, messages(c));
+	const struct txda_fw_log_entry *e = message(messages());
 
-	assert_int_equal(e->number, messages(c));
+	assert_int_equal(e->number, messages());
 	assert_int_equal(e->level, level);
 	assert_in_range(e->time_ns, 1, vf_read64(c, TXDA_REG_TIME_LO));
 	assert_string_equal(e->text, text);
@@ -385,25 +386,20 @@ static void check_last(struct vf_chip *c, enum txda_fw_log_level level, const ch
 
 static void test_log(void **state)
 {
-	char longest[2 * sizeof(message(NULL, 1)->text)];
+	char longest[2 * sizeof(message(1)->text)];
 	uint64_t count;
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 
-	(void)state;
-	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
-	vf_attach(&f, c);
 	vf_enable(c);
 	assert_int_equal(vf_read(c, TXDA_REG_FW_LOG_ENTRIES), VU_FWLOG_ENTRIES);
-	assert_int_equal(message(c, 1)->number, 1);
-	assert_non_null(strstr((const char *)message(c, 1)->text, "power on: TX8 (cmodel"));
+	assert_int_equal(message(1)->number, 1);
+	assert_non_null(strstr((const char *)message(1)->text, "power on: TX8 (cmodel"));
 	vf_write(c, TXDA_REG_FW_CTRL, TXDA_FW_BOOT);
-	check_last(c, TXDA_FW_LOG_INFO, "firmware: state 3, version 0x0, error 22");
+	check_last(TXDA_FW_LOG_INFO, "firmware: state 3, version 0x0, error 22");
 	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
-	check_last(c, TXDA_FW_LOG_INFO, "chip reset");
+	check_last(TXDA_FW_LOG_INFO, "chip reset");
 
 	/* The oldest go, and a text is cut. */
-	count = messages(c);
+	count = messages();
 	memset(longest, 'x', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = 0;
 	pthread_mutex_lock(&c->d->lock);
@@ -411,35 +407,32 @@ static void test_log(void **state)
 		vu_device_log(c->d, VU_LOG_DEBUG, "%s %u", longest, i);
 	vu_device_log(c->d, VU_LOG_ERROR, "%s", "short");
 	pthread_mutex_unlock(&c->d->lock);
-	assert_int_equal(messages(c), count + 2 * VU_FWLOG_ENTRIES + 1);
-	check_last(c, TXDA_FW_LOG_ERROR, "short");
-	count = messages(c);
-	assert_memory_equal(message(c, count - 1)->text, longest, sizeof(message(c, 1)->text));
-	assert_int_equal(message(c, count - VU_FWLOG_ENTRIES + 1)->number,
+	assert_int_equal(messages(), count + 2 * VU_FWLOG_ENTRIES + 1);
+	check_last(TXDA_FW_LOG_ERROR, "short");
+	count = messages();
+	assert_memory_equal(message(count - 1)->text, longest, sizeof(message(1)->text));
+	assert_int_equal(message(count - VU_FWLOG_ENTRIES + 1)->number,
 			 count - VU_FWLOG_ENTRIES + 1);
 
 	/* A chip reset keeps it. A function reset clears it and counts on. A hung chip says nothing. */
 	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
-	assert_int_equal(message(c, count)->number, count);
+	assert_int_equal(message(count)->number, count);
 	vf_set_config16(c, PCIE + PCI_EXP_DEVCTL, PCI_EXP_DEVCTL_BCR_FLR);
 	vf_enable(c);
-	assert_true(messages(c) > count);
-	assert_int_equal(message(c, count)->number, 0);
-	check_last(c, TXDA_FW_LOG_INFO, "function reset");
-	count = messages(c);
-	pthread_mutex_lock(&c->d->op_lock);
-	vu_device_hang(c->d);
-	pthread_mutex_unlock(&c->d->op_lock);
+	assert_true(messages() > count);
+	assert_int_equal(message(count)->number, 0);
+	check_last(TXDA_FW_LOG_INFO, "function reset");
+	count = messages();
+	do_locked(vu_device_hang);
 	pthread_mutex_lock(&c->d->lock);
 	vu_device_log(c->d, VU_LOG_INFO, "nothing");
 	pthread_mutex_unlock(&c->d->lock);
-	assert_int_equal(messages(c), count);
-	vf_free(&f);
+	assert_int_equal(messages(), count);
 }
 
 /* ---- interrupts ------------------------------------------------------------------------------ */
 
-static void raise(struct vf_chip *c, unsigned queue)
+static void raise(unsigned queue)
 {
 	pthread_mutex_lock(&c->d->lock);
 	vu_irq_raise_queue(&c->d->irq, queue);
@@ -448,36 +441,31 @@ static void raise(struct vf_chip *c, unsigned queue)
 
 static void test_sources(void **state)
 {
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
-
-	(void)state;
-	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
 	vf_write(c, TXDA_REG_IRQ_EVENTS, UINT32_MAX);
 	for (unsigned q = 0; q < 64; q++) {
 		unsigned vector = 1 + q % 16;
 
 		vf_write64(c, TXDA_REG_IRQ_QUEUES_ENABLE_LO, 1ull << q);
 		assert_int_equal(vf_read64(c, TXDA_REG_IRQ_QUEUES_ENABLE_LO), 1ull << q);
-		raise(c, q);
+		raise(q);
 		assert_int_equal(vf_read64(c, TXDA_REG_IRQ_QUEUES_LO), 1ull << q);
 		for (unsigned v = 0; v < VU_MSIX_VECTORS; v++)
 			assert_int_equal(vf_is_interrupted(c, v), v == vector);
 		/* Once while it is set; again when it is set after it was cleared. */
-		raise(c, q);
+		raise(q);
 		assert_false(vf_is_interrupted(c, vector));
 		vf_write64(c, TXDA_REG_IRQ_QUEUES_LO, ~(1ull << q));
 		assert_int_equal(vf_read64(c, TXDA_REG_IRQ_QUEUES_LO), 1ull << q);
 		vf_write64(c, TXDA_REG_IRQ_QUEUES_LO, 1ull << q);
 		assert_int_equal(vf_read64(c, TXDA_REG_IRQ_QUEUES_LO), 0);
-		raise(c, q);
+		raise(q);
 		assert_true(vf_is_interrupted(c, vector));
 		vf_write64(c, TXDA_REG_IRQ_QUEUES_LO, UINT64_MAX);
 	}
 	/* Enabled after it was set. */
 	vf_write64(c, TXDA_REG_IRQ_QUEUES_ENABLE_LO, 0);
-	raise(c, 3);
-	raise(c, 20);
+	raise(3);
+	raise(20);
 	assert_false(vf_is_interrupted(c, 4));
 	vf_write64(c, TXDA_REG_IRQ_QUEUES_ENABLE_LO, UINT64_MAX);
 	assert_true(vf_is_interrupted(c, 4));
@@ -485,7 +473,7 @@ static void test_sources(void **state)
 	vf_write64(c, TXDA_REG_IRQ_QUEUES_LO, UINT64_MAX);
 	/* Bus mastering off: later. */
 	vf_set_config16(c, PCI_COMMAND, PCI_COMMAND_MEMORY);
-	raise(c, 3);
+	raise(3);
 	assert_false(vf_is_interrupted(c, 4));
 	vf_enable(c);
 	assert_true(vf_is_interrupted(c, 4));
@@ -499,25 +487,29 @@ static void test_sources(void **state)
 	/* One vector has it all. */
 	vf_start(&f, 1, VU_IRQ_MODE_MSI);
 	vf_write64(c, TXDA_REG_IRQ_QUEUES_ENABLE_LO, UINT64_MAX);
-	raise(c, 63);
+	raise(63);
 	assert_true(vf_is_interrupted(c, 0));
-	vf_free(&f);
 }
 
 /* ---- resets ---------------------------------------------------------------------------------- */
 
+/* After a reset: firmware, page tables and queue 0 are there again. */
+static void start_again(void)
+{
+	assert_int_equal(vf_boot(c), TXDA_FW_READY);
+	c->next_table = VF_TABLES;
+	memset(c->root, 0, sizeof(c->root));
+	vf_space(c, 0);
+	vf_queue_start(c, 0, 0);
+}
+
 static void test_chip_reset(void **state)
 {
 	uint32_t count;
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 
-	(void)state;
-	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
 	count = vf_read(c, TXDA_REG_RESET_COUNT);
-	vf_space(c, 3);
-	vf_queue_start(c, 0, 3);
-	vf_queue_start(c, 40, 3);
+	vf_queue_start(c, 0, 0);
+	vf_queue_start(c, 40, 0);
 	vf_write(c, TXDA_REG_IRQ_EVENTS_ENABLE, TXDA_IRQ_RESET);
 	c->dram[VF_DATA] = 42;
 	/* Only the right word resets. */
@@ -533,20 +525,17 @@ static void test_chip_reset(void **state)
 	assert_int_equal(vf_queue_state(c, 40), TXDA_QUEUE_LOST);
 	assert_int_equal(vf_queue_state(c, 1), TXDA_QUEUE_OFF);
 	assert_int_equal(vf_read64(c, TXDA_REG_QUEUE(0) + TXDA_QUEUE_RING_LO), 0);
-	assert_int_equal(vf_read64(c, TXDA_REG_VM(3) + TXDA_VM_ROOT_LO), 0);
+	assert_int_equal(vf_read64(c, TXDA_REG_VM(0) + TXDA_VM_ROOT_LO), 0);
 	assert_int_equal(c->dram[VF_DATA], 42);
 	/* Nothing starts without firmware. */
-	vf_queue_set_up(c, 0, 3, 6);
+	vf_queue_set_up(c, 0, 0, 6);
 	vf_write(c, TXDA_REG_QUEUE(0) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_START);
 	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_OFF);
-	assert_int_equal(vf_boot(c), TXDA_FW_READY);
-	vf_space(c, 3);
-	vf_queue_start(c, 0, 3);
+	start_again();
 	assert_true(vf_run(&f, c, 0, NULL));
-	vf_free(&f);
 }
 
-static void check_fresh(struct vf_chip *c)
+static void check_fresh(void)
 {
 	assert_int_equal(vf_config16(c, PCI_COMMAND), 0);
 	assert_int_equal(vf_config32(c, PCI_BASE_ADDRESS_0), 0);
@@ -561,17 +550,10 @@ static void check_fresh(struct vf_chip *c)
 
 static void test_flr(void **state)
 {
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
-
-	(void)state;
-	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
 	for (unsigned i = 0; i < 2; i++) {
 		vf_set_config32(c, PCI_BASE_ADDRESS_0, 0xfe000000);
 		vf_write(c, TXDA_REG_IRQ_EVENTS_ENABLE, TXDA_IRQ_ALL);
-		assert_int_equal(vf_boot(c), TXDA_FW_READY);
-		vf_space(c, 0);
-		vf_queue_start(c, 0, 0);
+		start_again();
 		assert_true(vf_run(&f, c, 0, NULL));
 		memset(c->dram + VF_DATA, 1, VF_MEM - VF_DATA);
 		if (i)
@@ -579,87 +561,73 @@ static void test_flr(void **state)
 				vf_call(c, VU_DEVICE_RESET, NULL, 0, NULL, 0, NULL, 0, NULL), 0);
 		else
 			vf_set_config16(c, PCIE + PCI_EXP_DEVCTL, PCI_EXP_DEVCTL_BCR_FLR);
-		check_fresh(c);
-		c->next_table = VF_TABLES;
-		memset(c->root, 0, sizeof(c->root));
+		check_fresh();
 	}
-	vf_free(&f);
 }
 
-/* ---- what is done from outside ----------------------------------------------------------------
- */
+/* ---- what is done from outside --------------------------------------------------------------- */
 
-static void look(struct vf *f)
+static void look(void)
 {
 	uint64_t lost;
 
-	vu_machine_poll(f->m, &lost);
+	vu_machine_poll(f.m, &lost);
+}
+
+static void inject(const char *spec)
+{
+	assert_int_equal(cm_inject(f.m->cm, spec), 0);
+	look();
+}
+
+/* These events of the chip have come, and are taken. */
+static void expect_events(uint32_t events)
+{
+	look();
+	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), events);
+	vf_write(c, TXDA_REG_IRQ_EVENTS, UINT32_MAX);
 }
 
 static void test_events(void **state)
 {
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
-
-	(void)state;
-	vf_start(&f, 2, VU_IRQ_MODE_MSIX);
 	vf_write(c, TXDA_REG_IRQ_EVENTS, UINT32_MAX);
 	vf_write(c, TXDA_REG_IRQ_EVENTS_ENABLE, TXDA_IRQ_ALL);
-	look(&f);
-	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), 0);
-	assert_int_equal(cm_inject(f.m->cm, "ecc-corrected:chip=0"), 0);
-	look(&f);
-	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_ECC);
+	expect_events(0);
+	inject("ecc-corrected:chip=0");
+	expect_events(TXDA_IRQ_ECC);
 	assert_int_equal(vf_read(c, TXDA_REG_ECC_CORRECTED), 1);
 	assert_true(vf_is_interrupted(c, 0));
 	/* A reset of the chip ends the count, and is no error by itself. */
 	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
 	vf_write(c, TXDA_REG_IRQ_EVENTS, UINT32_MAX);
-	look(&f);
-	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), 0);
+	expect_events(0);
 	assert_int_equal(vf_read(c, TXDA_REG_ECC_CORRECTED), 0);
-	assert_int_equal(cm_inject(f.m->cm, "ecc-corrected:chip=0"), 0);
-	look(&f);
+	inject("ecc-corrected:chip=0");
 	assert_int_equal(vf_read(c, TXDA_REG_ECC_CORRECTED), 1);
-	vf_write(c, TXDA_REG_IRQ_EVENTS, TXDA_IRQ_ECC);
-	assert_int_equal(cm_inject(f.m->cm, "thermal:chip=0"), 0);
-	look(&f);
-	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_THERMAL);
+	expect_events(TXDA_IRQ_ECC);
+	inject("thermal:chip=0");
+	expect_events(TXDA_IRQ_THERMAL);
 	assert_int_equal(vf_read(c, TXDA_REG_THROTTLE), TXDA_THROTTLE_THERMAL);
 	assert_true(vf_read(c, TXDA_REG_TEMP_MC) > vf_read(c, TXDA_REG_TEMP_LIMIT_MC));
 	assert_true(vf_read(c, TXDA_REG_TEMP_MC) < vf_read(c, TXDA_REG_TEMP_TRIP_MC));
-	vf_write(c, TXDA_REG_IRQ_EVENTS, TXDA_IRQ_THERMAL);
-	assert_int_equal(cm_inject(f.m->cm, "clear:chip=0"), 0);
-	look(&f);
-	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_THERMAL);
-	vf_write(c, TXDA_REG_IRQ_EVENTS, TXDA_IRQ_THERMAL);
+	inject("clear:chip=0");
+	expect_events(TXDA_IRQ_THERMAL);
 	/* A link is down for both ends. */
-	assert_int_equal(cm_inject(f.m->cm, "link-down:chip=1"), 0);
-	look(&f);
-	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_LINK);
+	inject("link-down:chip=1");
+	expect_events(TXDA_IRQ_LINK);
 	assert_int_equal(vf_read(c, TXDA_REG_PORT(0) + TXDA_PORT_STATE), TXDA_PORT_DOWN);
 	assert_int_equal(vf_read(c, TXDA_REG_PORT(0) + TXDA_PORT_ERRORS), 1);
 	assert_int_equal(vf_read(&f.c[1], TXDA_REG_PORT(0) + TXDA_PORT_STATE), TXDA_PORT_DOWN);
 	assert_true(vf_read(&f.c[1], TXDA_REG_IRQ_EVENTS) & TXDA_IRQ_LINK);
-	vf_write(c, TXDA_REG_IRQ_EVENTS, TXDA_IRQ_LINK);
-	assert_int_equal(cm_inject(f.m->cm, "clear"), 0);
-	look(&f);
-	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_LINK);
+	inject("clear");
+	expect_events(TXDA_IRQ_LINK);
 	assert_int_equal(vf_read(c, TXDA_REG_PORT(0) + TXDA_PORT_STATE), TXDA_PORT_UP);
-	vf_free(&f);
 }
 
 static void test_lost(void **state)
 {
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
-
-	(void)state;
-	vf_start(&f, 2, VU_IRQ_MODE_MSIX);
-	vf_space(c, 0);
 	vf_queue_start(c, 0, 0);
-	assert_int_equal(cm_inject(f.m->cm, "lost:chip=0"), 0);
-	look(&f);
+	inject("lost:chip=0");
 	for (uint32_t offset = 0; offset < TXDA_BAR_REGS_BYTES; offset += 252)
 		assert_int_equal(vf_read(c, offset), UINT32_MAX);
 	assert_int_equal(vf_config32(c, PCI_VENDOR_ID), UINT32_MAX);
@@ -670,16 +638,11 @@ static void test_lost(void **state)
 	assert_int_equal(vf_read(&f.c[1], TXDA_REG_PORT(0) + TXDA_PORT_STATE), TXDA_PORT_DOWN);
 	/* A reset of the slot brings it back, as good as new. */
 	assert_int_equal(vf_call(c, VU_DEVICE_RESET, NULL, 0, NULL, 0, NULL, 0, NULL), 0);
-	check_fresh(c);
-	look(&f);
+	check_fresh();
+	look();
 	assert_int_equal(vf_read(&f.c[1], TXDA_REG_PORT(0) + TXDA_PORT_STATE), TXDA_PORT_UP);
-	assert_int_equal(vf_boot(c), TXDA_FW_READY);
-	c->next_table = VF_TABLES;
-	memset(c->root, 0, sizeof(c->root));
-	vf_space(c, 0);
-	vf_queue_start(c, 0, 0);
+	start_again();
 	assert_true(vf_run(&f, c, 0, NULL));
-	vf_free(&f);
 }
 
 static void test_hung_and_tripped(void **state)
@@ -687,19 +650,12 @@ static void test_hung_and_tripped(void **state)
 	struct vf_stream s;
 	uint32_t live;
 	uint64_t seqno;
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 
-	(void)state;
-	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
-	vf_space(c, 0);
 	vf_queue_start(c, 0, 0);
 	vf_queue_start(c, 1, 0);
 	s = vf_stream(c);
 	vf_put_fill(&s, VF_VA(VF_DATA), 4096, 1);
-	pthread_mutex_lock(&c->d->op_lock);
-	vu_device_hang(c->d);
-	pthread_mutex_unlock(&c->d->op_lock);
+	do_locked(vu_device_hang);
 	live = vf_read(c, TXDA_REG_LIVENESS);
 	seqno = vf_submit(&f, c, 0, &s, 0);
 	nap_ms(20);
@@ -715,15 +671,11 @@ static void test_hung_and_tripped(void **state)
 	for (unsigned i = 0; i < 1000 && vf_read(c, TXDA_REG_LIVENESS) == live; i++)
 		nap_ms(1);
 	assert_int_not_equal(vf_read(c, TXDA_REG_LIVENESS), live);
-	assert_int_equal(vf_boot(c), TXDA_FW_READY);
-	vf_space(c, 0);
-	vf_queue_start(c, 0, 0);
+	start_again();
 	assert_true(vf_run(&f, c, 0, &s));
 	/* Too hot. */
 	vf_write(c, TXDA_REG_IRQ_EVENTS, UINT32_MAX);
-	pthread_mutex_lock(&c->d->op_lock);
-	vu_device_trip(c->d);
-	pthread_mutex_unlock(&c->d->op_lock);
+	do_locked(vu_device_trip);
 	assert_true(vf_read(c, TXDA_REG_TEMP_MC) > vf_read(c, TXDA_REG_TEMP_TRIP_MC));
 	assert_int_equal(vf_read(c, TXDA_REG_IRQ_EVENTS), TXDA_IRQ_THERMAL);
 	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_LOST);
@@ -733,24 +685,16 @@ static void test_hung_and_tripped(void **state)
 	assert_int_not_equal(vf_queue_state(c, 0), TXDA_QUEUE_RUNNING);
 	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
 	assert_true(vf_read(c, TXDA_REG_TEMP_MC) < vf_read(c, TXDA_REG_TEMP_LIMIT_MC));
-	vf_free(&f);
 }
 
 /* What is stuck begins, reads as if it went on, and ends with a reset of the next depth. */
 static void test_stuck(void **state)
 {
 	const uint32_t flush = TXDA_REG_VM(0) + TXDA_VM_FLUSH;
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 
-	(void)state;
-	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
-	vf_space(c, 0);
 	vf_write(c, flush, 1);
 	assert_int_equal(vf_read(c, flush), 0);
-	pthread_mutex_lock(&c->d->op_lock);
-	vu_device_stick(c->d, VU_STUCK_FLUSH);
-	pthread_mutex_unlock(&c->d->op_lock);
+	stick(VU_STUCK_FLUSH);
 	vf_write(c, flush, 1);
 	assert_int_equal(vf_read(c, flush), 1);
 	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
@@ -759,12 +703,8 @@ static void test_stuck(void **state)
 	vf_write(c, flush, 1);
 	assert_int_equal(vf_read(c, flush), 0);
 	/* Now the reset itself. */
-	assert_int_equal(vf_boot(c), TXDA_FW_READY);
-	vf_space(c, 0);
-	vf_queue_start(c, 0, 0);
-	pthread_mutex_lock(&c->d->op_lock);
-	vu_device_stick(c->d, VU_STUCK_RESET);
-	pthread_mutex_unlock(&c->d->op_lock);
+	start_again();
+	stick(VU_STUCK_RESET);
 	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
 	assert_int_equal(vf_read(c, TXDA_REG_RESET), TXDA_RESET_CHIP);
 	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_RUNNING);
@@ -775,25 +715,17 @@ static void test_stuck(void **state)
 	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
 	assert_int_equal(vf_read(c, TXDA_REG_RESET), 0);
 	assert_int_equal(vf_boot(c), TXDA_FW_READY);
-	vf_free(&f);
 }
 
 /* A stop that takes its time: the queue does nothing any more and looks as if it went on. */
 static void test_slow_stop(void **state)
 {
 	const uint32_t progress_lo = TXDA_REG_QUEUE(0) + TXDA_QUEUE_PROGRESS_LO;
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 	uint64_t progress;
 
-	(void)state;
-	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
-	vf_space(c, 0);
 	vf_queue_start(c, 0, 0);
 	vf_queue_start(c, 1, 0);
-	pthread_mutex_lock(&c->d->op_lock);
-	vu_device_stick(c->d, VU_SLOW_STOP);
-	pthread_mutex_unlock(&c->d->op_lock);
+	stick(VU_SLOW_STOP);
 	progress = vf_read64(c, progress_lo);
 	vf_write(c, TXDA_REG_QUEUE(0) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_STOP);
 	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_RUNNING);
@@ -801,28 +733,19 @@ static void test_slow_stop(void **state)
 	/* Another one is off at once. */
 	vf_write(c, TXDA_REG_QUEUE(1) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_STOP);
 	assert_int_equal(vf_queue_state(c, 1), TXDA_QUEUE_OFF);
-	while (vf_queue_state(c, 0) != TXDA_QUEUE_OFF)
-		;
+	assert_true(vf_becomes(c, 0, TXDA_QUEUE_OFF));
 	vf_queue_start(c, 0, 0);
 	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_RUNNING);
-	vf_free(&f);
 }
 
 /* A queue that goes on when it is stopped, until the chip is reset; another one stops. */
 static void test_stuck_stop(void **state)
 {
 	const uint32_t control = TXDA_REG_QUEUE(0) + TXDA_QUEUE_CTRL;
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 
-	(void)state;
-	vf_start(&f, 1, VU_IRQ_MODE_MSIX);
-	vf_space(c, 0);
 	vf_queue_start(c, 0, 0);
 	vf_queue_start(c, 1, 0);
-	pthread_mutex_lock(&c->d->op_lock);
-	vu_device_stick(c->d, VU_STUCK_STOP);
-	pthread_mutex_unlock(&c->d->op_lock);
+	stick(VU_STUCK_STOP);
 	vf_write(c, control, TXDA_QUEUE_CTRL_STOP);
 	vf_write(c, TXDA_REG_QUEUE(1) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_STOP);
 	vf_write(c, control, TXDA_QUEUE_CTRL_STOP);
@@ -831,26 +754,27 @@ static void test_stuck_stop(void **state)
 	assert_true(vf_run(&f, c, 0, NULL));
 	vf_write(c, TXDA_REG_RESET, TXDA_RESET_CHIP);
 	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_LOST);
-	assert_int_equal(vf_boot(c), TXDA_FW_READY);
-	vf_space(c, 0);
-	vf_queue_start(c, 0, 0);
+	start_again();
 	vf_write(c, control, TXDA_QUEUE_CTRL_STOP);
 	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_OFF);
-	vf_free(&f);
 }
 
 int main(void)
 {
+#define TEST(fn, chips)                                                                            \
+	{                                                                                          \
+#fn, fn, setup, teardown, chips                                                    \
+	}
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_config),	     cmocka_unit_test(test_enables),
-		cmocka_unit_test(test_identity),     cmocka_unit_test(test_cards),
-		cmocka_unit_test(test_access_rules), cmocka_unit_test(test_sensors),
-		cmocka_unit_test(test_log),	     cmocka_unit_test(test_firmware),
-		cmocka_unit_test(test_sources),	     cmocka_unit_test(test_chip_reset),
-		cmocka_unit_test(test_flr),	     cmocka_unit_test(test_events),
-		cmocka_unit_test(test_lost),	     cmocka_unit_test(test_hung_and_tripped),
-		cmocka_unit_test(test_stuck),	     cmocka_unit_test(test_slow_stop),
-		cmocka_unit_test(test_stuck_stop),
+		TEST(test_config, "0"),	      TEST(test_enables, "0"),
+		TEST(test_identity, "3"),     TEST(test_cards, "1"),
+		TEST(test_access_rules, "1"), TEST(test_sensors, "1"),
+		TEST(test_log, "0"),	      TEST(test_firmware, "0"),
+		TEST(test_sources, "1"),      TEST(test_chip_reset, "1"),
+		TEST(test_flr, "1"),	      TEST(test_events, "2"),
+		TEST(test_lost, "2"),	      TEST(test_hung_and_tripped, "1"),
+		TEST(test_stuck, "1"),	      TEST(test_slow_stop, "1"),
+		TEST(test_stuck_stop, "1"),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,6 @@ static struct vf_chip *const c = &f.c[0];
 
 static int setup(void **state)
 {
-	(void)state;
 	vf_start(&f, 2, VU_IRQ_MODE_MSIX);
 	for (unsigned i = 0; i < 2; i++) {
 		vf_space(&f.c[i], 1);
@@ -32,7 +31,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	vf_free(&f);
 	return 0;
 }
@@ -53,6 +51,12 @@ static bool copy(uint64_t dst, uint64_t src, uint64_t bytes)
 	return vf_run(&f, c, 0, &s);
 }
 
+static void restart(struct vf_chip *chip)
+{
+	vf_queue_stop(chip, 0);
+	vf_queue_start(chip, 0, 1);
+}
+
 /* The last piece of work has faulted at @va; the queue is started again. */
 static void expect_page_fault(uint64_t va)
 {
@@ -62,8 +66,14 @@ static void expect_page_fault(uint64_t va)
 	fault = vf_fault(c);
 	assert_int_equal(fault.code, TXDA_FAULT_PAGE);
 	assert_int_equal(fault.va, va);
-	vf_queue_stop(c, 0);
-	vf_queue_start(c, 0, 1);
+	restart(c);
+}
+
+/* Filling the range faults at @at. */
+static void fill_faults(uint64_t va, uint64_t bytes, uint64_t at)
+{
+	assert_false(fill(va, bytes, 1));
+	expect_page_fault(at);
 }
 
 static uint32_t dram32(uint64_t offset)
@@ -71,18 +81,21 @@ static uint32_t dram32(uint64_t offset)
 	return *(uint32_t *)(c->dram + offset);
 }
 
+static uint64_t local(uint64_t address)
+{
+	return vf_pte(TXDA_APERTURE_LOCAL, address, VF_RW);
+}
+
 /* ---- walks ----------------------------------------------------------------------------------- */
 
 static void test_pages(void **state)
 {
-	(void)state;
 	/* Not mapped, mapped without a flush, at another place without and with one. */
-	assert_false(fill(VA, 4096, 1));
-	expect_page_fault(VA);
-	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW));
+	fill_faults(VA, 4096, VA);
+	vf_map(c, 1, VA, 4096, local(VF_DATA));
 	assert_true(fill(VA, 4096, 0x11111111));
 	assert_int_equal(dram32(VF_DATA), 0x11111111);
-	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + 8192, VF_RW));
+	vf_map(c, 1, VA, 4096, local(VF_DATA + 8192));
 	vf_flush(c, 1, VA, 4096);
 	assert_true(fill(VA, 4096, 0x22222222));
 	assert_int_equal(dram32(VF_DATA), 0x11111111);
@@ -90,18 +103,15 @@ static void test_pages(void **state)
 	/* Taken away. */
 	*vf_entry(c, 1, VA, 0) = 0;
 	vf_flush(c, 1, VA, 4096);
-	assert_false(fill(VA, 4096, 1));
-	expect_page_fault(VA);
+	fill_faults(VA, 4096, VA);
 	/* Across pages that lie anywhere, one missing. */
 	for (unsigned i = 0; i < 16; i++)
-		vf_map(c, 1, VA + i * 4096, 4096,
-		       vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + (15 - i) * 4096, VF_RW));
+		vf_map(c, 1, VA + i * 4096, 4096, local(VF_DATA + (15 - i) * 4096));
 	assert_true(fill(VA, 16 * 4096, 3));
 	assert_int_equal(dram32(VF_DATA + 15 * 4096), 3);
 	*vf_entry(c, 1, VA + 7 * 4096, 0) = 0;
 	vf_flush(c, 1, VA + 7 * 4096, 4096);
-	assert_false(fill(VA, 16 * 4096, 4));
-	expect_page_fault(VA + 7 * 4096);
+	fill_faults(VA, 16 * 4096, VA + 7 * 4096);
 	assert_int_equal(dram32(VF_DATA + 15 * 4096), 3);
 	/* The rest is still there. */
 	assert_true(fill(VA, 7 * 4096, 5));
@@ -110,62 +120,52 @@ static void test_pages(void **state)
 
 static void test_rights(void **state)
 {
-	(void)state;
 	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, TXDA_PTE_READ));
 	vf_map(c, 1, VA + 4096, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + 4096, TXDA_PTE_WRITE));
 	vf_map(c, 1, VA + 8192, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + 8192, 0));
-	assert_false(fill(VA, 4096, 1));
-	expect_page_fault(VA);
+	fill_faults(VA, 4096, VA);
 	assert_true(copy(VA + 4096, VA, 4096));
 	assert_false(copy(DATA + 0x10000, VA + 4096, 4096));
 	expect_page_fault(VA + 4096);
-	assert_false(fill(VA + 8192, 4096, 1));
-	expect_page_fault(VA + 8192);
+	fill_faults(VA + 8192, 4096, VA + 8192);
 	/* More rights need a flush: the old entry was valid. */
 	*vf_entry(c, 1, VA, 0) |= TXDA_PTE_WRITE;
 	vf_flush(c, 1, VA, 4096);
 	assert_true(fill(VA, 4096, 1));
 	*vf_entry(c, 1, VA, 0) &= ~TXDA_PTE_WRITE;
 	vf_flush(c, 1, VA, 4096);
-	assert_false(fill(VA, 4096, 1));
-	expect_page_fault(VA);
+	fill_faults(VA, 4096, VA);
 }
 
 static void test_huge(void **state)
 {
 	uint64_t *entry = vf_entry(c, 1, VA, 1);
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++)
-		entry[i] = vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + i * HUGE, VF_RW) | TXDA_PTE_VALID |
-			   TXDA_PTE_LEAF;
+		entry[i] = local(VF_DATA + i * HUGE) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
 	assert_true(fill(VA, 4 * HUGE, 7));
 	assert_int_equal(dram32(VF_DATA), 7);
 	assert_int_equal(dram32(VF_DATA + 4 * HUGE - 4), 7);
 	assert_true(fill(VA + 2 * HUGE + 4096, 4096, 8));
 	assert_int_equal(dram32(VF_DATA + 2 * HUGE + 4096), 8);
-	assert_false(fill(VA + 4 * HUGE - 4096, 8192, 9));
-	expect_page_fault(VA + 4 * HUGE);
+	fill_faults(VA + 4 * HUGE - 4096, 8192, VA + 4 * HUGE);
 	/* One of them becomes a table of small pages. */
 	entry[1] = 0;
-	vf_map(c, 1, VA + HUGE, HUGE, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + 8 * HUGE, VF_RW));
+	vf_map(c, 1, VA + HUGE, HUGE, local(VF_DATA + 8 * HUGE));
 	vf_flush(c, 1, VA + HUGE, HUGE);
 	assert_true(fill(VA, 4 * HUGE, 10));
 	assert_int_equal(dram32(VF_DATA + 8 * HUGE), 10);
 	assert_int_equal(dram32(VF_DATA + HUGE), 7);
 	/* It ends with the DRAM, though the page does not. */
-	entry[5] =
-		vf_pte(TXDA_APERTURE_LOCAL, VF_MEM - HUGE, VF_RW) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
+	entry[5] = local(VF_MEM - HUGE) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
 	entry[6] = entry[5] + HUGE;
 	assert_true(fill(VA + 5 * HUGE, HUGE, 11));
-	assert_false(fill(VA + 6 * HUGE, 4096, 11));
-	expect_page_fault(VA + 6 * HUGE);
+	fill_faults(VA + 6 * HUGE, 4096, VA + 6 * HUGE);
 }
 
 static void test_nonsense(void **state)
 {
-	const uint64_t good =
-		vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
+	const uint64_t good = local(VF_DATA) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
 	const uint64_t bad[] = {
 		good & ~TXDA_PTE_LEAF,
 		good | 1ull << 7,
@@ -181,12 +181,10 @@ static void test_nonsense(void **state)
 	};
 	uint64_t *leaf = vf_entry(c, 1, VA, 0), *dir = vf_entry(c, 1, VA, 1), was = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		*leaf = bad[i];
 		vf_flush(c, 1, VA, 4096);
-		assert_false(fill(VA, 4096, 1));
-		expect_page_fault(VA);
+		fill_faults(VA, 4096, VA);
 	}
 	*leaf = good;
 	/* Directories: flags, outside of DRAM, a loop, a huge page that is not aligned, a leaf too
@@ -208,8 +206,7 @@ static void test_nonsense(void **state)
 		for (unsigned i = 0; i < sizeof(bad_dir) / sizeof(bad_dir[0]); i++) {
 			*dir = bad_dir[i];
 			vf_flush(c, 1, VA, HUGE);
-			assert_false(fill(VA, 4096, 1));
-			expect_page_fault(VA);
+			fill_faults(VA, 4096, VA);
 		}
 	}
 	*dir = was;
@@ -224,14 +221,11 @@ static void test_nonsense(void **state)
 		vf_fault(c);
 		*up = was;
 		vf_flush(c, 1, 0, 0xffffffffull << 12);
-		vf_queue_stop(c, 0);
-		vf_queue_start(c, 0, 1);
+		restart(c);
 	}
 	/* Addresses that have no entry at all. */
-	assert_false(fill(CM_VA_BYTES, 4096, 1));
-	expect_page_fault(CM_VA_BYTES);
-	assert_false(fill(UINT64_MAX - 4095, 4092, 1));
-	expect_page_fault(UINT64_MAX - 4095);
+	fill_faults(CM_VA_BYTES, 4096, CM_VA_BYTES);
+	fill_faults(UINT64_MAX - 4095, 4092, UINT64_MAX - 4095);
 }
 
 /* What a walk makes of neighbours, without a chip. */
@@ -241,7 +235,6 @@ static void test_runs(void **state)
 	const struct vu_walk w = {(const uint8_t *)table, sizeof(table), 48};
 	struct vu_run r;
 
-	(void)state;
 	memset(table, 0, sizeof(table));
 	for (unsigned l = 0; l < 3; l++)
 		table[l][0] = (l + 1) * 4096 | TXDA_PTE_VALID;
@@ -287,7 +280,6 @@ static void test_runs(void **state)
 
 static void test_system(void **state)
 {
-	(void)state;
 	vf_map(c, 1, VA, 1 << 20,
 	       vf_pte(TXDA_APERTURE_SYSTEM, VF_GUEST + VF_GUEST_DATA, VF_RW) | TXDA_PTE_COHERENT);
 	assert_true(fill(VA, 1 << 20, 0x5555));
@@ -299,38 +291,26 @@ static void test_system(void **state)
 	vf_map(c, 1, VA + (1 << 20), 8192,
 	       vf_pte(TXDA_APERTURE_SYSTEM, VF_GUEST + VF_GUEST_BYTES - 4096, VF_RW));
 	assert_true(fill(VA + (1 << 20), 4096, 1));
-	assert_false(fill(VA + (1 << 20), 8192, 1));
-	expect_page_fault(VA + (1 << 20) + 4096);
+	fill_faults(VA + (1 << 20), 8192, VA + (1 << 20) + 4096);
 	vf_map(c, 1, VA + (2 << 20), 8192, vf_pte(TXDA_APERTURE_SYSTEM, VF_GUEST - 4096, VF_RW));
-	assert_false(fill(VA + (2 << 20), 8192, 1));
-	expect_page_fault(VA + (2 << 20));
+	fill_faults(VA + (2 << 20), 8192, VA + (2 << 20));
 	assert_true(fill(VA + (2 << 20) + 4096, 4096, 1));
 }
 
-/* A queue that needs no system memory itself: ring and completion word are in DRAM. */
+/*
+ * Whether the stream is done rather than at fault. The queue needs no system memory itself: ring and
+ * completion word are in DRAM.
+ */
 #define LOCAL_RING (VF_DATA + 20 * 1024 * 1024)
 
-static void start_local(unsigned q)
-{
-	uint32_t at = TXDA_REG_QUEUE(q);
-
-	memset(c->dram + LOCAL_RING, 0, 8192);
-	vf_write64(c, at + TXDA_QUEUE_RING_LO, LOCAL_RING);
-	vf_write(c, at + TXDA_QUEUE_RING_LOG2, 4);
-	vf_write(c, at + TXDA_QUEUE_VMID, 1);
-	vf_write64(c, at + TXDA_QUEUE_COMPLETION_LO, LOCAL_RING + 4096);
-	vf_write(c, at + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_START);
-	assert_int_equal(vf_queue_state(c, q), TXDA_QUEUE_RUNNING);
-}
-
-/* Whether the stream is done rather than at fault; the queue is stopped then. */
 static bool run_local(unsigned q, const struct vf_stream *s)
 {
 	const struct txda_ring_entry e = {
 		.stream_va = VF_VA(s->off), .stream_bytes = (uint32_t)s->bytes, .seqno = 1};
 	bool done;
 
-	start_local(q);
+	memset(c->dram + LOCAL_RING, 0, 8192);
+	vf_queue_start_at(c, q, LOCAL_RING, LOCAL_RING + 4096);
 	memcpy(c->dram + LOCAL_RING, &e, sizeof(e));
 	vf_write(c, TXDA_REG_QUEUE(q) + TXDA_QUEUE_DOORBELL, 1);
 	while (!vf_read(c, TXDA_REG_QUEUE(q) + TXDA_QUEUE_HEAD) &&
@@ -346,7 +326,6 @@ static void test_bus_master(void **state)
 {
 	struct vf_stream local = vf_stream(c), system = vf_stream(c);
 
-	(void)state;
 	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_SYSTEM, VF_GUEST + VF_GUEST_DATA, VF_RW));
 	vf_put_fill(&local, DATA, 4096, 1);
 	vf_put_fill(&system, VA, 4096, 1);
@@ -367,7 +346,6 @@ static void test_system_rights(void **state)
 {
 	int fd = memfd_create("rom", MFD_CLOEXEC);
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, 8192), 0);
 	assert_int_equal(pwrite(fd, "\x77\x77\x77\x77", 4, 4096), 4);
 	assert_int_equal(vf_dma_map(c, 0x1000, 4096, fd, 4096, VU_DMA_READABLE), 0);
@@ -375,8 +353,7 @@ static void test_system_rights(void **state)
 	vf_map(c, 1, VA, 8192, vf_pte(TXDA_APERTURE_SYSTEM, 0x1000, VF_RW));
 	assert_true(copy(DATA, VA, 4));
 	assert_int_equal(dram32(VF_DATA), 0x77777777);
-	assert_false(fill(VA, 4096, 1));
-	expect_page_fault(VA);
+	fill_faults(VA, 4096, VA);
 	assert_false(copy(DATA, VA + 4096, 4));
 	expect_page_fault(VA + 4096);
 	close(fd);
@@ -387,7 +364,6 @@ static void test_shrunk_file(void **state)
 {
 	int fd = memfd_create("shrinks", MFD_CLOEXEC);
 
-	(void)state;
 	assert_int_equal(vu_sigbus_install(), 0);
 	assert_int_equal(ftruncate(fd, HUGE), 0);
 	assert_int_equal(vf_dma_map(c, 0x10000000, HUGE, fd, 0, 3), 0);
@@ -400,11 +376,7 @@ static void test_shrunk_file(void **state)
 	assert_int_equal(dram32(VF_DATA), 0x31313131);
 	assert_int_equal(dram32(VF_DATA + HUGE - 4), 0);
 	/* A ring and a completion word there. */
-	vf_write64(c, TXDA_REG_QUEUE(5) + TXDA_QUEUE_RING_LO, 1ull << 62 | 0x10010000);
-	vf_write(c, TXDA_REG_QUEUE(5) + TXDA_QUEUE_RING_LOG2, 4);
-	vf_write64(c, TXDA_REG_QUEUE(5) + TXDA_QUEUE_COMPLETION_LO, 1ull << 62 | 0x10020000);
-	vf_write(c, TXDA_REG_QUEUE(5) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_START);
-	assert_int_equal(vf_queue_state(c, 5), TXDA_QUEUE_RUNNING);
+	vf_queue_start_at(c, 5, 1ull << 62 | 0x10010000, 1ull << 62 | 0x10020000);
 	vf_write(c, TXDA_REG_QUEUE(5) + TXDA_QUEUE_DOORBELL, 1);
 	while (!vf_read(c, TXDA_REG_QUEUE(5) + TXDA_QUEUE_HEAD))
 		;
@@ -447,7 +419,6 @@ static void test_unmap(void **state)
 	uint32_t *host;
 	uint64_t seqno;
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, HUGE), 0);
 	host = mmap(NULL, HUGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_ptr_not_equal(host, MAP_FAILED);
@@ -468,16 +439,13 @@ static void test_unmap(void **state)
 	close(fd);
 }
 
-/* ---- flushes while the chip works -------------------------------------------------------------
- */
+/* ---- flushes while the chip works ------------------------------------------------------------ */
 
 static void test_flush_under_way(void **state)
 {
 	uint64_t *entry = vf_entry(c, 1, VA, 1);
-	const uint64_t pte =
-		vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
+	const uint64_t pte = local(VF_DATA) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
 
-	(void)state;
 	for (unsigned i = 0; i < 50; i++) {
 		uint64_t seqno;
 
@@ -498,8 +466,7 @@ static void test_flush_registers(void **state)
 {
 	uint32_t at = TXDA_REG_VM(1);
 
-	(void)state;
-	vf_map(c, 1, VA, 8192, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW));
+	vf_map(c, 1, VA, 8192, local(VF_DATA));
 	assert_true(fill(VA, 8192, 1));
 	*vf_entry(c, 1, VA, 0) = *vf_entry(c, 1, VA + 4096, 0) = 0;
 	/* No pages: nothing is flushed. */
@@ -508,8 +475,7 @@ static void test_flush_registers(void **state)
 	/* The second page alone. */
 	vf_flush(c, 1, VA + 4096, 4096);
 	assert_true(fill(VA, 4096, 3));
-	assert_false(fill(VA + 4096, 4096, 3));
-	expect_page_fault(VA + 4096);
+	fill_faults(VA + 4096, 4096, VA + 4096);
 	/* Values that overflow, of an address space that nobody uses, and everything. */
 	vf_write64(c, at + TXDA_VM_FLUSH_PAGE_LO, UINT64_MAX);
 	vf_write(c, at + TXDA_VM_FLUSH_COUNT, 0xfffffffe);
@@ -520,8 +486,7 @@ static void test_flush_registers(void **state)
 	vf_write(c, at + TXDA_VM_FLUSH, 2);
 	assert_true(fill(DATA, 4096, 4));
 	vf_write(c, at + TXDA_VM_FLUSH, 1);
-	assert_false(fill(VA, 4096, 4));
-	expect_page_fault(VA);
+	fill_faults(VA, 4096, VA);
 }
 
 /* Another root is another world at once. */
@@ -529,13 +494,12 @@ static void test_roots(void **state)
 {
 	uint64_t root;
 
-	(void)state;
-	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW));
+	vf_map(c, 1, VA, 4096, local(VF_DATA));
 	assert_true(fill(VA, 4096, 1));
 	root = c->root[1];
 	c->root[1] = 0;
 	vf_space(c, 1);
-	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + 4096, VF_RW));
+	vf_map(c, 1, VA, 4096, local(VF_DATA + 4096));
 	assert_true(fill(VA, 4096, 2));
 	assert_int_equal(dram32(VF_DATA), 1);
 	assert_int_equal(dram32(VF_DATA + 4096), 2);
@@ -544,8 +508,7 @@ static void test_roots(void **state)
 	assert_true(vf_becomes(c, 0, TXDA_QUEUE_FAULTED));
 	vf_fault(c);
 	vf_write64(c, TXDA_REG_VM(1) + TXDA_VM_ROOT_LO, root | TXDA_PTE_VALID);
-	vf_queue_stop(c, 0);
-	vf_queue_start(c, 0, 1);
+	restart(c);
 	assert_true(fill(VA, 4096, 4));
 	assert_int_equal(dram32(VF_DATA), 4);
 	/* VMIDs do not see each other. */
@@ -560,8 +523,7 @@ static void test_roots(void **state)
 	}
 }
 
-/* ---- many pages -------------------------------------------------------------------------------
- */
+/* ---- many pages ------------------------------------------------------------------------------ */
 
 /* The thread that leads the machine counts them. */
 static uint64_t evictions(void)
@@ -591,8 +553,7 @@ static void map_scattered(uint64_t va, uint64_t to, uint64_t bytes)
 	uint64_t pages = bytes / 4096;
 
 	for (uint64_t i = 0; i < pages; i++)
-		vf_map(c, 1, va + i * 4096, 4096,
-		       vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + to + i * 7 % pages * 4096, VF_RW));
+		vf_map(c, 1, va + i * 4096, 4096, local(VF_DATA + to + i * 7 % pages * 4096));
 }
 
 static void expect_words(uint64_t from, uint64_t bytes, uint32_t value)
@@ -601,38 +562,12 @@ static void expect_words(uint64_t from, uint64_t bytes, uint32_t value)
 		assert_int_equal(dram32(VF_DATA + from + at), value);
 }
 
-/* More host mappings than there may be: what is kept gives way, and all of it is still right. */
-static void test_eviction(void **state)
-{
-	const uint64_t bytes = 4 * HUGE, piece = 16 * 4096;
-	size_t was;
-
-	(void)state;
-	map_scattered(VA, 0, bytes);
-	was = limit_mappings(300);
-	for (uint64_t at = 0; at < bytes; at += piece)
-		assert_true(fill(VA + at, piece, (uint32_t)(at / piece)));
-	for (uint64_t i = 0; i < bytes / 4096; i++)
-		assert_int_equal(dram32(VF_DATA + i * 7 % (bytes / 4096) * 4096), i / 16);
-	assert_true(evictions() >= bytes / 4096 / 300);
-	/* More at once than there is room for. */
-	assert_false(fill(VA, bytes, 1));
-	assert_true(vf_becomes(c, 0, TXDA_QUEUE_FAULTED));
-	assert_int_equal(vf_fault(c).code, TXDA_FAULT_PAGE);
-	vf_queue_stop(c, 0);
-	vf_queue_start(c, 0, 1);
-	limit_mappings(was);
-	assert_true(fill(VA, bytes, 99));
-	expect_words(0, bytes, 99);
-}
-
-/* The same in the middle of looking up what one slice of a long transfer needs. */
+/* No room for more host mappings in the middle of looking up what one slice of a long transfer needs. */
 static void test_eviction_within(void **state)
 {
 	const uint64_t half = 12ull << 20;
 	size_t was;
 
-	(void)state;
 	/* Slices of 8 MiB are 2048 pages a side: here the third one's. */
 	map_scattered(VA, 0, 2 * half);
 	was = limit_mappings(5000);
@@ -661,7 +596,6 @@ static void test_evicted_stream(void **state)
 	uint64_t before;
 	size_t was;
 
-	(void)state;
 	map_scattered(VA, 0, pages * 4096);
 	map_scattered(VA + HUGE, pages * 4096, pages * 4096);
 	for (uint64_t i = 0; i < pages; i++)
@@ -679,10 +613,12 @@ static void test_evicted_stream(void **state)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-static void look(void)
+/* Injects faults, which the links notice. */
+static void inject(const char *spec)
 {
 	uint64_t lost;
 
+	assert_int_equal(cm_inject(f.m->cm, spec), 0);
 	vu_machine_poll(f.m, &lost);
 }
 
@@ -690,7 +626,6 @@ static void test_peer(void **state)
 {
 	struct vf_chip *peer = &f.c[1];
 
-	(void)state;
 	vf_map(c, 1, VA, HUGE, vf_pte(TXDA_APERTURE_C2C, VF_DATA, VF_RW));
 	assert_true(fill(VA, HUGE, 0x77));
 	assert_int_equal(*(uint32_t *)(peer->dram + VF_DATA + HUGE - 4), 0x77);
@@ -698,25 +633,18 @@ static void test_peer(void **state)
 	/* No port behind that number; beyond the peer's DRAM. */
 	vf_map(c, 1, VA + HUGE, 4096,
 	       vf_pte(TXDA_APERTURE_C2C, VF_DATA, VF_RW) | 1ull << TXDA_PTE_PORT_SHIFT);
-	assert_false(fill(VA + HUGE, 4096, 1));
-	expect_page_fault(VA + HUGE);
+	fill_faults(VA + HUGE, 4096, VA + HUGE);
 	vf_map(c, 1, VA + 2 * HUGE, 4096, vf_pte(TXDA_APERTURE_C2C, VF_MEM, VF_RW));
-	assert_false(fill(VA + 2 * HUGE, 4096, 1));
-	expect_page_fault(VA + 2 * HUGE);
+	fill_faults(VA + 2 * HUGE, 4096, VA + 2 * HUGE);
 	/* Link down, and up again. */
-	assert_int_equal(cm_inject(f.m->cm, "link-down:chip=1"), 0);
-	look();
-	assert_false(fill(VA, 4096, 1));
-	expect_page_fault(VA);
-	assert_int_equal(cm_inject(f.m->cm, "clear"), 0);
-	look();
+	inject("link-down:chip=1");
+	fill_faults(VA, 4096, VA);
+	inject("clear");
 	assert_true(fill(VA, 4096, 0x78));
 	assert_int_equal(*(uint32_t *)(peer->dram + VF_DATA), 0x78);
 	/* A peer that has gone. */
-	assert_int_equal(cm_inject(f.m->cm, "lost:chip=1"), 0);
-	look();
-	assert_false(fill(VA, 4096, 1));
-	expect_page_fault(VA);
+	inject("lost:chip=1");
+	fill_faults(VA, 4096, VA);
 }
 
 static void set_group(struct vf_chip *chip, uint64_t id, uint32_t rank, uint32_t routes)
@@ -748,12 +676,6 @@ static uint64_t reduce(struct vf_chip *chip)
 	return seqno;
 }
 
-static void restart(struct vf_chip *chip)
-{
-	vf_queue_stop(chip, 0);
-	vf_queue_start(chip, 0, 1);
-}
-
 /* A reduction in a group of both chips, to its end. */
 static void reduce_both(struct vf_chip *peer)
 {
@@ -767,11 +689,16 @@ static void reduce_both(struct vf_chip *peer)
 	assert_true(vf_done(&f, peer, 0, b));
 }
 
+static void expect_collective_fault(uint32_t state)
+{
+	assert_true(vf_becomes(c, 0, state));
+	assert_int_equal(vf_fault(c).code, TXDA_FAULT_COLLECTIVE);
+}
+
 static void test_groups(void **state)
 {
 	struct vf_chip *peer = &f.c[1];
 
-	(void)state;
 	reduce_both(peer);
 	for (unsigned i = 0; i < 1024; i++) {
 		assert_true(((float *)(c->dram + VF_DATA + 4096))[i] == (float)(2 * i + 1000));
@@ -791,14 +718,12 @@ static void test_groups(void **state)
 	reduce(c);
 	vf_write(peer, TXDA_REG_RESET, TXDA_RESET_CHIP);
 	/* It has left the group: the meeting cannot be any more. */
-	assert_true(vf_becomes(c, 0, TXDA_QUEUE_LOST));
-	assert_int_equal(vf_fault(c).code, TXDA_FAULT_COLLECTIVE);
+	expect_collective_fault(TXDA_QUEUE_LOST);
 	restart(c);
 	/* Routes that lead nowhere are no group. */
 	set_group(c, 0x1234567890, 0, 0x00);
 	reduce(c);
-	assert_true(vf_becomes(c, 0, TXDA_QUEUE_FAULTED));
-	assert_int_equal(vf_fault(c).code, TXDA_FAULT_COLLECTIVE);
+	expect_collective_fault(TXDA_QUEUE_FAULTED);
 }
 
 /* ---- traffic between chips ------------------------------------------------------------------- */
@@ -820,11 +745,10 @@ static void test_traffic(void **state)
 	struct vf_chip *peer = &f.c[1];
 	struct vf_stream s = vf_stream(c);
 
-	(void)state;
 	assert_true(vf_read(c, TXDA_REG_CAPS) & TXDA_CHIP_C2C_TRAFFIC);
 	/* The chip's own page between the peer's: two of three pages go through the port. */
 	vf_map(c, 1, VA, HUGE, vf_pte(TXDA_APERTURE_C2C, VF_DATA, VF_RW));
-	vf_map(c, 1, VA + 4096, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, VF_RW));
+	vf_map(c, 1, VA + 4096, 4096, local(VF_DATA));
 	assert_true(fill(DATA, HUGE, 1));
 	expect_traffic(c, 0, 0);
 	assert_true(fill(VA, 3 * 4096, 1));
@@ -848,7 +772,6 @@ static void test_group_traffic(void **state)
 {
 	struct vf_chip *peer = &f.c[1];
 
-	(void)state;
 	reduce_both(peer);
 	expect_traffic(c, 4096, 4096);
 	expect_traffic(peer, 4096, 4096);
@@ -858,25 +781,12 @@ int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_pages),
-		TEST(test_rights),
-		TEST(test_huge),
-		TEST(test_nonsense),
-		cmocka_unit_test(test_runs),
-		TEST(test_shrunk_file),
-		TEST(test_system),
-		TEST(test_bus_master),
-		TEST(test_system_rights),
-		TEST(test_unmap),
-		TEST(test_flush_under_way),
-		TEST(test_flush_registers),
-		TEST(test_roots),
-		TEST(test_eviction),
-		TEST(test_eviction_within),
-		TEST(test_evicted_stream),
-		TEST(test_peer),
-		TEST(test_groups),
-		TEST(test_traffic),
+		TEST(test_pages),	  TEST(test_rights),	       TEST(test_huge),
+		TEST(test_nonsense),	  cmocka_unit_test(test_runs), TEST(test_shrunk_file),
+		TEST(test_system),	  TEST(test_bus_master),       TEST(test_system_rights),
+		TEST(test_unmap),	  TEST(test_flush_under_way),  TEST(test_flush_registers),
+		TEST(test_roots),	  TEST(test_eviction_within),  TEST(test_evicted_stream),
+		TEST(test_peer),	  TEST(test_groups),	       TEST(test_traffic),
 		TEST(test_group_traffic),
 	};
 

@@ -12,6 +12,33 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+static struct vf f;
+static struct vf_chip *const c = &f.c[0];
+
+/* Each of these tests connects by itself. */
+static int setup(void **state)
+{
+	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	vf_free(&f);
+	return 0;
+}
+
+static int ask(uint16_t command, const void *body, size_t bytes)
+{
+	return vf_call(c, command, body, bytes, NULL, 0, NULL, 0, NULL);
+}
+
+/* The reply comes in place of the request. */
+static int answer(uint16_t command, void *body, size_t bytes)
+{
+	return vf_call(c, command, body, bytes, NULL, 0, body, bytes, NULL);
+}
+
 static unsigned open_fds(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -24,8 +51,8 @@ static unsigned open_fds(void)
 	return n;
 }
 
-static int say_hello(struct vf_chip *c, uint16_t major, uint16_t minor, const char *json,
-		     size_t json_bytes, char *ret, size_t room, uint32_t *ret_bytes)
+static int say_hello(uint16_t major, uint16_t minor, const char *json, size_t json_bytes, char *ret,
+		     size_t room, uint32_t *ret_bytes)
 {
 	uint8_t ask[1024] = {0};
 	struct vu_version version = {major, minor};
@@ -54,41 +81,32 @@ static void test_greeting(void **state)
 	struct vu_device_info info = {.argsz = sizeof(info)};
 	char say[512];
 	uint32_t bytes;
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 
-	(void)state;
-	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
 	vf_connect(c);
 	/* Nothing before the greeting. */
-	assert_int_equal(
-		vf_call(c, VU_DEVICE_GET_INFO, &info, sizeof(info), NULL, 0, NULL, 0, NULL),
-		EPROTO);
-	assert_int_equal(vf_call(c, VU_VERSION, "", 1, NULL, 0, NULL, 0, NULL), EINVAL);
-	assert_int_equal(say_hello(c, 1, 0, "", 0, say, sizeof(say), &bytes), EPROTO);
+	assert_int_equal(ask(VU_DEVICE_GET_INFO, &info, sizeof(info)), EPROTO);
+	assert_int_equal(ask(VU_VERSION, "", 1), EINVAL);
+	assert_int_equal(say_hello(1, 0, "", 0, say, sizeof(say), &bytes), EPROTO);
 	/* The answer is not longer than the question, has a NUL and names the limits. */
-	assert_int_equal(say_hello(c, 0, 1, json, sizeof(json), say, sizeof(say), &bytes), 0);
+	assert_int_equal(say_hello(0, 1, json, sizeof(json), say, sizeof(say), &bytes), 0);
 	assert_true(bytes <= sizeof(struct vu_version) + sizeof(json));
 	assert_non_null(strstr(say, "\"max_msg_fds\":16"));
-	assert_int_equal(say_hello(c, 0, 1, json, sizeof(json), say, sizeof(say), &bytes), EINVAL);
-	assert_int_equal(vf_call(c, VU_DEVICE_GET_INFO, &info, sizeof(info), NULL, 0, &info,
-				 sizeof(info), NULL),
-			 0);
+	assert_int_equal(say_hello(0, 1, json, sizeof(json), say, sizeof(say), &bytes), EINVAL);
+	assert_int_equal(answer(VU_DEVICE_GET_INFO, &info, sizeof(info)), 0);
 	vf_disconnect(c);
 
 	/* With little room for the answer. */
 	for (size_t n = 0; n < sizeof(json); n++) {
 		vf_connect(c);
-		assert_int_equal(say_hello(c, 0, 0, json, n, say, sizeof(say), &bytes), 0);
+		assert_int_equal(say_hello(0, 0, json, n, say, sizeof(say), &bytes), 0);
 		assert_true(bytes <= sizeof(struct vu_version) + n);
 		if (bytes > sizeof(struct vu_version))
 			assert_non_null(memchr(say, 0, n));
 		vf_disconnect(c);
 	}
-	vf_free(&f);
 }
 
-static int region_info(struct vf_chip *c, uint32_t index, uint32_t argsz, uint8_t *say, int *ret_fd)
+static int region_info(uint32_t index, uint32_t argsz, uint8_t *say, int *ret_fd)
 {
 	struct vu_region_info ask = {.argsz = argsz, .index = index};
 
@@ -102,23 +120,17 @@ static void test_information(void **state)
 	struct vu_irq_info irq = {.argsz = sizeof(irq)};
 	uint8_t say[128];
 	struct vu_region_info info;
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 	int fd;
 
-	(void)state;
-	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
 	vf_attach(&f, c);
-	assert_int_equal(vf_call(c, VU_DEVICE_GET_INFO, &device, sizeof(device), NULL, 0, &device,
-				 sizeof(device), NULL),
-			 0);
+	assert_int_equal(answer(VU_DEVICE_GET_INFO, &device, sizeof(device)), 0);
 	assert_int_equal(device.flags, VU_DEVICE_PCI | VU_DEVICE_RESETTABLE);
 	assert_int_equal(device.regions, 9);
 	assert_int_equal(device.irqs, 5);
 	for (uint32_t i = 0; i < 9; i++) {
 		static const uint64_t bytes[9] = {0x10000, 0, VF_MEM, 0, 0, 0, 0, 4096, 0};
 
-		assert_int_equal(region_info(c, i, sizeof(info), say, &fd), 0);
+		assert_int_equal(region_info(i, sizeof(info), say, &fd), 0);
 		memcpy(&info, say, sizeof(info));
 		assert_int_equal(info.argsz, sizeof(info));
 		assert_int_equal(info.index, i);
@@ -129,26 +141,20 @@ static void test_information(void **state)
 		if (fd >= 0)
 			close(fd);
 	}
-	assert_int_equal(region_info(c, 9, sizeof(info), say, NULL), EINVAL);
-	assert_int_equal(region_info(c, UINT32_MAX, sizeof(info), say, NULL), EINVAL);
+	assert_int_equal(region_info(9, sizeof(info), say, NULL), EINVAL);
+	assert_int_equal(region_info(UINT32_MAX, sizeof(info), say, NULL), EINVAL);
 	for (uint32_t i = 0; i < 5; i++) {
 		irq.index = i;
-		assert_int_equal(vf_call(c, VU_DEVICE_GET_IRQ_INFO, &irq, sizeof(irq), NULL, 0,
-					 &irq, sizeof(irq), NULL),
-				 0);
+		assert_int_equal(answer(VU_DEVICE_GET_IRQ_INFO, &irq, sizeof(irq)), 0);
 		assert_int_equal(irq.count, i == VU_IRQ_MSIX ? 17 : i == VU_IRQ_ERR);
 	}
 	irq.index = 5;
-	assert_int_equal(
-		vf_call(c, VU_DEVICE_GET_IRQ_INFO, &irq, sizeof(irq), NULL, 0, NULL, 0, NULL),
-		EINVAL);
+	assert_int_equal(ask(VU_DEVICE_GET_IRQ_INFO, &irq, sizeof(irq)), EINVAL);
 	/* Commands that are not for servers, or not there. */
-	assert_int_equal(vf_call(c, VU_DMA_READ, &irq, sizeof(irq), NULL, 0, NULL, 0, NULL),
-			 EOPNOTSUPP);
-	assert_int_equal(vf_call(c, 0, NULL, 0, NULL, 0, NULL, 0, NULL), EOPNOTSUPP);
-	assert_int_equal(vf_call(c, 16, NULL, 0, NULL, 0, NULL, 0, NULL), EOPNOTSUPP);
-	assert_int_equal(vf_call(c, 0xffff, NULL, 0, NULL, 0, NULL, 0, NULL), EOPNOTSUPP);
-	vf_free(&f);
+	assert_int_equal(ask(VU_DMA_READ, &irq, sizeof(irq)), EOPNOTSUPP);
+	assert_int_equal(ask(0, NULL, 0), EOPNOTSUPP);
+	assert_int_equal(ask(16, NULL, 0), EOPNOTSUPP);
+	assert_int_equal(ask(0xffff, NULL, 0), EOPNOTSUPP);
 }
 
 /* A BAR that is larger than the DRAM is mapped in part. */
@@ -157,21 +163,19 @@ static void test_sparse(void **state)
 	uint8_t say[128], byte = 0;
 	struct vu_region_info info;
 	struct vu_sparse_mmap sparse;
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 	int fd;
 
-	(void)state;
+	vf_free(&f);
 	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 2 * VF_MEM);
 	vf_attach(&f, c);
 	vf_enable(c);
-	assert_int_equal(region_info(c, 2, sizeof(info), say, &fd), 0);
+	assert_int_equal(region_info(2, sizeof(info), say, &fd), 0);
 	memcpy(&info, say, sizeof(info));
 	assert_int_equal(info.flags, 15);
 	assert_int_equal(info.argsz, 64);
 	assert_int_equal(info.bytes, 2 * VF_MEM);
 	close(fd);
-	assert_int_equal(region_info(c, 2, 64, say, &fd), 0);
+	assert_int_equal(region_info(2, 64, say, &fd), 0);
 	memcpy(&info, say, sizeof(info));
 	assert_int_equal(info.cap_offset, 32);
 	memcpy(&sparse, say + 32, sizeof(sparse));
@@ -189,20 +193,15 @@ static void test_sparse(void **state)
 	assert_int_equal(vf_region_read(c, 2, VF_MEM, &byte, 1), 0);
 	assert_int_equal(byte, 0xff);
 	assert_int_equal(vf_region_read(c, 2, 2 * VF_MEM, &byte, 1), EINVAL);
-	vf_free(&f);
 }
 
 static void test_memory(void **state)
 {
 	const uint32_t rw = VU_DMA_READABLE | VU_DMA_WRITEABLE;
 	struct vu_dma_unmap all = {sizeof(all), VU_DMA_UNMAP_ALL, 0, 0};
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 	int fd, fds[2], pipe_fds[2];
 	unsigned before;
 
-	(void)state;
-	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
 	vf_attach(&f, c);
 	fd = memfd_create("more", MFD_CLOEXEC);
 	assert_int_equal(ftruncate(fd, 65536), 0);
@@ -244,49 +243,47 @@ static void test_memory(void **state)
 	assert_int_equal(open_fds(), before + 1);
 	assert_int_equal(vf_dma_unmap(c, UINT64_MAX - 4095, 4096), 0);
 	all.bytes = 1;
-	assert_int_equal(vf_call(c, VU_DMA_UNMAP, &all, sizeof(all), NULL, 0, NULL, 0, NULL),
-			 EINVAL);
+	assert_int_equal(ask(VU_DMA_UNMAP, &all, sizeof(all)), EINVAL);
 	all.bytes = 0;
-	assert_int_equal(
-		vf_call(c, VU_DMA_UNMAP, &all, sizeof(all), NULL, 0, &all, sizeof(all), NULL), 0);
+	assert_int_equal(answer(VU_DMA_UNMAP, &all, sizeof(all)), 0);
 	assert_int_equal(all.bytes, VF_GUEST_BYTES);
 	assert_int_equal(open_fds(), before - 1);
 	close(fd);
 	close(pipe_fds[0]);
 	close(pipe_fds[1]);
-	vf_free(&f);
 }
 
 static void test_vectors(void **state)
 {
-	const uint32_t bind = VU_IRQ_DATA_EVENTFD | VU_IRQ_ACTION_TRIGGER;
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
+	const uint32_t bind = VU_IRQ_DATA_EVENTFD | VU_IRQ_ACTION_TRIGGER, none = VU_IRQ_DATA_NONE;
+	const struct {
+		uint32_t index, flags, start, count, n_fds;
+	} bad[] = {
+		{5, bind, 0, 1, 1},
+		{VU_IRQ_MSI, bind, 0, 1, 1},
+		{VU_IRQ_MSIX, bind, 17, 1, 1},
+		{VU_IRQ_MSIX, bind, 16, 2, 2},
+		{VU_IRQ_MSIX, bind, 1, UINT32_MAX, 2},
+		{VU_IRQ_MSIX, bind, 0, 3, 2},
+		{VU_IRQ_MSIX, bind, 0, 0, 0},
+		{VU_IRQ_MSIX, bind | VU_IRQ_ACTION_MASK, 0, 1, 1},
+		{VU_IRQ_MSIX, bind | VU_IRQ_DATA_NONE, 0, 1, 1},
+		{VU_IRQ_MSIX, bind | 0x40, 0, 1, 1},
+		{VU_IRQ_MSIX, VU_IRQ_DATA_BOOL | VU_IRQ_ACTION_TRIGGER, 0, 1, 0},
+	};
+	const uint32_t trigger = none | VU_IRQ_ACTION_TRIGGER;
 	int fd = eventfd(0, EFD_CLOEXEC), fds[16], file = memfd_create("no", MFD_CLOEXEC);
 	unsigned before;
 
-	(void)state;
-	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
 	vf_attach(&f, c);
 	vf_enable(c);
 	before = open_fds();
 	for (unsigned i = 0; i < 16; i++)
 		fds[i] = fd;
-	assert_int_equal(vf_set_irqs(c, 5, bind, 0, 1, &fd, 1), EINVAL);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSI, bind, 0, 1, &fd, 1), EINVAL);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind, 17, 1, &fd, 1), EINVAL);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind, 16, 2, fds, 2), EINVAL);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind, 1, UINT32_MAX, fds, 2), EINVAL);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind, 0, 3, fds, 2), EINVAL);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind, 0, 0, NULL, 0), EINVAL);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind | VU_IRQ_ACTION_MASK, 0, 1, &fd, 1),
-			 EINVAL);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind | VU_IRQ_DATA_NONE, 0, 1, &fd, 1),
-			 EINVAL);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind | 0x40, 0, 1, &fd, 1), EINVAL);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, VU_IRQ_DATA_BOOL | VU_IRQ_ACTION_TRIGGER, 0, 1,
-				     NULL, 0),
-			 EINVAL);
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (vf_set_irqs(c, bad[i].index, bad[i].flags, bad[i].start, bad[i].count, fds,
+				bad[i].n_fds) != EINVAL)
+			fail_msg("set %u is taken", i);
 	/* Something that could block the chip when it is written to. */
 	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind, 0, 1, &file, 1), EINVAL);
 	assert_int_equal(open_fds(), before);
@@ -297,53 +294,37 @@ static void test_vectors(void **state)
 	assert_int_equal(open_fds(), before - 1);
 	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, bind, 0, 1, &c->vector[0], 1), 0);
 	/* The client's own trigger, masked and not. */
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, VU_IRQ_DATA_NONE | VU_IRQ_ACTION_TRIGGER, 0, 1,
-				     NULL, 0),
-			 0);
+	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, trigger, 0, 1, NULL, 0), 0);
 	assert_true(vf_is_interrupted(c, 0));
-	assert_int_equal(
-		vf_set_irqs(c, VU_IRQ_MSIX, VU_IRQ_DATA_NONE | VU_IRQ_ACTION_MASK, 0, 17, NULL, 0),
-		0);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, VU_IRQ_DATA_NONE | VU_IRQ_ACTION_TRIGGER, 0, 1,
-				     NULL, 0),
-			 0);
+	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, none | VU_IRQ_ACTION_MASK, 0, 17, NULL, 0), 0);
+	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, trigger, 0, 1, NULL, 0), 0);
 	assert_false(vf_is_interrupted(c, 0));
 	assert_int_equal(vf_read(c, TXDA_MSIX_PBA), 1);
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, VU_IRQ_DATA_NONE | VU_IRQ_ACTION_UNMASK, 0, 17,
-				     NULL, 0),
+	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, none | VU_IRQ_ACTION_UNMASK, 0, 17, NULL, 0),
 			 0);
 	assert_true(vf_is_interrupted(c, 0));
 	assert_int_equal(vf_read(c, TXDA_MSIX_PBA), 0);
 	/* All of them off. */
-	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, VU_IRQ_DATA_NONE | VU_IRQ_ACTION_TRIGGER, 0, 0,
-				     NULL, 0),
-			 0);
+	assert_int_equal(vf_set_irqs(c, VU_IRQ_MSIX, trigger, 0, 0, NULL, 0), 0);
 	assert_int_equal(open_fds(), before - 17);
 	/* The error interrupt takes one and gives it back. */
 	assert_int_equal(vf_set_irqs(c, VU_IRQ_ERR, bind, 0, 1, &fd, 1), 0);
 	assert_int_equal(open_fds(), before - 16);
 	assert_int_equal(vf_set_irqs(c, VU_IRQ_ERR, bind, 0, 2, fds, 2), EINVAL);
-	assert_int_equal(
-		vf_set_irqs(c, VU_IRQ_ERR, VU_IRQ_DATA_NONE | VU_IRQ_ACTION_TRIGGER, 0, 0, NULL, 0),
-		0);
+	assert_int_equal(vf_set_irqs(c, VU_IRQ_ERR, trigger, 0, 0, NULL, 0), 0);
 	assert_int_equal(open_fds(), before - 17);
 	close(fd);
 	close(file);
-	vf_free(&f);
 }
 
 static void test_accesses(void **state)
 {
 	uint8_t *buf = calloc(1, VU_MAX_TRANSFER + 1);
-	struct vu_region_rw ask = {0, VU_REGION_BAR0, 4};
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
+	struct vu_region_rw rw = {0, VU_REGION_BAR0, 4};
 
-	(void)state;
-	assert_non_null(buf);
-	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
 	vf_attach(&f, c);
 	vf_enable(c);
+	assert_non_null(buf);
 	assert_int_equal(vf_region_read(c, 1, 0, buf, 4), EINVAL);
 	assert_int_equal(vf_region_read(c, 9, 0, buf, 4), EINVAL);
 	assert_int_equal(vf_region_read(c, UINT32_MAX, 0, buf, 4), EINVAL);
@@ -360,24 +341,18 @@ static void test_accesses(void **state)
 	assert_int_equal(vf_region_read(c, 2, 4096, buf, VU_MAX_TRANSFER), 0);
 	assert_int_equal(vf_region_read(c, 2, 0, buf, VU_MAX_TRANSFER + 1), EINVAL);
 	/* More promised than sent. */
-	ask.count = 8;
-	assert_int_equal(vf_call(c, VU_REGION_WRITE, &ask, sizeof(ask), NULL, 0, NULL, 0, NULL),
-			 EINVAL);
+	rw.count = 8;
+	assert_int_equal(ask(VU_REGION_WRITE, &rw, sizeof(rw)), EINVAL);
 	free(buf);
-	vf_free(&f);
 }
 
 /* What a peer may send that is no message. The server hangs up and takes the next client. */
 static void test_bad_frames(void **state)
 {
 	static const uint32_t sizes[] = {0, 1, 15, VU_MAX_MESSAGE + 1, UINT32_MAX};
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 	unsigned before;
 	char byte;
 
-	(void)state;
-	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
 	before = open_fds();
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct vu_header h = {.command = VU_VERSION, .bytes = sizes[i]};
@@ -422,11 +397,10 @@ static void test_bad_frames(void **state)
 	}
 	assert_int_equal(open_fds(), before);
 	vf_attach(&f, c);
-	vf_free(&f);
 }
 
 /* Sends a write of the power limit that nobody waits for. */
-static void send_write(struct vf_chip *c, uint32_t flags, uint32_t region, uint32_t value)
+static void send_write(uint32_t flags, uint32_t region, uint32_t value)
 {
 	uint8_t bytes[sizeof(struct vu_header) + sizeof(struct vu_region_rw) + sizeof(value)];
 	const struct vu_header h = {
@@ -442,31 +416,21 @@ static void send_write(struct vf_chip *c, uint32_t flags, uint32_t region, uint3
 /* Writes that want no reply get none; replies to nothing are ignored. */
 static void test_no_reply(void **state)
 {
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
-
-	(void)state;
-	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
 	vf_attach(&f, c);
 	vf_enable(c);
-	send_write(c, VU_NO_REPLY, VU_REGION_BAR0, 50000);
+	send_write(VU_NO_REPLY, VU_REGION_BAR0, 50000);
 	assert_int_equal(vf_read(c, TXDA_REG_POWER_LIMIT_MW), 50000);
 	/* An error is not told either. */
-	send_write(c, VU_NO_REPLY, 9, 60000);
-	send_write(c, VU_TYPE_REPLY, VU_REGION_BAR0, 60000);
+	send_write(VU_NO_REPLY, 9, 60000);
+	send_write(VU_TYPE_REPLY, VU_REGION_BAR0, 60000);
 	assert_int_equal(vf_read(c, TXDA_REG_POWER_LIMIT_MW), 50000);
-	vf_free(&f);
 }
 
 /* A client that comes back finds the device as it was, and its memory and vectors gone. */
 static void test_reconnect(void **state)
 {
-	struct vf f;
-	struct vf_chip *c = &f.c[0];
 	unsigned before;
 
-	(void)state;
-	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
 	before = open_fds();
 	for (unsigned i = 0; i < 20; i++) {
 		vf_attach(&f, c);
@@ -481,17 +445,15 @@ static void test_reconnect(void **state)
 	}
 	vf_attach(&f, c);
 	assert_int_equal(c->dram[1000], 19);
-	vf_free(&f);
 }
 
 int main(void)
 {
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_greeting),   cmocka_unit_test(test_information),
-		cmocka_unit_test(test_sparse),	   cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_vectors),	   cmocka_unit_test(test_accesses),
-		cmocka_unit_test(test_bad_frames), cmocka_unit_test(test_no_reply),
-		cmocka_unit_test(test_reconnect),
+		TEST(test_greeting),   TEST(test_information), TEST(test_sparse),
+		TEST(test_memory),     TEST(test_vectors),     TEST(test_accesses),
+		TEST(test_bad_frames), TEST(test_no_reply),    TEST(test_reconnect),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,7 +49,6 @@ static int setup(void **state)
 		.socket_dir = dir,
 	};
 
-	(void)state;
 	strcpy(dir + strlen(dir) - 6, "XXXXXX");
 	assert_non_null(mkdtemp(dir));
 	assert_int_equal(vu_server_new(&opt, &server), 0);
@@ -61,7 +60,6 @@ static int teardown(void **state)
 {
 	void *failed;
 
-	(void)state;
 	vu_server_stop(server);
 	pthread_join(thread, &failed);
 	assert_null(failed);
@@ -166,7 +164,6 @@ static void test_clients(void **state)
 	char serial[3][16];
 	int sock;
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		join(&a, i);
 		vf_enable(&a);
@@ -207,7 +204,6 @@ static void test_clients(void **state)
 /* A connection that cannot be accepted just now waits, and the server sleeps meanwhile. */
 static void test_no_descriptors(void **state)
 {
-	(void)state;
 	refuse_from_ns = clock_ns();
 	order("status 0", "ok");
 	refuse_from_ns = 0;
@@ -226,7 +222,6 @@ static void test_second_server(void **state)
 	struct vf_chip a;
 	int sock;
 
-	(void)state;
 	assert_int_equal(vu_server_new(&opt, &other), -EADDRINUSE);
 	assert_null(other);
 	join(&a, 0);
@@ -259,7 +254,6 @@ static void test_orders(void **state)
 	char big[2000];
 	int sock;
 
-	(void)state;
 	assert_non_null(strstr(order("help", "ok"), "disappear"));
 	order("status", "ok");
 	order("status 3", "error: ");
@@ -308,7 +302,6 @@ static void test_disappear(void **state)
 {
 	struct vf_chip a, b;
 
-	(void)state;
 	join(&a, 0);
 	join(&b, 1);
 	vf_enable(&a);
@@ -350,7 +343,6 @@ static void test_timed_faults(void **state)
 	struct vf_chip a;
 	uint32_t events = 0;
 
-	(void)state;
 	join(&a, 0);
 	vf_enable(&a);
 	vf_write(&a, TXDA_REG_IRQ_EVENTS, UINT32_MAX);

@@ -447,15 +447,28 @@ void vf_space(struct vf_chip *c, unsigned vmid)
 
 /* ---- rings ----------------------------------------------------------------------------------- */
 
-void vf_queue_set_up(struct vf_chip *c, unsigned q, unsigned vmid, unsigned log2)
+static void set_up(struct vf_chip *c, unsigned q, unsigned vmid, unsigned log2, uint64_t ring,
+		   uint64_t completion)
 {
 	uint32_t at = TXDA_REG_QUEUE(q);
 
-	vf_write64(c, at + TXDA_QUEUE_RING_LO, VF_SYSTEM(VF_RINGS + q * 0x10000ull));
+	vf_write64(c, at + TXDA_QUEUE_RING_LO, ring);
 	vf_write(c, at + TXDA_QUEUE_RING_LOG2, log2);
 	vf_write(c, at + TXDA_QUEUE_VMID, vmid);
-	vf_write64(c, at + TXDA_QUEUE_COMPLETION_LO,
-		   VF_SYSTEM(VF_COMPLETIONS + (c->d->index * VU_QUEUES + q) * 64ull));
+	vf_write64(c, at + TXDA_QUEUE_COMPLETION_LO, completion);
+}
+
+void vf_queue_start_at(struct vf_chip *c, unsigned q, uint64_t ring, uint64_t completion)
+{
+	set_up(c, q, 1, 4, ring, completion);
+	vf_write(c, TXDA_REG_QUEUE(q) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_START);
+	assert_int_equal(vf_queue_state(c, q), TXDA_QUEUE_RUNNING);
+}
+
+void vf_queue_set_up(struct vf_chip *c, unsigned q, unsigned vmid, unsigned log2)
+{
+	set_up(c, q, vmid, log2, VF_SYSTEM(VF_RINGS + q * 0x10000ull),
+	       VF_SYSTEM(VF_COMPLETIONS + (c->d->index * VU_QUEUES + q) * 64ull));
 	c->queue[q] = (struct vf_queue){.log2 = log2, .seqno = c->queue[q].seqno};
 }
 

@@ -135,6 +135,8 @@ void vf_space(struct vf_chip *c, unsigned vmid);
 /* Sets a queue up with a ring and a completion word in the guest's memory and starts it. */
 void vf_queue_set_up(struct vf_chip *c, unsigned q, unsigned vmid, unsigned log2);
 void vf_queue_start(struct vf_chip *c, unsigned q, unsigned vmid);
+/* Starts a queue of VMID 1 with a ring of 16 entries and a completion word anywhere. */
+void vf_queue_start_at(struct vf_chip *c, unsigned q, uint64_t ring, uint64_t completion);
 void vf_queue_stop(struct vf_chip *c, unsigned q);
 uint32_t vf_queue_state(struct vf_chip *c, unsigned q);
 volatile uint64_t *vf_completion(struct vf *f, struct vf_chip *c, unsigned q);
