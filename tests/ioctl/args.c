@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "args.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include <setjmp.h>
+
+const uint32_t places[2] = {HOST, DEVICE};
 
 void must_refuse(int fd, unsigned long request, const void *good, size_t bytes,
 		 const struct bad *bad, size_t n)
@@ -95,6 +93,81 @@ int munmap_mem(struct mem *mem)
 
 	mem->cpu = NULL;
 	return err;
+}
+
+static sigjmp_buf out;
+
+static void on_sigbus(int number)
+{
+	(void)number;
+	siglongjmp(out, 1);
+}
+
+bool can_read(const volatile uint32_t *word)
+{
+	struct sigaction action = {.sa_handler = on_sigbus}, before;
+	volatile bool good = false;
+
+	sigaction(SIGBUS, &action, &before);
+	if (!sigsetjmp(out, 1)) {
+		(void)*word;
+		good = true;
+	}
+	sigaction(SIGBUS, &before, NULL);
+	return good;
+}
+
+struct drm_txda_bo_query_info must_info(int fd, uint32_t handle)
+{
+	struct drm_txda_bo_query_info info = {.handle = handle};
+
+	must(call(fd, DRM_IOCTL_TXDA_BO_QUERY_INFO, &info));
+	return info;
+}
+
+int advise(int fd, uint32_t handle, uint32_t advice)
+{
+	struct drm_txda_bo_advise arg = {.handle = handle, .advice = advice};
+
+	return call(fd, DRM_IOCTL_TXDA_BO_ADVISE, &arg);
+}
+
+int to_fd(int fd, uint32_t handle, uint32_t flags, int *ret_buf)
+{
+	struct drm_prime_handle arg = {.handle = handle, .flags = DRM_CLOEXEC | flags, .fd = -1};
+	int err = call(fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &arg);
+
+	if (!err)
+		*ret_buf = arg.fd;
+	return err;
+}
+
+int from_fd(int fd, int buf, uint32_t *ret_handle)
+{
+	struct drm_prime_handle arg = {.fd = buf};
+	int err = call(fd, DRM_IOCTL_PRIME_FD_TO_HANDLE, &arg);
+
+	if (!err)
+		*ret_handle = arg.handle;
+	return err;
+}
+
+int must_export(int fd, uint32_t handle)
+{
+	int buf = -1;
+
+	must(to_fd(fd, handle, DRM_RDWR, &buf));
+	check(buf >= 0);
+	return buf;
+}
+
+uint32_t must_import(int fd, int buf)
+{
+	uint32_t handle = 0;
+
+	must(from_fd(fd, buf, &handle));
+	check(handle);
+	return handle;
 }
 
 bool is_filled(const void *at, size_t bytes, uint32_t value)

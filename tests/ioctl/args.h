@@ -7,6 +7,13 @@
 
 #include "common.h"
 
+#define HOST   DRM_TXDA_PLACE_HOST
+#define DEVICE DRM_TXDA_PLACE_DEVICE
+/* Within what any chip has, and huge-page aligned. */
+#define VA (1ull << 31)
+
+extern const uint32_t places[2];
+
 /* One change of an argument that is good otherwise, and the error it leads to. */
 struct bad {
 	const char *what;
@@ -46,6 +53,17 @@ int dev_fill(struct client *c, uint64_t dst, uint64_t bytes, uint32_t value);
 void must_new_queue(struct client *c);
 
 int munmap_mem(struct mem *mem);
+/* Whether reading the word is no SIGBUS. */
+bool can_read(const volatile uint32_t *word);
+
+struct drm_txda_bo_query_info must_info(int fd, uint32_t handle);
+int advise(int fd, uint32_t handle, uint32_t advice);
+
+/* A buffer as a dma-buf and back; @flags: DRM_RDWR or 0. */
+int to_fd(int fd, uint32_t handle, uint32_t flags, int *ret_buf);
+int from_fd(int fd, int buf, uint32_t *ret_handle);
+int must_export(int fd, uint32_t handle);
+uint32_t must_import(int fd, int buf);
 
 /* Whether all 32-bit words in [at, at + bytes) are @value. */
 bool is_filled(const void *at, size_t bytes, uint32_t value);

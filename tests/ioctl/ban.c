@@ -5,13 +5,6 @@
  */
 #include "args.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 /* Users with no account; each test has its own, since what a user did is remembered. */
 enum { USER_BANNED = 12345, USER_ALL, USER_IDLE, USER_OTHER };
 
@@ -20,14 +13,6 @@ enum { USER_BANNED = 12345, USER_ALL, USER_IDLE, USER_OTHER };
 #define RESETS	 3
 
 static struct client witness;
-
-static uint64_t chip_resets(void)
-{
-	struct drm_txda_reset_info info = {0};
-
-	must(query(witness.fd, DRM_TXDA_QUERY_RESET, &info, sizeof(info)));
-	return info.chip_resets;
-}
 
 /* The limits of a user are for those without CAP_SYS_RESOURCE. */
 static void become(uid_t uid)
@@ -46,15 +31,6 @@ static struct client must_client_of(uid_t uid)
 	return c;
 }
 
-static uint32_t must_queue_of(struct client *c, uint32_t timeout_ms)
-{
-	uint32_t queue;
-
-	must(queue_create_as(c->fd, c->vm, DRM_TXDA_QUEUE_COMPUTE, DRM_TXDA_PRIORITY_NORMAL,
-			     timeout_ms, &queue));
-	return queue;
-}
-
 /* Whether a client of that user can work: a new queue's answer to a job. */
 static int try_work(struct client *c, uid_t uid)
 {
@@ -62,7 +38,7 @@ static int try_work(struct client *c, uid_t uid)
 	int err;
 
 	become(uid);
-	queue = must_queue_of(c, LONG_MS);
+	queue = must_queue_for(c->fd, c->vm, LONG_MS);
 	err = submit_wait(c->fd, queue, 0, 0);
 	must(queue_destroy(c->fd, queue));
 	become(0);
@@ -72,28 +48,20 @@ static int try_work(struct client *c, uid_t uid)
 /* A job that waits for what never comes; the syncobj that it signals. */
 static uint32_t must_hang(struct client *c, uid_t uid, uint32_t queue)
 {
-	uint32_t done = must_syncobj(c->fd);
-	struct drm_txda_sync sync = signals(done);
+	struct stream s;
 	struct mem word;
+	uint32_t done;
 
 	become(uid);
-	word = must_mem(c->fd, c->vm, 8);
-	c->stream.bytes = 0;
-	put_wait(&c->stream, word.va, 1);
-	must(submit(c->fd, queue, c->stream.mem.va, c->stream.bytes, &sync, 1));
+	s = must_block(c->fd, c->vm, &word);
+	done = must_submit(c->fd, queue, &s);
 	become(0);
 	return done;
 }
 
 static void must_reset(uint64_t before)
 {
-	int64_t deadline = now_ns() + PATIENCE;
-
-	while (chip_resets() == before) {
-		if (now_ns() > deadline)
-			fail("no reset came");
-		usleep(10000);
-	}
+	must_become(chip_resets(witness.fd) != before);
 	/* Ends with the reset. */
 	must(try_work(&witness, 0));
 }
@@ -101,8 +69,8 @@ static void must_reset(uint64_t before)
 /* One chip reset because of a job of the client: it hangs, and its queue does not stop. */
 static void must_cause_reset(struct client *c, uid_t uid, const char *how)
 {
-	uint32_t queue = must_queue_of(c, SHORT_MS), done;
-	uint64_t before = chip_resets();
+	uint32_t queue = must_queue_for(c->fd, c->vm, SHORT_MS), done;
+	uint64_t before = chip_resets(witness.fd);
 
 	vmhost("%s 0", how);
 	done = must_hang(c, uid, queue);
@@ -135,7 +103,7 @@ static void close_client(struct client *c)
 
 /* ---- Bans ----------------------------------------------------------------------------------- */
 
-static void ban(void)
+TEST(ban)
 {
 	struct client old, bad, fresh, other;
 
@@ -169,7 +137,7 @@ static void ban(void)
 }
 
 /* Files that were opened in time are one chance more, not one each. */
-static void ban_all(void)
+TEST(ban_all)
 {
 	struct client old[3], bad;
 
@@ -189,7 +157,7 @@ static void ban_all(void)
  * The chip as a whole stands still, and the queue with the shortest limit is the first to be
  * stopped: while another user's work is on the chip it is not to blame, else it is.
  */
-static void ban_doubt(void)
+TEST(ban_doubt)
 {
 	struct client bad, other;
 	uint32_t queue;
@@ -198,7 +166,7 @@ static void ban_doubt(void)
 	bad = must_client_of(USER_IDLE);
 	other = must_client_of(USER_OTHER);
 	for (int i = 0; i < RESETS; i++) {
-		queue = must_queue_of(&other, LONG_MS);
+		queue = must_queue_for(other.fd, other.vm, LONG_MS);
 		must_hang(&other, USER_OTHER, queue);
 		must_cause_reset(&bad, USER_IDLE, "liveness-stop");
 		must(queue_destroy(other.fd, queue));
@@ -212,29 +180,17 @@ static void ban_doubt(void)
 }
 
 /* Waits until the bans of earlier tests are over. */
-static void ban_ends(void)
+TEST(ban_ends)
 {
-	int64_t deadline = now_ns() + PATIENCE;
 	struct client c;
 
 	witness = must_client(0);
 	c = must_client_of(USER_BANNED);
-	while (try_work(&c, USER_BANNED)) {
-		if (now_ns() > deadline)
-			fail("the ban does not end");
-		usleep(100000);
-	}
+	must_become(!try_work(&c, USER_BANNED));
 	check(!is_told(&c));
 }
 
-static const struct test tests[] = {
-	{"ban", ban},
-	{"ban-all", ban_all},
-	{"ban-doubt", ban_doubt},
-	{"ban-ends", ban_ends},
-};
-
 int main(int argc, char **argv)
 {
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "common.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <linux/sync_file.h>
 
@@ -51,9 +42,32 @@ const char *strerror_of(int err)
 	return err ? strerrordesc_np(err < 0 ? -err : err) : "success";
 }
 
+#define TESTS_MAX 64
+
+static struct test {
+	const char *name;
+	void (*run)(void);
+	int line;
+} tests[TESTS_MAX];
+static size_t n_tests;
+
+/* Constructors come in no certain order. */
+void add_test(const char *name, void (*run)(void), int line)
+{
+	size_t at = n_tests;
+
+	if (n_tests++ == TESTS_MAX)
+		abort();
+	for (; at && tests[at - 1].line > line; at--)
+		tests[at] = tests[at - 1];
+	tests[at] = (struct test){name, run, line};
+}
+
 static bool is_wanted(const char *name, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
+		for (char *at = argv[i]; (at = strchr(at, '-'));)
+			*at = '_';
 		if (!strcmp(argv[i], name))
 			return true;
 	}
@@ -84,7 +98,7 @@ static int run_test(const struct test *test)
 	return WEXITSTATUS(status);
 }
 
-int run_tests(const struct test *tests, size_t n, int argc, char **argv)
+int run_tests(int argc, char **argv)
 {
 	unsigned int passed = 0, failed = 0, skipped = 0;
 
@@ -92,7 +106,7 @@ int run_tests(const struct test *tests, size_t n, int argc, char **argv)
 		fprintf(stderr, "no node of txda\n");
 		return EXIT_SKIP;
 	}
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n_tests; i++) {
 		int64_t begin = now_ns();
 		int status;
 
@@ -118,6 +132,33 @@ int64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return ts.tv_sec * SECOND + ts.tv_nsec;
+}
+
+pid_t must_fork(void)
+{
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	check(pid >= 0);
+	return pid;
+}
+
+void must_end(pid_t pid)
+{
+	int status;
+
+	check(waitpid(pid, &status, 0) == pid);
+	check_equal(status, 0);
+}
+
+void must_kill(pid_t pid)
+{
+	int status;
+
+	must(kill(pid, SIGKILL) ? -errno : 0);
+	check(waitpid(pid, &status, 0) == pid);
+	check(WIFSIGNALED(status));
 }
 
 void vmhost(const char *format, ...)
@@ -166,6 +207,14 @@ int query(int fd, uint32_t type, void *answer, uint32_t bytes)
 	struct drm_txda_dev_query arg = {.type = type, .answer = answer_of(answer, bytes)};
 
 	return call(fd, DRM_IOCTL_TXDA_DEV_QUERY, &arg);
+}
+
+uint64_t chip_resets(int fd)
+{
+	struct drm_txda_reset_info info = {0};
+
+	must(query(fd, DRM_TXDA_QUERY_RESET, &info, sizeof(info)));
+	return info.chip_resets;
 }
 
 int query_port(int fd, uint32_t port, struct drm_txda_port_info *ret_info)
@@ -297,6 +346,14 @@ uint32_t must_vm(int fd)
 	return vm;
 }
 
+uint32_t vm_state(int fd, uint32_t vm)
+{
+	struct drm_txda_vm_get_state arg = {.id = vm};
+
+	must(call(fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg));
+	return arg.state;
+}
+
 int bo_create(int fd, uint64_t bytes, uint32_t places, uint32_t flags, uint32_t vm,
 	      uint32_t *ret_handle)
 {
@@ -359,6 +416,20 @@ int bind_one(int fd, uint32_t vm, uint32_t kind, uint32_t handle, uint64_t offse
 	return call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg);
 }
 
+int bind_async(int fd, uint32_t vm, const struct drm_txda_bind_op *ops, uint32_t count)
+{
+	struct drm_txda_vm_bind arg = {
+		.vm_id = vm,
+		.flags = DRM_TXDA_VM_BIND_ASYNC,
+		.ops = array_of(ops, count, sizeof(*ops)),
+	};
+	int err = call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg);
+
+	if (arg.done)
+		fail("an asynchronous bind says that %u are done", arg.done);
+	return err;
+}
+
 struct mem must_mem_in(int fd, uint32_t vm, uint64_t bytes, uint32_t place)
 {
 	static uint64_t next_va = 1ull << 32;
@@ -402,13 +473,19 @@ int queue_destroy(int fd, uint32_t queue)
 	return call(fd, DRM_IOCTL_TXDA_QUEUE_DESTROY, &arg);
 }
 
-uint32_t must_queue(int fd, uint32_t vm)
+uint32_t must_queue_for(int fd, uint32_t vm, uint32_t timeout_ms)
 {
 	uint32_t queue = 0;
 
-	must(queue_create_as(fd, vm, DRM_TXDA_QUEUE_COMPUTE, DRM_TXDA_PRIORITY_NORMAL, 0, &queue));
+	must(queue_create_as(fd, vm, DRM_TXDA_QUEUE_COMPUTE, DRM_TXDA_PRIORITY_NORMAL, timeout_ms,
+			     &queue));
 	check(queue);
 	return queue;
+}
+
+uint32_t must_queue(int fd, uint32_t vm)
+{
+	return must_queue_for(fd, vm, 0);
 }
 
 struct drm_txda_queue_get_state must_state(int fd, uint32_t queue)
@@ -453,6 +530,15 @@ int submit(int fd, uint32_t queue, uint64_t va, uint32_t bytes, const struct drm
 	return submit_jobs(fd, queue, &job, 1);
 }
 
+uint32_t must_submit(int fd, uint32_t queue, const struct stream *s)
+{
+	uint32_t done = must_syncobj(fd);
+	struct drm_txda_sync sync = signals(done);
+
+	must(submit(fd, queue, s ? s->mem.va : 0, s ? s->bytes : 0, &sync, 1));
+	return done;
+}
+
 int submit_wait(int fd, uint32_t queue, uint64_t va, uint32_t bytes)
 {
 	uint32_t done = must_syncobj(fd);
@@ -493,6 +579,30 @@ struct stream must_long_fill(int fd, uint32_t vm)
 	must(call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
 	put_fill(&s, LONG_VA, LONG_PARTS * LONG_BO, 1);
 	return s;
+}
+
+struct stream must_block(int fd, uint32_t vm, struct mem *ret_word)
+{
+	struct stream s = must_stream(fd, vm);
+
+	*ret_word = must_mem(fd, vm, 8);
+	put_nop(&s);
+	put_wait(&s, ret_word->va, 1);
+	return s;
+}
+
+struct gate must_gate(int fd, uint32_t vm)
+{
+	struct gate gate = {.queue = must_queue_for(fd, vm, 60000)};
+	struct stream s = must_block(fd, vm, &gate.word);
+
+	gate.fence = must_submit(fd, gate.queue, &s);
+	return gate;
+}
+
+void gate_open(const struct gate *gate)
+{
+	*(volatile uint64_t *)gate->word.cpu = 1;
 }
 
 void put_bytes(struct stream *s, const void *bytes, uint32_t count)

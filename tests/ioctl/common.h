@@ -2,7 +2,7 @@
 /*
  * What tests of the ioctls share: they talk to nodes of the driver through nothing but system calls.
  *
- * A program is a table of tests and a call of run_tests(). Each test runs in a child process of its
+ * A program is tests and a call of run_tests(). Each test runs in a child process of its
  * own and has passed when it returns; a check that fails says where and ends it. With names as
  * arguments only those tests run. Exit status 1 when one failed, 77 when there is no node.
  *
@@ -11,9 +11,18 @@
 #ifndef TXDA_TEST_IOCTL_H
 #define TXDA_TEST_IOCTL_H
 
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "drm/txda_drm.h"
 #include "txda_isa.h"
@@ -37,12 +46,18 @@ struct drm_syncobj_eventfd {
 
 /* ---- Tests ---------------------------------------------------------------------------------- */
 
-struct test {
-	const char *name;
-	void (*run)(void);
-};
+/* A test; all of a program are run in the order of their lines. */
+#define TEST(name)                                                                                 \
+	static void name(void);                                                                    \
+	__attribute__((constructor)) static void add_##name(void)                                  \
+	{                                                                                          \
+		add_test(#name, name, __LINE__);                                                   \
+	}                                                                                          \
+	static void name(void)
 
-int run_tests(const struct test *tests, size_t n, int argc, char **argv);
+void add_test(const char *name, void (*run)(void), int line);
+/* In names as arguments "-" is "_". */
+int run_tests(int argc, char **argv);
 
 __attribute__((noreturn, format(printf, 3, 4))) void fail_at(const char *file, int line,
 							     const char *format, ...);
@@ -88,6 +103,22 @@ int64_t now_ns(void);
 /* Runs "vmhost WORDS" of the rig, which reaches the device model. Skips where there is no rig. */
 __attribute__((format(printf, 1, 2))) void vmhost(const char *format, ...);
 
+/* Waits for the condition, with patience. */
+#define must_become(condition)                                                                     \
+	do {                                                                                       \
+		int64_t end_ = now_ns() + PATIENCE;                                                \
+		while (!(condition)) {                                                             \
+			if (now_ns() > end_)                                                       \
+				fail("%s does not come", #condition);                              \
+			usleep(1000);                                                              \
+		}                                                                                  \
+	} while (0)
+
+/* 0 in the child. It has to end well, or by SIGKILL. */
+pid_t must_fork(void);
+void must_end(pid_t pid);
+void must_kill(pid_t pid);
+
 /* Whether the debugfs file @name of a chip has a line with @text. For root. */
 bool is_in_debugfs(const char *name, const char *text);
 
@@ -102,6 +133,8 @@ unsigned int node_count(void);
 int must_open(unsigned int i);
 
 int query(int fd, uint32_t type, void *answer, uint32_t bytes);
+/* How often the chip was reset. */
+uint64_t chip_resets(int fd);
 int query_port(int fd, uint32_t port, struct drm_txda_port_info *ret_info);
 struct drm_txda_answer answer_of(void *to, uint32_t bytes);
 /*
@@ -116,6 +149,8 @@ void must_answer(int fd, unsigned long request, const void *good, size_t bytes, 
 int vm_create(int fd, uint32_t *ret_vm);
 int vm_destroy(int fd, uint32_t vm);
 uint32_t must_vm(int fd);
+/* DRM_TXDA_VM_*. */
+uint32_t vm_state(int fd, uint32_t vm);
 
 int bo_create(int fd, uint64_t bytes, uint32_t places, uint32_t flags, uint32_t vm,
 	      uint32_t *ret_handle);
@@ -124,6 +159,8 @@ void *must_map(int fd, uint32_t handle, uint64_t bytes);
 /* One synchronous operation. @kind: DRM_TXDA_BIND_*. */
 int bind_one(int fd, uint32_t vm, uint32_t kind, uint32_t handle, uint64_t offset, uint64_t va,
 	     uint64_t bytes);
+/* Asynchronous ones. */
+int bind_async(int fd, uint32_t vm, const struct drm_txda_bind_op *ops, uint32_t count);
 struct drm_txda_array array_of(const void *elements, uint32_t count, uint32_t stride);
 
 /* A buffer that is mapped everywhere. */
@@ -144,6 +181,8 @@ int queue_create_as(int fd, uint32_t vm, uint32_t class, uint32_t priority, uint
 		    uint32_t *ret_queue);
 int queue_destroy(int fd, uint32_t queue);
 uint32_t must_queue(int fd, uint32_t vm);
+/* For compute, whose jobs have so long. */
+uint32_t must_queue_for(int fd, uint32_t vm, uint32_t timeout_ms);
 struct drm_txda_queue_get_state must_state(int fd, uint32_t queue);
 struct drm_txda_fault must_fault_of(int fd, uint32_t queue);
 
@@ -153,6 +192,9 @@ int submit(int fd, uint32_t queue, uint64_t va, uint32_t bytes, const struct drm
 	   uint32_t n_syncs);
 /* The same, signals a fence and waits for it; the status of fence_status(). */
 int submit_wait(int fd, uint32_t queue, uint64_t va, uint32_t bytes);
+struct stream;
+/* Submits @s, NULL: an empty job, and returns the syncobj that it signals. */
+uint32_t must_submit(int fd, uint32_t queue, const struct stream *s);
 
 /* Command packets, one after the other in @mem. */
 struct stream {
@@ -170,6 +212,17 @@ void put_collective(struct stream *s, uint16_t op, uint64_t dst, uint64_t src, u
 		    uint32_t dtype, uint32_t group);
 /* A fill of 64 GiB: one buffer of device memory, mapped many times in a row. */
 struct stream must_long_fill(int fd, uint32_t vm);
+/* A stream that waits for a word of memory to be 1. */
+struct stream must_block(int fd, uint32_t vm, struct mem *ret_word);
+/* A job that holds others up until gate_open(), and the queue that it is on. */
+struct gate {
+	uint32_t queue;
+	uint32_t fence; /* binary; signals when the gate opens */
+	struct mem word;
+};
+
+struct gate must_gate(int fd, uint32_t vm);
+void gate_open(const struct gate *gate);
 /* Whatever bytes; a multiple of 8. */
 void put_bytes(struct stream *s, const void *bytes, uint32_t count);
 

@@ -2,10 +2,6 @@
 #include "dmem.h"
 #include "common.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 static void put(const char *group, const char *name, const char *text)
 {
 	char path[128];

@@ -12,14 +12,7 @@
  */
 #include "failnth.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* No call has as many chances. */
 #define MAX_CHANCES 5000

@@ -6,13 +6,6 @@
 #include "dmem.h"
 #include "failnth.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
-
-#define HOST   DRM_TXDA_PLACE_HOST
-#define DEVICE DRM_TXDA_PLACE_DEVICE
-
 /*
  * The limit has room for one of the two, beside what all steps have. A page is a chance or more, so
  * there are few of them.
@@ -22,19 +15,9 @@
 #define LIMIT_BYTES  (52ull * PAGE)
 #define NO_LIMIT     (1ull << 50)
 
-static int advise(struct world *w, uint32_t handle, uint32_t advice)
-{
-	struct drm_txda_bo_advise arg = {.handle = handle, .advice = advice};
-
-	return call(w->client.fd, DRM_IOCTL_TXDA_BO_ADVISE, &arg);
-}
-
 static uint32_t place_of(struct world *w, uint32_t handle)
 {
-	struct drm_txda_bo_query_info info = {.handle = handle};
-
-	must(call(w->client.fd, DRM_IOCTL_TXDA_BO_QUERY_INFO, &info));
-	return info.place;
+	return must_info(w->client.fd, handle).place;
 }
 
 /* A buffer with contents that no address space maps. */
@@ -55,7 +38,7 @@ static struct mem must_filled(struct world *w, uint32_t place, uint32_t value)
 static void must_return(struct world *w, struct mem *m, uint32_t value)
 {
 	must_limit(must_group(), "dmem.max", NO_LIMIT);
-	must(advise(w, m->handle, DRM_TXDA_WILLNEED));
+	must(advise(w->client.fd, m->handle, DRM_TXDA_WILLNEED));
 	check(is_filled(m->cpu, m->bytes, value));
 	must(munmap_mem(m));
 }
@@ -73,14 +56,14 @@ static int run_advise(struct world *w)
 	int err = 0;
 
 	for (size_t i = 0; !err && i < ARRAY_SIZE(advice); i++)
-		err = advise(w, w->idle.handle, advice[i]);
+		err = advise(w->client.fd, w->idle.handle, advice[i]);
 	return err;
 }
 
 static void after_advise(struct world *w, int err)
 {
 	(void)err;
-	must(advise(w, w->idle.handle, DRM_TXDA_WILLNEED));
+	must(advise(w->client.fd, w->idle.handle, DRM_TXDA_WILLNEED));
 	check(is_filled(w->idle.cpu, w->idle.bytes, 0x1d1e));
 	must(munmap_mem(&w->idle));
 }
@@ -95,7 +78,7 @@ static void prepare_move(struct world *w)
 	must_limit(group, "dmem.max", NO_LIMIT);
 	must_enter(group);
 	w->idle = must_filled(w, DEVICE, 0xc01d);
-	must(advise(w, w->idle.handle, DRM_TXDA_COLD));
+	must(advise(w->client.fd, w->idle.handle, DRM_TXDA_COLD));
 	must_limit(group, "dmem.max", LIMIT_BYTES);
 }
 
@@ -128,7 +111,7 @@ static void prepare_return(struct world *w)
 
 static int run_return(struct world *w)
 {
-	return advise(w, w->idle.handle, DRM_TXDA_WILLNEED);
+	return advise(w->client.fd, w->idle.handle, DRM_TXDA_WILLNEED);
 }
 
 static void after_return(struct world *w, int err)
@@ -145,12 +128,12 @@ static void prepare_swap(struct world *w)
 	prepare_move(w);
 	must(push(w));
 	w->other = (struct mem){.handle = w->handle, .bytes = PUSHER_BYTES};
-	must(advise(w, w->other.handle, DRM_TXDA_COLD));
+	must(advise(w->client.fd, w->other.handle, DRM_TXDA_COLD));
 }
 
 static int run_swap(struct world *w)
 {
-	int err = advise(w, w->idle.handle, DRM_TXDA_WILLNEED);
+	int err = advise(w->client.fd, w->idle.handle, DRM_TXDA_WILLNEED);
 
 	if (err == -ENOSPC && place_of(w, w->other.handle) == DEVICE)
 		return -ENOMEM;
@@ -162,7 +145,7 @@ static void after_swap(struct world *w, int err)
 	if (!err)
 		check_equal(place_of(w, w->other.handle), HOST);
 	must_return(w, &w->idle, 0xc01d);
-	must(advise(w, w->other.handle, DRM_TXDA_WILLNEED));
+	must(advise(w->client.fd, w->other.handle, DRM_TXDA_WILLNEED));
 }
 
 /* ---- Host memory that was taken ------------------------------------------------------------- */
@@ -174,7 +157,7 @@ static void prepare_shrink(struct world *w)
 
 	check(drop >= 0);
 	w->idle = must_filled(w, HOST, 0xd0d0);
-	must(advise(w, w->idle.handle, DRM_TXDA_DONTNEED));
+	must(advise(w->client.fd, w->idle.handle, DRM_TXDA_DONTNEED));
 	check(write(drop, "2", 1) == 1);
 	close(drop);
 	check_equal(must_memory(w->client.fd).host_used, before.host_used);
@@ -183,7 +166,7 @@ static void prepare_shrink(struct world *w)
 static void after_shrink(struct world *w, int err)
 {
 	(void)err;
-	must(advise(w, w->idle.handle, DRM_TXDA_WILLNEED));
+	must(advise(w->client.fd, w->idle.handle, DRM_TXDA_WILLNEED));
 	check(is_filled(w->idle.cpu, w->idle.bytes, 0));
 	must(munmap_mem(&w->idle));
 }

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "failnth.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#define HOST   DRM_TXDA_PLACE_HOST
-#define DEVICE DRM_TXDA_PLACE_DEVICE
-#define VA     (1ull << 31)
-#define MANY   64
+#define MANY 64
 
 /* ---- The file and the chip ------------------------------------------------------------------ */
 
@@ -123,19 +114,11 @@ static int run_bind_replace(struct world *w)
 			16 * PAGE);
 }
 
-static uint32_t vm_state(struct world *w)
-{
-	struct drm_txda_vm_get_state arg = {.id = w->client.vm};
-
-	must(call(w->client.fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg));
-	return arg.state;
-}
-
 /* The address space is none the worse, and what failed works now. */
 static void after_bind(struct world *w, int err)
 {
 	(void)err;
-	check_equal(vm_state(w), DRM_TXDA_VM_USABLE);
+	check_equal(vm_state(w->client.fd, w->client.vm), DRM_TXDA_VM_USABLE);
 	must(bind_one(w->client.fd, w->client.vm, DRM_TXDA_BIND_MAP, w->device.handle, 0, VA,
 		      16 * PAGE));
 	must(dev_fill(&w->client, VA, 16 * PAGE, 0x5a5a5a5a));
@@ -326,19 +309,9 @@ static void after_userptr(struct world *w, int err)
 	munmap(w->at, MIB);
 }
 
-static int export_buffer(int fd, uint32_t handle, int *ret_buf)
-{
-	struct drm_prime_handle arg = {.handle = handle, .flags = DRM_CLOEXEC | DRM_RDWR, .fd = -1};
-	int err = call(fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &arg);
-
-	if (!err)
-		*ret_buf = arg.fd;
-	return err;
-}
-
 static int run_export(struct world *w)
 {
-	return export_buffer(w->client.fd, w->host.handle, &w->buf);
+	return to_fd(w->client.fd, w->host.handle, DRM_RDWR, &w->buf);
 }
 
 static void prepare_import(struct world *w)
@@ -346,18 +319,16 @@ static void prepare_import(struct world *w)
 	if (w->peer < 0)
 		skip("there is one chip only");
 	must(bo_create(w->client.fd, 4 * MIB, DEVICE, 0, 0, &w->handle));
-	must(export_buffer(w->client.fd, w->handle, &w->buf));
+	w->buf = must_export(w->client.fd, w->handle);
 	w->vm = must_vm(w->peer);
 }
 
 static int import_and_bind(struct world *w)
 {
-	struct drm_prime_handle arg = {.fd = w->buf};
-	int err = call(w->peer, DRM_IOCTL_PRIME_FD_TO_HANDLE, &arg);
+	uint32_t handle;
+	int err = from_fd(w->peer, w->buf, &handle);
 
-	if (err)
-		return err;
-	return bind_one(w->peer, w->vm, DRM_TXDA_BIND_MAP, arg.handle, 0, VA, 4 * MIB);
+	return err ? err : bind_one(w->peer, w->vm, DRM_TXDA_BIND_MAP, handle, 0, VA, 4 * MIB);
 }
 
 static void prepare_import_host(struct world *w)
@@ -365,7 +336,7 @@ static void prepare_import_host(struct world *w)
 	prepare_import(w);
 	close(w->buf);
 	must(bo_create(w->client.fd, 4 * MIB, HOST, 0, 0, &w->handle));
-	must(export_buffer(w->client.fd, w->handle, &w->buf));
+	w->buf = must_export(w->client.fd, w->handle);
 }
 
 /* ---- Queues --------------------------------------------------------------------------------- */

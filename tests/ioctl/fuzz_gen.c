@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "fuzz.h"
 
-#include <fcntl.h>
 #include <setjmp.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-#include <errno.h>
 
 /* ---- Random values -------------------------------------------------------------------------- */
 

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "fuzz.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <linux/dma-buf.h>
 #include <linux/sync_file.h>

@@ -4,15 +4,8 @@
  */
 #include "common.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define MAX_CHIPS 4
 
@@ -30,8 +23,7 @@ static struct member must_member(unsigned int chip)
 	struct member member = {.fd = must_open(chip)};
 
 	member.vm = must_vm(member.fd);
-	must(queue_create_as(member.fd, member.vm, DRM_TXDA_QUEUE_COMPUTE, DRM_TXDA_PRIORITY_NORMAL,
-			     60000, &member.queue));
+	member.queue = must_queue_for(member.fd, member.vm, 60000);
 	member.data = must_mem_in(member.fd, member.vm, MIB, DRM_TXDA_PLACE_DEVICE);
 	member.out = must_mem(member.fd, member.vm, MAX_CHIPS * MIB);
 	return member;
@@ -78,12 +70,9 @@ static void start(unsigned int chips, uint16_t op, uint32_t slot, uint64_t count
 {
 	for (unsigned int i = 0; i < chips; i++) {
 		struct stream s = must_stream(m[i].fd, m[i].vm);
-		struct drm_txda_sync sync;
 
 		put_collective(&s, op, m[i].out.va, m[i].data.va, count, TXDA_F32, slot);
-		ret_done[i] = must_syncobj(m[i].fd);
-		sync = signals(ret_done[i]);
-		must(submit(m[i].fd, m[i].queue, s.mem.va, s.bytes, &sync, 1));
+		ret_done[i] = must_submit(m[i].fd, m[i].queue, &s);
 	}
 }
 
@@ -116,14 +105,11 @@ static void must_meet(unsigned int chips, uint32_t slot)
 /* Collectives of the slot fault on member @i: it is in no group. */
 static void must_be_alone(unsigned int i, uint32_t slot)
 {
-	uint32_t queue, done = must_syncobj(m[i].fd);
+	uint32_t queue = must_queue(m[i].fd, m[i].vm);
 	struct stream s = must_stream(m[i].fd, m[i].vm);
-	struct drm_txda_sync sync = signals(done);
 
-	must(queue_create_as(m[i].fd, m[i].vm, DRM_TXDA_QUEUE_COMPUTE, 0, 0, &queue));
 	put_collective(&s, TXDA_PKT_ALL_REDUCE, m[i].out.va, m[i].data.va, 1, TXDA_F32, slot);
-	must(submit(m[i].fd, queue, s.mem.va, s.bytes, &sync, 1));
-	must_fail(fence_status(m[i].fd, done), EIO);
+	must_fail(submit_wait(m[i].fd, queue, s.mem.va, s.bytes), EIO);
 	check_equal(must_fault_of(m[i].fd, queue).code, TXDA_FAULT_COLLECTIVE);
 	must(queue_destroy(m[i].fd, queue));
 }
@@ -143,18 +129,18 @@ static void meet(unsigned int chips)
 	must_meet(chips, 0);
 }
 
-static void meet_two(void)
+TEST(meet_two)
 {
 	meet(2);
 }
 
-static void meet_four(void)
+TEST(meet_four)
 {
 	meet(4);
 }
 
 /* Two groups of two among four, and one of all at once. */
-static void meet_in_parts(void)
+TEST(meet_in_parts)
 {
 	struct drm_txda_member pair[2];
 
@@ -170,23 +156,15 @@ static void meet_in_parts(void)
 }
 
 /* A group of one meets itself. */
-static void meet_alone(void)
+TEST(meet_alone)
 {
 	setup(1);
 	must(join(1, 0, 3));
 	must_meet(1, 3);
 }
 
-static uint64_t resets_of(const struct member *member)
-{
-	struct drm_txda_reset_info info = {0};
-
-	must(query(member->fd, DRM_TXDA_QUERY_RESET, &info, sizeof(info)));
-	return info.chip_resets;
-}
-
 /* One leaves a collective of 64 GiB: no chip is reset for that, and nobody gets half a sum. */
-static void leave_long(void)
+TEST(leave_long)
 {
 	for (unsigned int chips = 1; chips <= 2; chips++) {
 		struct member *last = &m[chips - 1];
@@ -198,15 +176,12 @@ static void leave_long(void)
 		for (unsigned int i = 0; i < chips; i++) {
 			struct stream s = must_long_fill(m[i].fd, m[i].vm);
 			const struct txda_pkt_fill fill = *(const struct txda_pkt_fill *)s.mem.cpu;
-			struct drm_txda_sync sync;
 
 			s.bytes = 0;
 			put_collective(&s, TXDA_PKT_ALL_REDUCE, fill.dst, fill.dst, fill.bytes / 4,
 				       TXDA_F32, 3);
-			done[i] = must_syncobj(m[i].fd);
-			sync = signals(done[i]);
-			before[i] = resets_of(&m[i]);
-			must(submit(m[i].fd, m[i].queue, s.mem.va, s.bytes, &sync, 1));
+			before[i] = chip_resets(m[i].fd);
+			done[i] = must_submit(m[i].fd, m[i].queue, &s);
 		}
 		/* It may have begun. */
 		usleep(200000);
@@ -215,13 +190,13 @@ static void leave_long(void)
 		if (chips == 2)
 			must_fail(fence_status(m[0].fd, done[0]), EIO);
 		for (unsigned int i = 0; i < chips; i++)
-			check_equal(resets_of(&m[i]), before[i]);
+			check_equal(chip_resets(m[i].fd), before[i]);
 	}
 }
 
 /* ---- What is refused ------------------------------------------------------------------------ */
 
-static void bad(void)
+TEST(bad)
 {
 	struct drm_txda_vm_set_group arg = {0};
 	struct drm_txda_member members[DRM_TXDA_MAX_GROUP + 1], twice[2];
@@ -285,26 +260,18 @@ static void bad(void)
 }
 
 /* Not while a member works: its group would change under it. */
-static void busy(void)
+TEST(busy)
 {
-	struct mem word;
-	struct stream s;
-	uint32_t done;
-	struct drm_txda_sync sync;
+	struct gate gate;
 
 	setup(2);
 	must(join(2, 0, 0));
-	word = must_mem(m[1].fd, m[1].vm, 8);
-	s = must_stream(m[1].fd, m[1].vm);
-	put_wait(&s, word.va, 1);
-	done = must_syncobj(m[1].fd);
-	sync = signals(done);
-	must(submit(m[1].fd, m[1].queue, s.mem.va, s.bytes, &sync, 1));
+	gate = must_gate(m[1].fd, m[1].vm);
 	must_fail(join(2, 0, 0), EBUSY);
 	must_fail(join(2, 0, 1), EBUSY);
 	must_fail(set_group(m[0].fd, m[0].vm, 0, NULL, 0), EBUSY);
-	*(volatile uint64_t *)word.cpu = 1;
-	must(fence_status(m[1].fd, done));
+	gate_open(&gate);
+	must(fence_status(m[1].fd, gate.fence));
 	/* At once, since the job counts no more when its fence signals. */
 	must(join(2, 0, 1));
 	must_meet(2, 0);
@@ -335,13 +302,8 @@ static void must_pend_bind(uint32_t handle)
 		.flags = DRM_TXDA_BIND_SYNC_ONLY,
 		.syncs = array_of(&sync, 1, sizeof(sync)),
 	};
-	struct drm_txda_vm_bind arg = {
-		.vm_id = m[1].vm,
-		.flags = DRM_TXDA_VM_BIND_ASYNC,
-		.ops = array_of(&op, 1, sizeof(op)),
-	};
 
-	must(call(m[1].fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
+	must(bind_async(m[1].fd, m[1].vm, &op, 1));
 }
 
 /* Spaces with a bind that waits count for the user, who may have half of the chip's. */
@@ -351,25 +313,16 @@ static void must_pend_bind(uint32_t handle)
  * A member that is destroyed while its group is made: the group comes before that and goes with it,
  * or does not come. Its place on the chip may be another client's already.
  */
-static void member_destroyed_at_once(void)
+TEST(member_destroyed_at_once)
 {
-	struct stream s;
-	struct drm_txda_sync sync;
-	struct mem word;
-	uint32_t gate, waits, joined = 0, refused = 0, rival;
+	uint32_t waits, joined = 0, refused = 0;
+	struct gate gate;
 
 	setup(2);
 	must(queue_destroy(m[1].fd, m[1].queue));
 	/* Not member 0's own space, which is to have no work. */
-	rival = must_vm(m[0].fd);
-	must(queue_create_as(m[0].fd, rival, 0, 0, 60000, &gate));
-	word = must_mem(m[0].fd, rival, 8);
-	s = must_stream(m[0].fd, rival);
-	put_wait(&s, word.va, 1);
-	waits = must_syncobj(m[0].fd);
-	sync = signals(waits);
-	must(submit(m[0].fd, gate, s.mem.va, s.bytes, &sync, 1));
-	waits = must_share_syncobj(m[0].fd, waits, m[1].fd);
+	gate = must_gate(m[0].fd, must_vm(m[0].fd));
+	waits = must_share_syncobj(m[0].fd, gate.fence, m[1].fd);
 	for (unsigned int i = 0; i < ABANDONED; i++) {
 		struct joining joining;
 		pthread_t thread;
@@ -397,10 +350,10 @@ static void member_destroyed_at_once(void)
 		must_be_alone(0, 0);
 	}
 	printf("  %u joined, %u refused\n", joined, refused);
-	*(volatile uint64_t *)word.cpu = 1;
+	gate_open(&gate);
 }
 
-static void leave(void)
+TEST(leave)
 {
 	setup(2);
 	must(join(2, 0, 2));
@@ -416,17 +369,16 @@ static void leave(void)
 static uint32_t must_wait_in_vain(void)
 {
 	struct stream s = must_stream(m[0].fd, m[0].vm);
-	uint32_t done = must_syncobj(m[0].fd);
-	struct drm_txda_sync sync = signals(done);
+	uint32_t done;
 
 	put_collective(&s, TXDA_PKT_ALL_REDUCE, m[0].out.va, m[0].data.va, 64, TXDA_F32, 0);
-	must(submit(m[0].fd, m[0].queue, s.mem.va, s.bytes, &sync, 1));
+	done = must_submit(m[0].fd, m[0].queue, &s);
 	must_fail(syncobj_wait(m[0].fd, done, 0, SECOND / 10), ETIME);
 	return done;
 }
 
 /* A member that goes takes its groups along; who waits for it learns so. */
-static void member_destroyed(void)
+TEST(member_destroyed)
 {
 	uint32_t done;
 
@@ -441,7 +393,7 @@ static void member_destroyed(void)
 }
 
 /* The same for a process that is killed. */
-static void member_killed(void)
+TEST(member_killed)
 {
 	int pipes[2], pidfd;
 	uint32_t done;
@@ -451,8 +403,7 @@ static void member_killed(void)
 	if (node_count() < 2)
 		skip("there are fewer than 2 chips");
 	check(!pipe(pipes));
-	pid = fork();
-	check(pid >= 0);
+	pid = must_fork();
 	if (!pid) {
 		m[1] = must_member(1);
 		check(write(pipes[1], &m[1], sizeof(m[1])) == sizeof(m[1]));
@@ -467,37 +418,32 @@ static void member_killed(void)
 	must(join(2, 0, 0));
 	close(m[1].fd);
 	done = must_wait_in_vain();
-	kill(pid, SIGKILL);
-	check(waitpid(pid, NULL, 0) == pid);
+	must_kill(pid);
 	must_fail(fence_status(m[0].fd, done), EIO);
 	must_be_alone(0, 0);
 }
 
 /* The files of one process, the group's in another: what counts is who has the files open. */
-static void member_of_another_process(void)
+TEST(member_of_another_process)
 {
-	int status;
 	pid_t pid;
 
 	setup(2);
-	pid = fork();
-	check(pid >= 0);
+	pid = must_fork();
 	if (!pid) {
 		must(join(2, 1, 0));
 		must_meet(2, 0);
 		_exit(0);
 	}
-	check(waitpid(pid, &status, 0) == pid);
-	check_equal(status, 0);
+	must_end(pid);
 	/* They still are. */
 	must_meet(2, 0);
 }
 
 /* A chip that was reset comes back with its groups; a fault ends nobody's group. */
-static void survives_fault_and_reset(void)
+TEST(survives_fault_and_reset)
 {
 	uint32_t queue, done;
-	struct drm_txda_sync sync;
 	struct stream s;
 	struct mem word;
 
@@ -505,44 +451,24 @@ static void survives_fault_and_reset(void)
 	must(join(2, 0, 0));
 	s = must_stream(m[1].fd, m[1].vm);
 	put_fill(&s, 0x7000, 64, 0);
-	must(queue_create_as(m[1].fd, m[1].vm, 0, 0, 0, &queue));
+	queue = must_queue(m[1].fd, m[1].vm);
 	must_fail(submit_wait(m[1].fd, queue, s.mem.va, s.bytes), EIO);
 	must(queue_destroy(m[1].fd, queue));
 	must_meet(2, 0);
 
-	word = must_mem(m[1].fd, m[1].vm, 8);
-	s = must_stream(m[1].fd, m[1].vm);
-	put_wait(&s, word.va, 1);
-	must(queue_create_as(m[1].fd, m[1].vm, 0, 0, 400, &queue));
+	s = must_block(m[1].fd, m[1].vm, &word);
+	queue = must_queue_for(m[1].fd, m[1].vm, 400);
 	vmhost("liveness-stop 1");
-	done = must_syncobj(m[1].fd);
-	sync = signals(done);
-	must(submit(m[1].fd, queue, s.mem.va, s.bytes, &sync, 1));
+	done = must_submit(m[1].fd, queue, &s);
 	must_fail(fence_status(m[1].fd, done), ETIME);
 	must(queue_destroy(m[1].fd, queue));
 	must(queue_destroy(m[1].fd, m[1].queue));
-	must(queue_create_as(m[1].fd, m[1].vm, 0, 0, 60000, &m[1].queue));
+	m[1].queue = must_queue_for(m[1].fd, m[1].vm, 60000);
 	check_equal(must_state(m[0].fd, m[0].queue).state, 0);
 	must_meet(2, 0);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		{"meet-two", meet_two},
-		{"meet-four", meet_four},
-		{"meet-in-parts", meet_in_parts},
-		{"meet-alone", meet_alone},
-		{"bad", bad},
-		{"busy", busy},
-		{"leave", leave},
-		{"leave-long", leave_long},
-		{"member-destroyed", member_destroyed},
-		{"member-destroyed-at-once", member_destroyed_at_once},
-		{"member-killed", member_killed},
-		{"member-of-another-process", member_of_another_process},
-		{"survives-fault-and-reset", survives_fault_and_reset},
-	};
-
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

@@ -5,19 +5,8 @@
  */
 #include "args.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-#define HOST   DRM_TXDA_PLACE_HOST
-#define DEVICE DRM_TXDA_PLACE_DEVICE
-#define VA     (1ull << 31)
 #define SECRET 0x5ec7e75eu
 
 static void must_not_have(const uint32_t *word, uint64_t bytes, const char *where)
@@ -103,73 +92,45 @@ static void read_buffers(uint64_t bytes)
 /* By a process of its own, which gives it all back. */
 static void read_new_buffers(uint64_t bytes)
 {
-	int status;
-	pid_t pid = fork();
+	pid_t pid = must_fork();
 
-	check(pid >= 0);
 	if (!pid) {
 		read_buffers(bytes);
 		_exit(0);
 	}
-	check(waitpid(pid, &status, 0) == pid);
-	check_equal(status, 0);
-}
-
-static void after_the_end(void)
-{
-	int fd = must_open(0), status;
-	uint64_t share = share_of(device_left(fd)), used = must_memory(fd).device_used;
-	pid_t pid;
-
-	for (int round = 0; round < 2; round++) {
-		pid = fork();
-		check(pid >= 0);
-		if (!pid) {
-			close(fd);
-			keep_secrets(share);
-			_exit(0);
-		}
-		check(waitpid(pid, &status, 0) == pid);
-		check_equal(status, 0);
-		must_settle(fd, used);
-		read_new_buffers(share + 64 * MIB);
-		must_settle(fd, used);
-	}
+	must_end(pid);
 }
 
 /* Killed in the middle of allocations, binds and work of the chip. */
-static void after_a_kill(void)
+TEST(after_a_kill)
 {
-	int fd = must_open(0), status;
-	uint64_t share = share_of(device_left(fd)) / 4, used = must_memory(fd).device_used;
+	int fd = must_open(0);
+	uint64_t share = share_of(device_left(fd)), used = must_memory(fd).device_used;
 
 	srand(1);
 	for (int round = 0; round < 12; round++) {
 		const struct timespec moment = {.tv_nsec = rand() % 300 * 1000000l};
-		pid_t pid = fork();
+		pid_t pid = must_fork();
 
-		check(pid >= 0);
 		if (!pid) {
 			close(fd);
 			for (;;)
-				keep_secrets(share);
+				keep_secrets(share / 4);
 		}
 		nanosleep(&moment, NULL);
-		kill(pid, SIGKILL);
-		check(waitpid(pid, &status, 0) == pid);
-		check(WIFSIGNALED(status));
+		must_kill(pid);
 		must_settle(fd, used);
 		if (round % 4 == 3) {
-			read_new_buffers(share);
+			read_new_buffers(share + 64 * MIB);
 			must_settle(fd, used);
 		}
 	}
 }
 
 /* While the other one lives: its addresses, handles and offsets are nothing to anybody else. */
-static void at_its_side(void)
+TEST(at_its_side)
 {
-	int ready[2], done[2], status;
+	int ready[2], done[2];
 	struct client c;
 	uint32_t handle;
 	char byte;
@@ -177,8 +138,7 @@ static void at_its_side(void)
 
 	must(pipe(ready) ? -errno : 0);
 	must(pipe(done) ? -errno : 0);
-	pid = fork();
-	check(pid >= 0);
+	pid = must_fork();
 	if (!pid) {
 		struct client a = must_client(0);
 		struct mem m[8];
@@ -231,12 +191,11 @@ static void at_its_side(void)
 		munmap(at, PAGE);
 	}
 	check(write(done[1], &byte, 1) == 1);
-	check(waitpid(pid, &status, 0) == pid);
-	check_equal(status, 0);
+	must_end(pid);
 }
 
 /* Every page that an address space can name, by strides: nothing but what was mapped is there. */
-static void sweep(void)
+TEST(sweep)
 {
 	struct client c = must_client(0);
 	struct mem out = must_mem(c.fd, c.vm, PAGE);
@@ -261,14 +220,7 @@ static void sweep(void)
 	}
 }
 
-static const struct test tests[] = {
-	{"after_the_end", after_the_end},
-	{"after_a_kill", after_a_kill},
-	{"at_its_side", at_its_side},
-	{"sweep", sweep},
-};
-
 int main(int argc, char **argv)
 {
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

@@ -4,29 +4,6 @@
  */
 #include "args.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define HOST   DRM_TXDA_PLACE_HOST
-#define DEVICE DRM_TXDA_PLACE_DEVICE
-#define VA     (1ull << 31)
-
-static int bind_async(int fd, uint32_t vm, const struct drm_txda_bind_op *ops, uint32_t count)
-{
-	struct drm_txda_vm_bind arg = {
-		.vm_id = vm,
-		.flags = DRM_TXDA_VM_BIND_ASYNC,
-		.ops = array_of(ops, count, sizeof(*ops)),
-	};
-	int err = call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg);
-
-	if (arg.done)
-		fail("an asynchronous bind says that %u are done", arg.done);
-	return err;
-}
-
 static struct drm_txda_bind_op op_map(uint32_t bo, uint64_t va, uint64_t bytes,
 				      const struct drm_txda_sync *syncs, uint32_t n)
 {
@@ -58,67 +35,23 @@ static struct drm_txda_bind_op op_sync(const struct drm_txda_sync *syncs, uint32
 	};
 }
 
-static int state(int fd, uint32_t vm)
-{
-	struct drm_txda_vm_get_state arg = {.id = vm};
-
-	must(call(fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg));
-	return (int)arg.state;
-}
-
-static void map_then_run(void)
-{
-	struct client c = must_client(0);
-	struct drm_txda_sync done = signals(must_syncobj(c.fd));
-	struct drm_txda_bind_op ops[2];
-	uint32_t handle[2], *cpu[2];
-
-	for (int i = 0; i < 2; i++) {
-		must(bo_create(c.fd, 3 * MIB, i ? HOST : DEVICE, 0, 0, &handle[i]));
-		cpu[i] = must_map(c.fd, handle[i], 3 * MIB);
-	}
-	ops[0] = op_map(handle[0], VA, 3 * MIB, NULL, 0);
-	ops[1] = op_map(handle[1], VA + 4 * MIB, 3 * MIB, &done, 1);
-	must(bind_async(c.fd, c.vm, ops, 2));
-	must(fence_status(c.fd, done.handle));
-	must(dev_fill(&c, VA, 3 * MIB, 0x71));
-	must(dev_copy(&c, VA + 4 * MIB, VA, 3 * MIB));
-	check(is_filled(cpu[0], 3 * MIB, 0x71) && is_filled(cpu[1], 3 * MIB, 0x71));
-	check_equal(state(c.fd, c.vm), DRM_TXDA_VM_USABLE);
-	ops[0] = op_unmap(VA, 7 * MIB, &done, 1);
-	must(bind_async(c.fd, c.vm, ops, 1));
-	must(fence_status(c.fd, done.handle));
-	check(dev_fill(&c, VA, PAGE, 0));
-}
-
-/* A job that runs until *@word is 1; its end as a wait for other files. */
-static struct drm_txda_sync must_hold(struct client *d, struct mem word)
-{
-	struct drm_txda_sync end = signals(must_syncobj(d->fd));
-
-	*(volatile uint64_t *)word.cpu = 0;
-	d->stream.bytes = 0;
-	put_wait(&d->stream, word.va, 1);
-	must(submit(d->fd, d->queue, d->stream.mem.va, d->stream.bytes, &end, 1));
-	return end;
-}
-
 /* Nothing happens before the wait is over; a job waits for the bind in turn. */
-static void waits(void)
+TEST(waits)
 {
 	struct client c = must_client(0), d = must_client(0);
 	uint32_t gate = must_syncobj(c.fd), mapped = must_syncobj(c.fd), ran = must_syncobj(c.fd);
 	struct drm_txda_sync bind_syncs[] = {wait_for_point(gate, 3), signals(mapped)};
-	struct drm_txda_sync job_syncs[] = {wait_for(mapped), signals(ran)}, gate_syncs[2], end;
-	struct mem m = must_mem_in(c.fd, c.vm, PAGE, DEVICE), word = must_mem(d.fd, d.vm, PAGE);
+	struct drm_txda_sync job_syncs[] = {wait_for(mapped), signals(ran)}, gate_syncs[2];
+	struct mem m = must_mem_in(c.fd, c.vm, PAGE, DEVICE);
+	struct gate held;
 	struct drm_txda_bind_op op = op_map(m.handle, VA, PAGE, bind_syncs, 2), opens;
 
 	/* A point that nobody has promised. */
 	must_fail(bind_async(c.fd, c.vm, &op, 1), ENOENT);
 
 	/* Another address space promises it for when a job of another file has ended. */
-	end = must_hold(&d, word);
-	gate_syncs[0] = wait_for(must_share_syncobj(d.fd, end.handle, c.fd));
+	held = must_gate(d.fd, d.vm);
+	gate_syncs[0] = wait_for(must_share_syncobj(d.fd, held.fence, c.fd));
 	gate_syncs[1] = signals_point(gate, 3);
 	opens = op_sync(gate_syncs, 2);
 	must(bind_async(c.fd, must_vm(c.fd), &opens, 1));
@@ -129,25 +62,26 @@ static void waits(void)
 	must_fail(syncobj_wait(c.fd, mapped, 0, SECOND / 20), ETIME);
 	must_fail(syncobj_wait(c.fd, ran, 0, SECOND / 20), ETIME);
 	check(is_filled(m.cpu, PAGE, 0));
-	*(volatile uint64_t *)word.cpu = 1;
+	gate_open(&held);
 	must(fence_status(c.fd, ran));
 	check(is_filled(m.cpu, PAGE, 0x99));
 	check_equal(must_last_point(c.fd, gate), 3);
 }
 
 /* Binds of one address space are done in the order of the calls, also when a later one could go. */
-static void order(void)
+TEST(order)
 {
 	struct client c = must_client(0), d = must_client(0);
-	struct mem word = must_mem(d.fd, d.vm, PAGE), m[2], out = must_mem(c.fd, c.vm, PAGE);
-	struct drm_txda_sync end = must_hold(&d, word), first, last;
+	struct mem m[2], out = must_mem(c.fd, c.vm, PAGE);
+	struct gate gate = must_gate(d.fd, d.vm);
+	struct drm_txda_sync first, last;
 	struct drm_txda_bind_op op;
 
 	for (int i = 0; i < 2; i++) {
 		m[i] = must_mem(c.fd, c.vm, PAGE);
 		memset(m[i].cpu, 0x41 + i, PAGE);
 	}
-	first = wait_for(must_share_syncobj(d.fd, end.handle, c.fd));
+	first = wait_for(must_share_syncobj(d.fd, gate.fence, c.fd));
 	last = signals(must_syncobj(c.fd));
 
 	op = op_map(m[0].handle, VA, PAGE, &first, 1);
@@ -155,14 +89,14 @@ static void order(void)
 	op = op_map(m[1].handle, VA, PAGE, &last, 1);
 	must(bind_async(c.fd, c.vm, &op, 1));
 	must_fail(syncobj_wait(c.fd, last.handle, 0, SECOND / 20), ETIME);
-	*(volatile uint64_t *)word.cpu = 1;
+	gate_open(&gate);
 	must(fence_status(c.fd, last.handle));
 	must(dev_copy(&c, out.va, VA, PAGE));
 	check(is_filled(out.cpu, PAGE, 0x42424242));
 }
 
 /* An element may wait for what an earlier one of its call signals. */
-static void chain_in_a_call(void)
+TEST(chain_in_a_call)
 {
 	struct client c = must_client(0);
 	uint32_t timeline = must_syncobj(c.fd), binary = must_syncobj(c.fd);
@@ -192,7 +126,7 @@ static void chain_in_a_call(void)
 	check_equal(must_last_point(c.fd, timeline), 2);
 }
 
-static void bad(void)
+TEST(bad)
 {
 	struct client c = must_client(0);
 	uint32_t binary = must_syncobj(c.fd), bo;
@@ -252,12 +186,12 @@ static void bad(void)
 
 	/* Whatever failed has given back what it had taken. */
 	must_settle(c.fd, used);
-	check_equal(state(c.fd, c.vm), DRM_TXDA_VM_USABLE);
+	check_equal(vm_state(c.fd, c.vm), DRM_TXDA_VM_USABLE);
 	must(bind_async(c.fd, c.vm, NULL, 0));
 }
 
 /* As many as one call takes; what they took is given back. */
-static void many(void)
+TEST(many)
 {
 	static struct drm_txda_bind_op ops[DRM_TXDA_MAX_BIND_OPS];
 	struct client c = must_client(0);
@@ -279,20 +213,20 @@ static void many(void)
 }
 
 /* Handle, address space or file go while a bind waits. */
-static void abandoned(void)
+TEST(abandoned)
 {
 	enum { HANDLE, SPACE, WHOLE_FILE, WAYS };
 	struct client d = must_client(0);
-	struct mem word = must_mem(d.fd, d.vm, PAGE);
-	uint64_t used = must_memory(d.fd).device_used;
 
 	for (int way = 0; way < WAYS; way++) {
-		struct drm_txda_sync end = must_hold(&d, word), syncs[2];
+		struct gate gate = must_gate(d.fd, d.vm);
+		uint64_t used = must_memory(d.fd).device_used;
+		struct drm_txda_sync syncs[2];
 		int fd = must_open(0);
 		uint32_t vm = must_vm(fd), bo;
 		struct drm_txda_bind_op op;
 
-		syncs[0] = wait_for(must_share_syncobj(d.fd, end.handle, fd));
+		syncs[0] = wait_for(must_share_syncobj(d.fd, gate.fence, fd));
 		syncs[1] = signals(must_syncobj(fd));
 		must(bo_create(fd, 5 * MIB, DEVICE, 0, 0, &bo));
 		op = op_map(bo, VA + PAGE, 5 * MIB, syncs, 2);
@@ -304,7 +238,7 @@ static void abandoned(void)
 			close(fd);
 		else
 			must_fail(syncobj_wait(fd, syncs[1].handle, 0, SECOND / 50), ETIME);
-		*(volatile uint64_t *)word.cpu = 1;
+		gate_open(&gate);
 		/* The fence comes in any case, with an error when the address space is gone. */
 		if (way == HANDLE)
 			must(fence_status(fd, syncs[1].handle));
@@ -313,36 +247,37 @@ static void abandoned(void)
 		if (way != WHOLE_FILE)
 			close(fd);
 		must_settle(d.fd, used);
-		must(fence_status(d.fd, end.handle));
+		must(fence_status(d.fd, gate.fence));
+		must(queue_destroy(d.fd, gate.queue));
 	}
 }
 
 /* A synchronous bind does not wait for asynchronous ones. */
-static void sync_beside_async(void)
+TEST(sync_beside_async)
 {
 	struct client c = must_client(0), d = must_client(0);
-	struct mem word = must_mem(d.fd, d.vm, PAGE), m = must_mem(c.fd, c.vm, PAGE);
-	struct drm_txda_sync end = must_hold(&d, word), wait;
+	struct gate gate = must_gate(d.fd, d.vm);
+	struct mem m = must_mem(c.fd, c.vm, PAGE);
+	struct drm_txda_sync wait;
 	struct drm_txda_bind_op op;
 
-	wait = wait_for(must_share_syncobj(d.fd, end.handle, c.fd));
+	wait = wait_for(must_share_syncobj(d.fd, gate.fence, c.fd));
 	op = op_map(m.handle, VA, PAGE, &wait, 1);
 	must(bind_async(c.fd, c.vm, &op, 1));
 	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, m.handle, 0, VA + PAGE, PAGE));
 	must(dev_fill(&c, VA + PAGE, PAGE, 8));
 	check(is_filled(m.cpu, PAGE, 8));
-	*(volatile uint64_t *)word.cpu = 1;
+	gate_open(&gate);
 }
 
 /* What waits keeps memory of its address space, so that counts for the user when the id has gone. */
-static void abandoned_counts(void)
+TEST(abandoned_counts)
 {
 	struct client c = must_client(0);
-	struct mem word = must_mem(c.fd, c.vm, PAGE);
 	struct drm_txda_device_info info = {0};
 	struct drm_txda_sync end;
+	struct gate gate;
 	struct drm_txda_bind_op op;
-	int64_t deadline = now_ns() + PATIENCE;
 	uint32_t vm, n = 0;
 	int err;
 
@@ -350,33 +285,21 @@ static void abandoned_counts(void)
 	if (!geteuid())
 		return;
 	must(query(c.fd, DRM_TXDA_QUERY_DEVICE, &info, sizeof(info)));
-	end = wait_for(must_hold(&c, word).handle);
+	gate = must_gate(c.fd, c.vm);
+	end = wait_for(gate.fence);
 	op = op_sync(&end, 1);
 	while (!(err = vm_create(c.fd, &vm)) && n++ < info.max_vms) {
 		must(bind_async(c.fd, vm, &op, 1));
 		must(vm_destroy(c.fd, vm));
 	}
 	must_fail(err, EDQUOT);
-	*(volatile uint64_t *)word.cpu = 1;
+	gate_open(&gate);
 	/* They go one after the other, when their binds have. */
-	while ((err = vm_create(c.fd, &vm)) == -EDQUOT && now_ns() < deadline)
-		usleep(1000);
+	must_become((err = vm_create(c.fd, &vm)) != -EDQUOT);
 	must(err);
 }
 
-static const struct test tests[] = {
-	{"map_then_run", map_then_run},
-	{"waits", waits},
-	{"order", order},
-	{"chain_in_a_call", chain_in_a_call},
-	{"bad", bad},
-	{"many", many},
-	{"abandoned", abandoned},
-	{"abandoned_counts", abandoned_counts},
-	{"sync_beside_async", sync_beside_async},
-};
-
 int main(int argc, char **argv)
 {
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

@@ -5,30 +5,9 @@
  */
 #include "args.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define HOST   DRM_TXDA_PLACE_HOST
-#define DEVICE DRM_TXDA_PLACE_DEVICE
-#define VA     (1ull << 31)
-
-static struct drm_txda_bo_query_info must_info(int fd, uint32_t handle)
-{
-	struct drm_txda_bo_query_info info = {.handle = handle};
-
-	must(call(fd, DRM_IOCTL_TXDA_BO_QUERY_INFO, &info));
-	return info;
-}
-
 /* ---- BO_CREATE, BO_QUERY_INFO --------------------------------------------------------------- */
 
-static void create(void)
+TEST(create)
 {
 	static const struct {
 		uint64_t size, rounded;
@@ -68,7 +47,7 @@ static void create(void)
 	}
 }
 
-static void create_bad(void)
+TEST(create_bad)
 {
 	static const struct bad bad[] = {
 		BAD(struct drm_txda_bo_create, size, 0, EINVAL),
@@ -90,8 +69,8 @@ static void create_bad(void)
 	struct drm_txda_bo_create good = {.size = PAGE, .places = HOST};
 	int fd = must_open(0);
 
-	for (uint32_t places = HOST; places; places = places == HOST ? DEVICE : 0) {
-		good.places = places;
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		good.places = places[i];
 		must_refuse(fd, DRM_IOCTL_TXDA_BO_CREATE, &good, sizeof(good), bad,
 			    ARRAY_SIZE(bad));
 	}
@@ -99,7 +78,7 @@ static void create_bad(void)
 }
 
 /* Device before host; -ENOSPC only when neither has room. */
-static void create_where_there_is_room(void)
+TEST(create_where_there_is_room)
 {
 	int fd = must_open(0);
 	struct drm_txda_memory_info memory = must_memory(fd);
@@ -128,7 +107,7 @@ static void create_where_there_is_room(void)
 	check(memory.client_device_used + 8 * MIB > memory.device_bytes - 64 * MIB);
 }
 
-static void accounting(void)
+TEST(accounting)
 {
 	int fd = must_open(0), other = must_open(0);
 	struct drm_txda_memory_info before = must_memory(fd), after;
@@ -155,7 +134,7 @@ static void accounting(void)
 	check_equal(after.host_used, before.host_used);
 }
 
-static void query_bad(void)
+TEST(query_bad)
 {
 	static const struct bad bad[] = {
 		BAD(struct drm_txda_bo_query_info, handle, 0, ENOENT),
@@ -175,7 +154,7 @@ static void query_bad(void)
 }
 
 /* The id of an address space that is gone does not come back as another's. */
-static void query_after_vm(void)
+TEST(query_after_vm)
 {
 	int fd = must_open(0);
 	uint32_t vm = must_vm(fd), handle;
@@ -197,7 +176,7 @@ static int set_label(int fd, uint32_t handle, const char *label)
 	return call(fd, DRM_IOCTL_TXDA_BO_SET_LABEL, &arg);
 }
 
-static void label(void)
+TEST(label)
 {
 	static const struct bad bad[] = {
 		BAD(struct drm_txda_bo_set_label, pad, 1, EINVAL),
@@ -237,12 +216,11 @@ static void label(void)
 
 /* ---- New buffers are zero ------------------------------------------------------------------- */
 
-static void zero(void)
+TEST(zero)
 {
 	static const uint64_t sizes[] = {
 		PAGE, 16 * PAGE, 17 * PAGE, 2 * MIB - PAGE, 2 * MIB, 7 * MIB + PAGE, 66 * MIB,
 	};
-	static const uint32_t places[] = {HOST, DEVICE};
 	int fd = must_open(0);
 
 	for (int round = 0; round < 3; round++) {
@@ -264,7 +242,7 @@ static void zero(void)
 }
 
 /* The chip sees zeros as well, where no CPU looks. */
-static void zero_for_the_chip(void)
+TEST(zero_for_the_chip)
 {
 	struct client c = must_client(0);
 	struct mem out = must_mem(c.fd, c.vm, 4 * MIB);
@@ -283,7 +261,7 @@ static void zero_for_the_chip(void)
 	}
 }
 
-static void write_combined(void)
+TEST(write_combined)
 {
 	struct client c = must_client(0);
 	struct mem out = must_mem(c.fd, c.vm, MIB);
@@ -317,7 +295,7 @@ static int try_map(int fd, uint64_t bytes, int prot, int flags, uint64_t offset,
 	return *ret_at == MAP_FAILED ? -errno : 0;
 }
 
-static void map_bad(void)
+TEST(map_bad)
 {
 	static const struct bad bad[] = {
 		BAD(struct drm_txda_bo_mmap_offset, pad, 1, EINVAL),
@@ -358,10 +336,8 @@ static void map_bad(void)
 }
 
 /* Handle, file and half of the mapping may go. */
-static void map_lives(void)
+TEST(map_lives)
 {
-	static const uint32_t places[] = {HOST, DEVICE};
-
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		int fd = must_open(0), other = must_open(0);
 		uint64_t used = must_memory(other).device_used;
@@ -387,12 +363,10 @@ static void map_lives(void)
 	}
 }
 
-static void map_over_fork(void)
+TEST(map_over_fork)
 {
-	static const uint32_t places[] = {HOST, DEVICE};
-
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		int fd = must_open(0), status;
+		int fd = must_open(0);
 		uint32_t handle;
 		volatile uint32_t *cpu;
 		pid_t pid;
@@ -400,8 +374,7 @@ static void map_over_fork(void)
 		must(bo_create(fd, 4 * MIB, places[i], 0, 0, &handle));
 		cpu = must_map(fd, handle, 4 * MIB);
 		cpu[0] = 11;
-		pid = fork();
-		check(pid >= 0);
+		pid = must_fork();
 		if (!pid) {
 			/* One page that the parent has touched, one that nobody has. */
 			if (cpu[0] != 11)
@@ -410,18 +383,15 @@ static void map_over_fork(void)
 			cpu[MIB / 2] = 13;
 			_exit(0);
 		}
-		check(waitpid(pid, &status, 0) == pid);
-		check_equal(status, 0);
+		must_end(pid);
 		check_equal(cpu[0], 12);
 		check_equal(cpu[MIB / 2], 13);
 	}
 }
 
 /* Touched in no order at all, through two mappings. */
-static void map_everywhere(void)
+TEST(map_everywhere)
 {
-	static const uint32_t places[] = {HOST, DEVICE};
-
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		const uint64_t bytes = 33 * MIB + 5 * PAGE, pages = bytes / PAGE;
 		int fd = must_open(0);
@@ -443,7 +413,7 @@ static void stopped(int signal_number)
 }
 
 /* Permissions of a mapping are the CPU's. */
-static void map_read_only(void)
+TEST(map_read_only)
 {
 	int fd = must_open(0), status;
 	uint64_t offset;
@@ -455,8 +425,7 @@ static void map_read_only(void)
 	must(mmap_offset(fd, handle, &offset));
 	must(try_map(fd, PAGE, PROT_READ, MAP_SHARED, offset, &at));
 	check(is_filled(at, PAGE, 0));
-	pid = fork();
-	check(pid >= 0);
+	pid = must_fork();
 	if (!pid) {
 		/* A signal that nobody handles would be in the kernel's log. */
 		signal(SIGSEGV, stopped);
@@ -467,29 +436,8 @@ static void map_read_only(void)
 	check(WIFEXITED(status) && WEXITSTATUS(status) == SIGSEGV);
 }
 
-/* Reading and writing with the file operations of others, from and to such memory. */
-static void map_and_pipe(void)
-{
-	static const uint32_t places[] = {HOST, DEVICE};
-
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		int fd = must_open(0), ends[2];
-		uint32_t handle, word = 0;
-		char *cpu;
-
-		must(bo_create(fd, 2 * PAGE, places[i], 0, 0, &handle));
-		cpu = must_map(fd, handle, 2 * PAGE);
-		must(pipe(ends) ? -errno : 0);
-		memset(cpu, 0x44, PAGE);
-		check(write(ends[1], cpu, PAGE) == PAGE);
-		check(read(ends[0], cpu + PAGE, PAGE) == PAGE);
-		memcpy(&word, cpu + 2 * PAGE - 4, 4);
-		check_equal(word, 0x44444444);
-	}
-}
-
 /* A user's buffers are counted over all files; his own are none of root's business. */
-static void create_until_enough(void)
+TEST(create_until_enough)
 {
 	int fds[2] = {must_open(0), must_open(0)};
 	uint32_t handle, last = 0, n = 0;
@@ -537,7 +485,7 @@ static bool maps_huge_pages(void)
 }
 
 /* A huge page of the CPU needs no table: 64 MiB of small ones would need 32 of 4 KiB. */
-static void map_huge(void)
+TEST(map_huge)
 {
 	const uint64_t bytes = 64 * MIB;
 	int fd = must_open(0);
@@ -546,7 +494,6 @@ static void map_huge(void)
 	long before, after;
 	char *room;
 	pid_t pid;
-	int status;
 
 	must(bo_create(fd, bytes, DEVICE, 0, 0, &handle));
 	at = must_map(fd, handle, bytes);
@@ -566,10 +513,10 @@ static void map_huge(void)
 	must(munmap((char *)at + 5 * MIB, PAGE) ? -errno : 0);
 	check_equal(at[4 * MIB / 8], 4 * MIB + 1);
 	at[(6 * MIB - 8) / 8] = 77;
-	pid = fork();
+	pid = must_fork();
 	if (!pid)
 		_exit(at[8 * MIB / 8] == 8 * MIB + 1 && at[(6 * MIB - 8) / 8] == 77 ? 0 : 1);
-	check(waitpid(pid, &status, 0) == pid && !status);
+	must_end(pid);
 	/* To where no huge page fits. */
 	room = mmap(NULL, 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	check(room != MAP_FAILED);
@@ -580,28 +527,7 @@ static void map_huge(void)
 		check_equal(at[i / 8], 32 * MIB + i + 1);
 }
 
-static const struct test tests[] = {
-	{"create", create},
-	{"create_until_enough", create_until_enough},
-	{"create_bad", create_bad},
-	{"create_where_there_is_room", create_where_there_is_room},
-	{"accounting", accounting},
-	{"query_bad", query_bad},
-	{"query_after_vm", query_after_vm},
-	{"label", label},
-	{"map_huge", map_huge},
-	{"zero", zero},
-	{"zero_for_the_chip", zero_for_the_chip},
-	{"write_combined", write_combined},
-	{"map_bad", map_bad},
-	{"map_lives", map_lives},
-	{"map_over_fork", map_over_fork},
-	{"map_everywhere", map_everywhere},
-	{"map_read_only", map_read_only},
-	{"map_and_pipe", map_and_pipe},
-};
-
 int main(int argc, char **argv)
 {
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

@@ -5,16 +5,11 @@
  */
 #include "common.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <linux/udmabuf.h>
 
-static void host_memory(void)
+TEST(host_memory)
 {
 	int fd = must_open(0);
 	uint32_t handle;
@@ -24,7 +19,7 @@ static void host_memory(void)
 		  EOPNOTSUPP);
 }
 
-static void user_memory(void)
+TEST(user_memory)
 {
 	void *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct drm_txda_bo_from_userptr arg = {.va = (uintptr_t)at, .size = PAGE};
@@ -34,7 +29,7 @@ static void user_memory(void)
 }
 
 /* Host memory of another driver. */
-static void imported_memory(void)
+TEST(imported_memory)
 {
 	int device = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
 	int memfd = memfd_create("bounce", MFD_ALLOW_SEALING | MFD_CLOEXEC);
@@ -49,7 +44,7 @@ static void imported_memory(void)
 	must_fail(call(must_open(0), DRM_IOCTL_PRIME_FD_TO_HANDLE, &arg), EOPNOTSUPP);
 }
 
-static void device_memory(void)
+TEST(device_memory)
 {
 	int fd = must_open(0);
 	uint32_t vm = must_vm(fd), queue = must_queue(fd, vm);
@@ -63,14 +58,7 @@ static void device_memory(void)
 		check_equal(word[i], 0x0badcafe);
 }
 
-static const struct test tests[] = {
-	{"host_memory", host_memory},
-	{"user_memory", user_memory},
-	{"imported_memory", imported_memory},
-	{"device_memory", device_memory},
-};
-
 int main(int argc, char **argv)
 {
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

@@ -5,25 +5,11 @@
  */
 #include "args.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define HOST   DRM_TXDA_PLACE_HOST
-#define DEVICE DRM_TXDA_PLACE_DEVICE
-#define VA     (1ull << 31)
 
 /* ---- Chips ---------------------------------------------------------------------------------- */
 
@@ -73,46 +59,12 @@ static void bind(const struct chip *chip)
 
 /* ---- Memory that is not there --------------------------------------------------------------- */
 
-static sigjmp_buf out;
-
-static void on_sigbus(int number)
-{
-	(void)number;
-	siglongjmp(out, 1);
-}
-
-/* Whether reading the word is a SIGBUS. */
 static bool is_gone(const volatile uint32_t *word)
 {
-	struct sigaction action = {.sa_handler = on_sigbus}, before;
-	bool gone = true;
-
-	sigaction(SIGBUS, &action, &before);
-	if (!sigsetjmp(out, 1)) {
-		(void)*word;
-		gone = false;
-	}
-	sigaction(SIGBUS, &before, NULL);
-	return gone;
+	return !can_read(word);
 }
 
-static int export_buf(int fd, uint32_t handle)
-{
-	struct drm_prime_handle arg = {.handle = handle, .flags = DRM_CLOEXEC | DRM_RDWR};
-
-	must(call(fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &arg));
-	return arg.fd;
-}
-
-static uint32_t import_buf(int fd, int buf)
-{
-	struct drm_prime_handle arg = {.fd = buf};
-
-	must(call(fd, DRM_IOCTL_PRIME_FD_TO_HANDLE, &arg));
-	return arg.handle;
-}
-
-static void mappings(void)
+TEST(mappings)
 {
 	int fd = must_open(0), again;
 	struct chip chip = must_chip(fd);
@@ -125,7 +77,8 @@ static void mappings(void)
 	in_device = must_map(fd, device, 4 * MIB);
 	untouched = must_map(fd, device, 4 * MIB);
 	in_host = must_map(fd, host, 4 * MIB);
-	in_buf = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, export_buf(fd, device), 0);
+	in_buf =
+		mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, must_export(fd, device), 0);
 	check(in_buf != MAP_FAILED);
 	in_device[0] = 77;
 	check_equal(in_buf[0], 77);
@@ -162,7 +115,7 @@ static void mappings(void)
 }
 
 /* A chip whose buffers are mapped elsewhere goes: its peers lose them, and get nobody else's. */
-static void peers(void)
+TEST(peers)
 {
 	struct client b = must_client(1);
 	int fd = must_open(0), buf, again;
@@ -172,8 +125,8 @@ static void peers(void)
 	uint64_t left;
 
 	must(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &handle));
-	buf = export_buf(fd, handle);
-	imported = import_buf(b.fd, buf);
+	buf = must_export(fd, handle);
+	imported = must_import(b.fd, buf);
 	through = must_map(b.fd, imported, 4 * MIB);
 	through[0] = 0x0b0b0b0b;
 	must(bind_one(b.fd, b.vm, DRM_TXDA_BIND_MAP, imported, 0, VA, 4 * MIB));
@@ -210,7 +163,7 @@ static void peers(void)
 }
 
 /* The importer goes first. */
-static void importer(void)
+TEST(importer)
 {
 	struct client b = must_client(1);
 	struct chip chip = must_chip(b.fd);
@@ -220,8 +173,8 @@ static void importer(void)
 
 	must(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &device));
 	must(bo_create(fd, 4 * MIB, HOST, 0, 0, &host));
-	imported[0] = import_buf(b.fd, export_buf(fd, device));
-	imported[1] = import_buf(b.fd, export_buf(fd, host));
+	imported[0] = must_import(b.fd, must_export(fd, device));
+	imported[1] = must_import(b.fd, must_export(fd, host));
 	for (int i = 0; i < 2; i++)
 		must(bind_one(b.fd, b.vm, DRM_TXDA_BIND_MAP, imported[i], 0, VA + i * 4 * MIB,
 			      4 * MIB));
@@ -248,7 +201,7 @@ static void importer(void)
 }
 
 /* User memory is given back when the file closes, long after the chip. */
-static void user_memory(void)
+TEST(user_memory)
 {
 	char *memory = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct client c = must_client(0);
@@ -268,31 +221,24 @@ static void user_memory(void)
 }
 
 /* Binds that wait when the chip goes: their fences come, with an error. */
-static void binds(void)
+TEST(binds)
 {
 	struct client d = must_client(0);
 	struct chip chip = must_chip(d.fd);
-	struct mem word = must_mem(d.fd, d.vm, PAGE);
-	uint32_t bo, ended = must_syncobj(d.fd), bound = must_syncobj(d.fd);
-	struct drm_txda_sync sync = signals(ended), syncs[2] = {wait_for(ended), signals(bound)};
+	struct gate gate = must_gate(d.fd, d.vm);
+	uint32_t bo, bound = must_syncobj(d.fd);
+	struct drm_txda_sync syncs[2] = {wait_for(gate.fence), signals(bound)};
 	struct drm_txda_bind_op op = {.flags = DRM_TXDA_BIND_MAP, .va = VA, .size = MIB};
-	struct drm_txda_vm_bind arg = {.vm_id = d.vm, .flags = DRM_TXDA_VM_BIND_ASYNC};
 	int file;
 
-	put_wait(&d.stream, word.va, 1);
-	must(submit(d.fd, d.queue, d.stream.mem.va, d.stream.bytes, &sync, 1));
 	must(bo_create(d.fd, MIB, DEVICE, 0, 0, &bo));
 	op.bo = bo;
 	op.syncs = array_of(syncs, 2, sizeof(syncs[0]));
-	arg.ops = array_of(&op, 1, sizeof(op));
-	must(call(d.fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
+	must(bind_async(d.fd, d.vm, &op, 1));
 	file = must_sync_file(d.fd, bound);
 	check_equal(sync_file_status(file), 1);
 	unbind(&chip);
-	for (int64_t deadline = now_ns() + PATIENCE; sync_file_status(file) == 1;) {
-		check(now_ns() < deadline);
-		usleep(1000);
-	}
+	must_become(sync_file_status(file) != 1);
 	check(sync_file_status(file) < 0);
 	bind(&chip);
 	close(d.fd);
@@ -310,11 +256,10 @@ static bool is_unmapped(const volatile uint32_t *word)
 }
 
 /* A function reset in between: the same files go on, address spaces are lost, memory is empty. */
-static void function_reset(void)
+TEST(function_reset)
 {
 	struct client c = must_client(0), d;
 	struct chip chip = must_chip(c.fd);
-	struct drm_txda_vm_get_state state = {.id = c.vm};
 	struct mem m = must_mem_in(c.fd, c.vm, 4 * MIB, DEVICE);
 	uint32_t handle;
 	char path[128];
@@ -324,8 +269,7 @@ static void function_reset(void)
 	check(!is_unmapped(m.cpu));
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/reset", chip.pci);
 	must_write(path, "1");
-	must(call(c.fd, DRM_IOCTL_TXDA_VM_GET_STATE, &state));
-	check_equal(state.state, DRM_TXDA_VM_LOST);
+	check_equal(vm_state(c.fd, c.vm), DRM_TXDA_VM_LOST);
 	/* Nobody could have looked into the aperture meanwhile. */
 	check(is_unmapped(m.cpu));
 	check(is_filled(m.cpu, 4 * MIB, 0));
@@ -364,7 +308,7 @@ static void *read_on(void *arg)
 }
 
 /* Accesses in the middle of a function reset wait for it, and leave no lock of the process behind. */
-static void read_meanwhile(void)
+TEST(read_meanwhile)
 {
 	struct client c = must_client(0);
 	struct chip chip = must_chip(c.fd);
@@ -394,7 +338,7 @@ static void read_meanwhile(void)
  * A chip that neither stops nor can be reset might still write to what it has mapped of another
  * chip: nobody else gets that memory before it was reset.
  */
-static void cut_off(void)
+TEST(cut_off)
 {
 	struct client c = must_client(0), again;
 	struct chip chip = must_chip(c.fd);
@@ -404,19 +348,17 @@ static void cut_off(void)
 	char path[128];
 
 	must(bo_create(other, 4 * MIB, DEVICE, 0, 0, &handle));
-	buf = export_buf(other, handle);
-	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, import_buf(c.fd, buf), 0, VA, 4 * MIB));
+	buf = must_export(other, handle);
+	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, must_import(c.fd, buf), 0, VA, 4 * MIB));
 	must(dev_fill(&c, VA, 4 * MIB, 1));
-	must(queue_create_as(c.fd, c.vm, DRM_TXDA_QUEUE_COMPUTE, DRM_TXDA_PRIORITY_NORMAL, 500,
-			     &hung));
+	hung = must_queue_for(c.fd, c.vm, 500);
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/reset_method", chip.pci);
 	must_write(path, "\n");
 	vmhost("stick-reset 0");
 	vmhost("liveness-stop 0");
 	put_fill(&c.stream, VA, 4 * MIB, 2);
 	must_fail(submit_wait(c.fd, hung, c.stream.mem.va, c.stream.bytes), ETIME);
-	for (int64_t deadline = now_ns() + PATIENCE; vm_create(c.fd, &vm) != -EIO; usleep(10000))
-		check(now_ns() < deadline);
+	must_become(vm_create(c.fd, &vm) == -EIO);
 
 	must(gem_close(other, handle));
 	close(buf);
@@ -435,7 +377,7 @@ static void cut_off(void)
 }
 
 /* A chip falls off the bus: whatever is asked of it fails as if it were gone already. */
-static void falls_off(void)
+TEST(falls_off)
 {
 	unsigned int nodes = node_count();
 	struct client c = must_client(0), again;
@@ -464,42 +406,32 @@ static void falls_off(void)
 	vmhost("appear 0");
 	vmhost("del 0");
 	vmhost("add 0");
-	for (int64_t deadline = now_ns() + PATIENCE; node_count() < nodes; usleep(100000))
-		check(now_ns() < deadline);
+	must_become(node_count() == nodes);
 	again = must_client(0);
 	must(submit_wait(again.fd, again.queue, 0, 0));
 }
 
-static int advise(int fd, uint32_t handle, uint32_t advice)
-{
-	struct drm_txda_bo_advise arg = {.handle = handle, .advice = advice};
-
-	return call(fd, DRM_IOCTL_TXDA_BO_ADVISE, &arg);
-}
-
 /* Contents in host memory go with their owner; the kernel may still take memory before that. */
-static void idle(void)
+TEST(idle)
 {
-	struct drm_txda_bo_query_info info = {0};
 	int fd = must_open(0), again;
 	struct chip chip = must_chip(fd);
-	uint32_t host, other, filling;
+	uint32_t cold, host, other, filling;
 	uint64_t bytes = 1ull << 32;
 
-	must(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &info.handle));
+	must(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &cold));
 	must(bo_create(fd, 4 * MIB, HOST, 0, 0, &host));
 	must(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &other));
-	must(advise(fd, info.handle, DRM_TXDA_COLD));
+	must(advise(fd, cold, DRM_TXDA_COLD));
 	must(advise(fd, host, DRM_TXDA_DONTNEED));
 	while (bytes >= PAGE)
 		if (bo_create(fd, bytes, DEVICE, DRM_TXDA_BO_NO_MMAP, 0, &filling))
 			bytes /= 2;
-	must(call(fd, DRM_IOCTL_TXDA_BO_QUERY_INFO, &info));
-	check_equal(info.place, HOST);
+	check_equal(must_info(fd, cold).place, HOST);
 	must(advise(fd, other, DRM_TXDA_COLD));
 
 	unbind(&chip);
-	must_fail(advise(fd, info.handle, DRM_TXDA_WILLNEED), ENODEV);
+	must_fail(advise(fd, cold, DRM_TXDA_WILLNEED), ENODEV);
 	must_write("/proc/sys/vm/drop_caches", "2");
 	close(fd);
 	bind(&chip);
@@ -509,20 +441,7 @@ static void idle(void)
 	check_equal(must_memory(again).host_used, 0);
 }
 
-static const struct test tests[] = {
-	{"mappings", mappings},
-	{"peers", peers},
-	{"importer", importer},
-	{"user_memory", user_memory},
-	{"binds", binds},
-	{"function_reset", function_reset},
-	{"read_meanwhile", read_meanwhile},
-	{"cut_off", cut_off},
-	{"falls_off", falls_off},
-	{"idle", idle},
-};
-
 int main(int argc, char **argv)
 {
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

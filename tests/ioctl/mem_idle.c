@@ -10,52 +10,27 @@
 #include "args.h"
 #include "dmem.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
-
-#define HOST   DRM_TXDA_PLACE_HOST
-#define DEVICE DRM_TXDA_PLACE_DEVICE
-#define VA     (1ull << 34)
 
 /* What "hold" leaves for the tests. */
 #define HELD_BACK (64 * MIB)
 
-static int advise(int fd, uint32_t handle, uint32_t advice, uint32_t *ret_retained)
-{
-	struct drm_txda_bo_advise arg = {.handle = handle, .advice = advice, .retained = 7};
-	int err = call(fd, DRM_IOCTL_TXDA_BO_ADVISE, &arg);
-
-	if (!err && ret_retained)
-		*ret_retained = arg.retained;
-	return err;
-}
-
+/* Whether the contents are there. */
 static uint32_t must_advise(int fd, uint32_t handle, uint32_t advice)
 {
-	uint32_t retained;
+	struct drm_txda_bo_advise arg = {.handle = handle, .advice = advice, .retained = 7};
 
-	must(advise(fd, handle, advice, &retained));
-	check(retained <= 1);
-	return retained;
+	must(call(fd, DRM_IOCTL_TXDA_BO_ADVISE, &arg));
+	check(arg.retained <= 1);
+	return arg.retained;
 }
 
 static uint32_t place_of(int fd, uint32_t handle)
 {
-	struct drm_txda_bo_query_info info = {.handle = handle};
-
-	must(call(fd, DRM_IOCTL_TXDA_BO_QUERY_INFO, &info));
-	return info.place;
+	return must_info(fd, handle).place;
 }
 
 static void put_words(uint32_t *at, size_t bytes, uint32_t seed)
@@ -114,31 +89,9 @@ static void must_empty(int fd, struct filling *f)
 		must(gem_close(fd, f->handle[--f->n]));
 }
 
-static sigjmp_buf out;
-
-static void on_sigbus(int number)
-{
-	(void)number;
-	siglongjmp(out, 1);
-}
-
-static bool can_read(const volatile uint32_t *at)
-{
-	struct sigaction on = {.sa_handler = on_sigbus}, old;
-	bool good = false;
-
-	sigaction(SIGBUS, &on, &old);
-	if (!sigsetjmp(out, 1)) {
-		(void)*at;
-		good = true;
-	}
-	sigaction(SIGBUS, &old, NULL);
-	return good;
-}
-
 /* ---- Arguments, and who may ----------------------------------------------------------------- */
 
-static void bad(void)
+TEST(bad)
 {
 	static const struct bad wrong[] = {
 		BAD(struct drm_txda_bo_advise, handle, 0, ENOENT),
@@ -155,9 +108,8 @@ static void bad(void)
 	must_fault(fd, DRM_IOCTL_TXDA_BO_ADVISE, &good, sizeof(good));
 }
 
-static void mapped_or_idle(void)
+TEST(mapped_or_idle)
 {
-	static const uint32_t places[] = {DEVICE, HOST};
 	int fd = must_open(0);
 	uint32_t vm = must_vm(fd), handle;
 
@@ -165,14 +117,14 @@ static void mapped_or_idle(void)
 		for (uint32_t vm_id = 0; vm_id <= vm; vm_id += vm) {
 			must(bo_create(fd, 4 * PAGE, places[i], 0, vm_id, &handle));
 			must(bind_one(fd, vm, DRM_TXDA_BIND_MAP, handle, 0, VA, 4 * PAGE));
-			must_fail(advise(fd, handle, DRM_TXDA_COLD, NULL), EBUSY);
-			must_fail(advise(fd, handle, DRM_TXDA_DONTNEED, NULL), EBUSY);
+			must_fail(advise(fd, handle, DRM_TXDA_COLD), EBUSY);
+			must_fail(advise(fd, handle, DRM_TXDA_DONTNEED), EBUSY);
 			check_equal(must_advise(fd, handle, DRM_TXDA_WILLNEED), 1);
 
 			/* Two pieces are left; each counts. */
 			must(bind_one(fd, vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA + PAGE, PAGE));
 			must(bind_one(fd, vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, PAGE));
-			must_fail(advise(fd, handle, DRM_TXDA_COLD, NULL), EBUSY);
+			must_fail(advise(fd, handle, DRM_TXDA_COLD), EBUSY);
 			must(bind_one(fd, vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, 4 * PAGE));
 
 			check_equal(must_advise(fd, handle, DRM_TXDA_COLD), 1);
@@ -189,67 +141,55 @@ static void mapped_or_idle(void)
 }
 
 /* An address space that goes lets go of its buffers. */
-static void vm_goes(void)
+TEST(vm_goes)
 {
 	int fd = must_open(0);
 	uint32_t vm = must_vm(fd), handle;
 
 	must(bo_create(fd, 4 * PAGE, DEVICE, 0, 0, &handle));
 	must(bind_one(fd, vm, DRM_TXDA_BIND_MAP, handle, 0, VA, 4 * PAGE));
-	must_fail(advise(fd, handle, DRM_TXDA_COLD, NULL), EBUSY);
+	must_fail(advise(fd, handle, DRM_TXDA_COLD), EBUSY);
 	must(vm_destroy(fd, vm));
 	must_advise(fd, handle, DRM_TXDA_COLD);
 }
 
-static void shared(void)
+TEST(shared)
 {
-	struct drm_prime_handle prime = {.flags = DRM_CLOEXEC | DRM_RDWR}, again = {0};
 	struct drm_txda_bo_from_userptr user = {.size = PAGE};
-	int fd = must_open(0), other = must_open(0);
+	int fd = must_open(0), buf;
+	uint32_t handle;
 	void *page;
 
-	must(bo_create(fd, PAGE, DEVICE, 0, 0, &prime.handle));
-	must_advise(fd, prime.handle, DRM_TXDA_DONTNEED);
-	must_fail(call(fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &prime), EBUSY);
-	must_advise(fd, prime.handle, DRM_TXDA_WILLNEED);
-	must(call(fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &prime));
-	must_fail(advise(fd, prime.handle, DRM_TXDA_DONTNEED, NULL), EPERM);
-	check_equal(must_advise(fd, prime.handle, DRM_TXDA_WILLNEED), 1);
+	must(bo_create(fd, PAGE, DEVICE, 0, 0, &handle));
+	must_advise(fd, handle, DRM_TXDA_DONTNEED);
+	must_fail(to_fd(fd, handle, DRM_RDWR, &buf), EBUSY);
+	must_advise(fd, handle, DRM_TXDA_WILLNEED);
+	buf = must_export(fd, handle);
+	must_fail(advise(fd, handle, DRM_TXDA_DONTNEED), EPERM);
+	check_equal(must_advise(fd, handle, DRM_TXDA_WILLNEED), 1);
 
-	again.fd = prime.fd;
-	must(call(other, DRM_IOCTL_PRIME_FD_TO_HANDLE, &again));
-	must_fail(advise(other, again.handle, DRM_TXDA_COLD, NULL), EPERM);
-	close(prime.fd);
-	must(gem_close(other, again.handle));
-	must_fail(advise(fd, prime.handle, DRM_TXDA_DONTNEED, NULL), EPERM);
+	/* By another file, and by another chip. */
+	for (unsigned int chip = 0; chip < 2 && chip < node_count(); chip++) {
+		int other = must_open(chip);
+		uint32_t imported = must_import(other, buf);
+
+		must_fail(advise(other, imported, DRM_TXDA_COLD), EPERM);
+		must(gem_close(other, imported));
+	}
+	close(buf);
+	must_fail(advise(fd, handle, DRM_TXDA_DONTNEED), EPERM);
 
 	page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	check(page != MAP_FAILED);
 	user.va = (uintptr_t)page;
 	must(call(fd, DRM_IOCTL_TXDA_BO_FROM_USERPTR, &user));
-	must_fail(advise(fd, user.handle, DRM_TXDA_COLD, NULL), EPERM);
-}
-
-static void peers(void)
-{
-	struct drm_prime_handle prime = {.flags = DRM_CLOEXEC | DRM_RDWR};
-	int fd, other;
-
-	if (node_count() < 2)
-		skip("there is one chip");
-	fd = must_open(0);
-	other = must_open(1);
-	must(bo_create(fd, PAGE, DEVICE, 0, 0, &prime.handle));
-	must(call(fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &prime));
-	must(call(other, DRM_IOCTL_PRIME_FD_TO_HANDLE, &prime));
-	must_fail(advise(other, prime.handle, DRM_TXDA_COLD, NULL), EPERM);
+	must_fail(advise(fd, user.handle, DRM_TXDA_COLD), EPERM);
 }
 
 /* ---- What becomes of contents --------------------------------------------------------------- */
 
-static void cpu_waits(void)
+TEST(cpu_waits)
 {
-	static const uint32_t places[] = {DEVICE, HOST};
 	int fd = must_open(0);
 
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
@@ -266,7 +206,7 @@ static void cpu_waits(void)
 	}
 }
 
-static void moves(void)
+TEST(moves)
 {
 	int fd = must_open(0);
 	struct mem cold = must_words(fd, 6 * MIB + PAGE, DEVICE, 1);
@@ -285,7 +225,7 @@ static void moves(void)
 	check_equal(after.host_used, before.host_used + cold.bytes);
 
 	/* There is no room, and it stays idle. */
-	must_fail(advise(fd, cold.handle, DRM_TXDA_WILLNEED, NULL), ENOSPC);
+	must_fail(advise(fd, cold.handle, DRM_TXDA_WILLNEED), ENOSPC);
 	check_equal(place_of(fd, cold.handle), HOST);
 	check(!can_read(cold.cpu));
 	must_empty(fd, &f);
@@ -297,7 +237,7 @@ static void moves(void)
 	check_equal(after.host_used, before.host_used);
 }
 
-static void drops(void)
+TEST(drops)
 {
 	int fd = must_open(0);
 	struct mem first = must_words(fd, 4 * MIB, DEVICE, 1);
@@ -322,7 +262,7 @@ static void drops(void)
 }
 
 /* One that may be dropped goes before one that must be moved, however long idle that is. */
-static void drops_before_it_moves(void)
+TEST(drops_before_it_moves)
 {
 	int fd = must_open(0);
 	struct mem cold = must_words(fd, 4 * MIB, DEVICE, 1);
@@ -341,7 +281,7 @@ static void drops_before_it_moves(void)
 }
 
 /* Host memory goes when the machine's is short; here somebody says that it is. */
-static void shrinks(void)
+TEST(shrinks)
 {
 	int fd = must_open(0), drop;
 	struct mem waste = must_words(fd, 3 * MIB, HOST, 1);
@@ -363,27 +303,8 @@ static void shrinks(void)
 	check_words(cold.cpu, cold.bytes, 2);
 }
 
-/* What the chip sees of a buffer that has moved. */
-static void chip_sees(void)
-{
-	struct client c = must_client(0);
-	struct mem cold = must_words(c.fd, 4 * MIB, DEVICE, 3);
-	struct mem seen = must_mem(c.fd, c.vm, 4 * MIB);
-	struct filling f;
-
-	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, cold.handle, 0, VA, cold.bytes));
-	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, cold.bytes));
-	must_advise(c.fd, cold.handle, DRM_TXDA_COLD);
-	must_fill(c.fd, &f, PAGE);
-	must_empty(c.fd, &f);
-	must_advise(c.fd, cold.handle, DRM_TXDA_WILLNEED);
-	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, cold.handle, 0, VA, cold.bytes));
-	must(dev_copy(&c, seen.va, VA, cold.bytes));
-	check_words(seen.cpu, seen.bytes, 3);
-}
-
 /* DRAM is lost in a reset of the function, but not what has left it before. */
-static void outlives_reset(void)
+TEST(outlives_reset)
 {
 	struct mem cold, waste;
 	int fd = must_open(0), reset;
@@ -414,7 +335,7 @@ static void outlives_reset(void)
 /* ---- Limits of control groups --------------------------------------------------------------- */
 
 /* A group at its limit makes room with its own idle buffers, while the chip has plenty. */
-static void group_limit(void)
+TEST(group_limit)
 {
 	const char *group = must_group();
 	int fd = must_open(0);
@@ -441,7 +362,7 @@ static void group_limit(void)
 
 	/* Nothing is left to make room with, of this group. */
 	must_fail(bo_create(fd, 4 * MIB, DEVICE, 0, 0, &handle), ENOSPC);
-	must_fail(advise(fd, cold.handle, DRM_TXDA_WILLNEED, NULL), ENOSPC);
+	must_fail(advise(fd, cold.handle, DRM_TXDA_WILLNEED), ENOSPC);
 	check_equal(must_advise(fd, other.handle, DRM_TXDA_COLD), 1);
 	check_words(used.cpu, used.bytes, 1);
 
@@ -456,7 +377,7 @@ static void group_limit(void)
 }
 
 /* A full chip takes from groups what they have beyond their protection. */
-static void group_protected(void)
+TEST(group_protected)
 {
 	const char *group = must_group();
 	int fd = must_open(0);
@@ -492,7 +413,7 @@ static struct race {
 	pthread_barrier_t ready;
 	uint32_t shared;
 	bool over;
-} race;
+} racing;
 
 /* Its buffer is idle, comes back, and the chip reads it; again and again. */
 static void *race_user(void *arg)
@@ -502,7 +423,7 @@ static void *race_user(void *arg)
 	struct mem m = must_words(c.fd, RACE_BYTES, DEVICE, seed);
 	struct mem seen = must_mem(c.fd, c.vm, RACE_BYTES);
 
-	pthread_barrier_wait(&race.ready);
+	pthread_barrier_wait(&racing.ready);
 	for (uint32_t i = 0; i < RACE_TURNS; i++) {
 		int err;
 
@@ -510,7 +431,7 @@ static void *race_user(void *arg)
 		for (uint32_t n = 0; n < 100 && place_of(c.fd, m.handle) == DEVICE; n++)
 			usleep(1000);
 		moved += place_of(c.fd, m.handle) == HOST;
-		while ((err = advise(c.fd, m.handle, DRM_TXDA_WILLNEED, NULL)) == -ENOSPC)
+		while ((err = advise(c.fd, m.handle, DRM_TXDA_WILLNEED)) == -ENOSPC)
 			usleep(1000);
 		must(err);
 		/* Page tables need room as well. */
@@ -534,8 +455,8 @@ static void *race_filler(void *arg)
 	int fd = must_open(0);
 
 	(void)arg;
-	pthread_barrier_wait(&race.ready);
-	while (!__atomic_load_n(&race.over, __ATOMIC_RELAXED)) {
+	pthread_barrier_wait(&racing.ready);
+	while (!__atomic_load_n(&racing.over, __ATOMIC_RELAXED)) {
 		must_fill(fd, &f, MIB / 4);
 		must_empty(fd, &f);
 		usleep(2000);
@@ -548,8 +469,8 @@ static void *race_quarrel(void *arg)
 {
 	int fd = *(int *)arg;
 
-	for (uint32_t i = 0; !__atomic_load_n(&race.over, __ATOMIC_RELAXED); i++) {
-		int err = advise(fd, race.shared, i % 3, NULL);
+	for (uint32_t i = 0; !__atomic_load_n(&racing.over, __ATOMIC_RELAXED); i++) {
+		int err = advise(fd, racing.shared, i % 3);
 
 		if (err && err != -EBUSY && err != -ENOSPC)
 			fail("%s", strerror_of(err));
@@ -558,14 +479,14 @@ static void *race_quarrel(void *arg)
 	return NULL;
 }
 
-static void race_all(void)
+TEST(race)
 {
 	int fd = must_open(0);
 	pthread_t user[2], filler, quarrel[2];
 	uintptr_t moved = 0;
 
-	must(bo_create(fd, MIB, DEVICE, 0, 0, &race.shared));
-	check(!pthread_barrier_init(&race.ready, NULL, 3));
+	must(bo_create(fd, MIB, DEVICE, 0, 0, &racing.shared));
+	check(!pthread_barrier_init(&racing.ready, NULL, 3));
 	check(!pthread_create(&filler, NULL, race_filler, NULL));
 	for (uintptr_t i = 0; i < 2; i++) {
 		check(!pthread_create(&user[i], NULL, race_user, (void *)(i * 1000 + 1)));
@@ -577,7 +498,7 @@ static void race_all(void)
 		pthread_join(user[i], &count);
 		moved += (uintptr_t)count;
 	}
-	__atomic_store_n(&race.over, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&racing.over, true, __ATOMIC_RELAXED);
 	for (uint32_t i = 0; i < 2; i++)
 		pthread_join(quarrel[i], NULL);
 	pthread_join(filler, NULL);
@@ -588,7 +509,7 @@ static void race_all(void)
 /* ---- What makes no room ----------------------------------------------------------------------- */
 
 /* Nobody's memory is taken for a buffer that could not have its place if all of it were free. */
-static void never_fits(void)
+TEST(never_fits)
 {
 	int fd = must_open(0);
 	struct drm_txda_memory_info memory = must_memory(fd);
@@ -604,7 +525,7 @@ static void never_fits(void)
 }
 
 /* Nor for one that the aperture has no room for beside what is in use. */
-static void no_room_in_aperture(void)
+TEST(no_room_in_aperture)
 {
 	int fd = must_open(0);
 	struct mem cold = must_words(fd, MIB, DEVICE, 1);
@@ -619,7 +540,7 @@ static void no_room_in_aperture(void)
 }
 
 /* Contents move for somebody who may not write files of their size, or any. */
-static void file_size_limit(void)
+TEST(file_size_limit)
 {
 	static const rlim_t limits[] = {0, MIB / 4, MIB / 4 + 4096};
 	struct filling f;
@@ -644,27 +565,6 @@ static void file_size_limit(void)
 	}
 }
 
-static const struct test tests[] = {
-	{"bad", bad},
-	{"mapped_or_idle", mapped_or_idle},
-	{"vm_goes", vm_goes},
-	{"shared", shared},
-	{"peers", peers},
-	{"cpu_waits", cpu_waits},
-	{"moves", moves},
-	{"drops", drops},
-	{"drops_before_it_moves", drops_before_it_moves},
-	{"shrinks", shrinks},
-	{"chip_sees", chip_sees},
-	{"outlives_reset", outlives_reset},
-	{"group_limit", group_limit},
-	{"group_protected", group_protected},
-	{"race", race_all},
-	{"never_fits", never_fits},
-	{"no_room_in_aperture", no_room_in_aperture},
-	{"file_size_limit", file_size_limit},
-};
-
 static void hold(void)
 {
 	int fd = must_open(0);
@@ -687,5 +587,5 @@ int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "hold"))
 		hold();
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

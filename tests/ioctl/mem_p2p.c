@@ -5,20 +5,12 @@
  */
 #include "args.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "../vm/exporter/txda_exporter.h"
 
-#define VA    (1ull << 31)
 #define BYTES (4 * MIB)
 
 /* ---- The exporter --------------------------------------------------------------------------- */
@@ -140,7 +132,7 @@ static void leave(struct client *c, uint32_t handle)
 	must(gem_close(c->fd, handle));
 }
 
-static void in_place(void)
+TEST(in_place)
 {
 	static const enum txda_exporter_kind kinds[] = {TXDA_EXPORTER_PINNED, TXDA_EXPORTER_PLAIN};
 	int exporter = must_exporter();
@@ -176,7 +168,7 @@ static void in_place(void)
 }
 
 /* Two address spaces in two files; the first one leaves. */
-static void shared(void)
+TEST(shared)
 {
 	int exporter = must_exporter(), buf;
 	struct client a = must_client(0), b = must_client(0);
@@ -200,7 +192,7 @@ static void shared(void)
 }
 
 /* Where the exporter has no way to the chip, it gives system memory. */
-static void in_system_memory(void)
+TEST(in_system_memory)
 {
 	int exporter = must_exporter(), buf = must_get(exporter, TXDA_EXPORTER_SYSTEM);
 	struct client c = must_client(0);
@@ -214,7 +206,7 @@ static void in_system_memory(void)
 	must_be_free(exporter);
 }
 
-static void refused(void)
+TEST(refused)
 {
 	int exporter = must_exporter(), buf = must_get(exporter, TXDA_EXPORTER_STUBBORN);
 	int fd = must_open(0);
@@ -302,7 +294,7 @@ static void take_back_all(int exporter)
 	must(call(exporter, TXDA_EXPORTER_REVOKE, NULL));
 }
 
-static void revoked(void)
+TEST(revoked)
 {
 	must_lose(take_back_all);
 }
@@ -328,7 +320,7 @@ static void unbind(int exporter)
 	write_to("unbind");
 }
 
-static void removed(void)
+TEST(removed)
 {
 	device = getenv("EXPORTER_DEVICE");
 	if (!device)
@@ -349,7 +341,7 @@ static void *take_back_always(void *arg)
 	return NULL;
 }
 
-static void raced(void)
+TEST(raced)
 {
 	int exporter = must_exporter();
 	atomic_bool over = false;
@@ -380,15 +372,5 @@ static void raced(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		{"in_place", in_place},
-		{"shared", shared},
-		{"in_system_memory", in_system_memory},
-		{"refused", refused},
-		{"revoked", revoked},
-		{"removed", removed},
-		{"raced", raced},
-	};
-
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

@@ -5,18 +5,8 @@
  */
 #include "args.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#define HOST	DRM_TXDA_PLACE_HOST
-#define DEVICE	DRM_TXDA_PLACE_DEVICE
-#define VA	(1ull << 31)
 #define THREADS 6
 #define ROUNDS	250
 #define SLOTS	8
@@ -176,22 +166,20 @@ static void race(uint64_t seed)
 		pthread_join(threads[i], NULL);
 }
 
-static void races(void)
+TEST(races)
 {
-	int fd = must_open(0), status;
+	int fd = must_open(0);
 	uint64_t used = must_memory(fd).device_used;
 
 	for (uint64_t seed = 0; seed < 3; seed++) {
-		pid_t pid = fork();
+		pid_t pid = must_fork();
 
-		check(pid >= 0);
 		if (!pid) {
 			close(fd);
 			race(seed);
 			_exit(0);
 		}
-		check(waitpid(pid, &status, 0) == pid);
-		check_equal(status, 0);
+		must_end(pid);
 		must_settle(fd, used);
 	}
 	/* The chip is as good as before. */
@@ -200,11 +188,7 @@ static void races(void)
 	must(submit_wait(c.fd, c.queue, 0, 0));
 }
 
-static const struct test tests[] = {
-	{"races", races},
-};
-
 int main(int argc, char **argv)
 {
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

@@ -4,19 +4,8 @@
  */
 #include "args.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define HOST DRM_TXDA_PLACE_HOST
-#define VA   (1ull << 31)
 
 static int from_userptr(int fd, const void *at, uint64_t bytes, uint32_t flags, uint32_t vm,
 			uint32_t *ret_handle)
@@ -56,7 +45,7 @@ static uint64_t locked_kib(void)
 	return kib;
 }
 
-static void copies(void)
+TEST(copies)
 {
 	struct client c = must_client(0);
 	char *memory = must_anonymous(4 * MIB + 3 * PAGE);
@@ -85,7 +74,7 @@ static void copies(void)
 	}
 }
 
-static void bad(void)
+TEST(bad)
 {
 	static const struct bad wrong[] = {
 		BAD(struct drm_txda_bo_from_userptr, size, 0, EINVAL),
@@ -117,7 +106,7 @@ static void bad(void)
 	check(good.handle);
 }
 
-static void read_only(void)
+TEST(read_only)
 {
 	struct client c = must_client(0);
 	char *memory = must_anonymous(2 * PAGE);
@@ -137,7 +126,7 @@ static void read_only(void)
 	check(is_filled(memory, 2 * PAGE, 0x21212121));
 }
 
-static void holes(void)
+TEST(holes)
 {
 	int fd = must_open(0);
 	char *memory = must_anonymous(16 * PAGE);
@@ -155,31 +144,28 @@ static void holes(void)
 }
 
 /* Neither mapped by offset nor given away, nor made of a mapping of a buffer. */
-static void no_more_than_that(void)
+TEST(no_more_than_that)
 {
 	int fd = must_open(0);
 	char *memory = must_anonymous(PAGE);
 	struct drm_txda_bo_mmap_offset offset = {0};
-	struct drm_prime_handle prime = {.flags = DRM_CLOEXEC | DRM_RDWR};
-	uint32_t device;
+	uint32_t handle;
 	void *cpu;
+	int buf;
 
 	must(from_userptr(fd, memory, PAGE, 0, 0, &offset.handle));
 	must_fail(call(fd, DRM_IOCTL_TXDA_BO_MMAP_OFFSET, &offset), EPERM);
-	prime.handle = offset.handle;
-	must_fail(call(fd, DRM_IOCTL_PRIME_HANDLE_TO_FD, &prime), EPERM);
-	must(bo_create(fd, PAGE, DRM_TXDA_PLACE_DEVICE, 0, 0, &device));
-	cpu = must_map(fd, device, PAGE);
-	memset(cpu, 0, PAGE);
-	must_fail(from_userptr(fd, cpu, PAGE, 0, 0, &device), EFAULT);
-	must(bo_create(fd, PAGE, HOST, 0, 0, &device));
-	cpu = must_map(fd, device, PAGE);
-	memset(cpu, 0, PAGE);
-	must_fail(from_userptr(fd, cpu, PAGE, 0, 0, &device), EFAULT);
+	must_fail(to_fd(fd, offset.handle, DRM_RDWR, &buf), EPERM);
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		must(bo_create(fd, PAGE, places[i], 0, 0, &handle));
+		cpu = must_map(fd, handle, PAGE);
+		memset(cpu, 0, PAGE);
+		must_fail(from_userptr(fd, cpu, PAGE, 0, 0, &handle), EFAULT);
+	}
 }
 
 /* Files on disk cannot be written behind their file system's back; memory files can. */
-static void files(void)
+TEST(files)
 {
 	char path[] = "/tmp/txda-userptr-XXXXXX";
 	int fd = must_open(0), file = mkstemp(path), memfd = memfd_create("userptr", MFD_CLOEXEC);
@@ -199,7 +185,7 @@ static void files(void)
 	must(from_userptr(fd, at, 4 * PAGE, 0, 0, &handle));
 }
 
-static void files_on_disk(void)
+TEST(files_on_disk)
 {
 	const char *dir = getenv("TXDA_TEST_DISK");
 	char path[256];
@@ -221,7 +207,7 @@ static void files_on_disk(void)
 }
 
 /* The limit is that of whoever has no privilege. */
-static void limit(void)
+TEST(limit)
 {
 	const struct rlimit low = {64 * PAGE, 64 * PAGE};
 	int fd = must_open(0);
@@ -253,13 +239,12 @@ static void limit(void)
 }
 
 /* The buffer holds its pages, wherever the mapping goes; the charge stays with who made it. */
-static void outlives_mapping(void)
+TEST(outlives_mapping)
 {
 	struct client c = must_client(0);
 	char *memory = must_anonymous(8 * PAGE);
 	struct mem m = must_mem(c.fd, c.vm, 8 * PAGE);
 	uint32_t handle;
-	int status;
 	pid_t pid;
 
 	memset(memory, 0x35, 8 * PAGE);
@@ -272,26 +257,22 @@ static void outlives_mapping(void)
 	check(is_filled(m.cpu, 8 * PAGE, 0x35353535));
 
 	/* A child has the file too, but is charged for nothing, and its end changes nothing. */
-	pid = fork();
-	check(pid >= 0);
+	pid = must_fork();
 	if (!pid)
 		_exit(locked_kib() != 0);
-	check(waitpid(pid, &status, 0) == pid);
-	check_equal(status, 0);
+	must_end(pid);
 	check_equal(locked_kib(), 32);
 	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, 8 * PAGE));
 	check_equal(locked_kib(), 0);
 }
 
 /* Who made it is gone, its file lives on in another process. */
-static void outlives_process(void)
+TEST(outlives_process)
 {
 	struct client c = must_client(0);
 	struct mem m = must_mem(c.fd, c.vm, PAGE);
-	int status;
-	pid_t pid = fork();
+	pid_t pid = must_fork();
 
-	check(pid >= 0);
 	if (!pid) {
 		char *memory = must_anonymous(PAGE);
 		uint32_t handle;
@@ -301,8 +282,7 @@ static void outlives_process(void)
 		must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, handle, 0, VA, PAGE));
 		_exit(0);
 	}
-	check(waitpid(pid, &status, 0) == pid);
-	check_equal(status, 0);
+	must_end(pid);
 	must(dev_copy(&c, m.va, VA, PAGE));
 	check(is_filled(m.cpu, PAGE, 0x46464646));
 	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, PAGE));
@@ -350,7 +330,7 @@ static void *load_mapping(void *arg)
 }
 
 /* The chip works on the pages that the buffer was made of, whatever becomes of the mapping. */
-static void under_load(void)
+TEST(under_load)
 {
 	struct client c = must_client(0);
 	struct mem m = must_mem(c.fd, c.vm, LOAD_BYTES);
@@ -382,21 +362,7 @@ static void under_load(void)
 	check_equal(locked_kib(), 0);
 }
 
-static const struct test tests[] = {
-	{"copies", copies},
-	{"bad", bad},
-	{"read_only", read_only},
-	{"holes", holes},
-	{"no_more_than_that", no_more_than_that},
-	{"files", files},
-	{"files_on_disk", files_on_disk},
-	{"limit", limit},
-	{"outlives_mapping", outlives_mapping},
-	{"outlives_process", outlives_process},
-	{"under_load", under_load},
-};
-
 int main(int argc, char **argv)
 {
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

@@ -5,21 +5,13 @@
  */
 #include "args.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <string.h>
 #include <sys/time.h>
-#include <unistd.h>
 
-#define HOST	  DRM_TXDA_PLACE_HOST
-#define DEVICE	  DRM_TXDA_PLACE_DEVICE
 #define LAST_PAGE (-(uint64_t)PAGE)
-/* Within what any chip has, and huge-page aligned. */
-#define VA (1ull << 31)
 
 /* ---- Address spaces ------------------------------------------------------------------------- */
 
-static void create(void)
+TEST(create)
 {
 	struct drm_txda_device_info info = {0};
 	struct drm_txda_vm_create arg = {0};
@@ -44,7 +36,7 @@ static void create(void)
 	must_fail(bind_one(fd, arg.id, DRM_TXDA_BIND_UNMAP, 0, 0, 0, PAGE), EINVAL);
 }
 
-static void create_bad(void)
+TEST(create_bad)
 {
 	static const struct bad bad[] = {
 		BAD(struct drm_txda_vm_create, flags, 1, EINVAL),
@@ -64,7 +56,7 @@ static void create_bad(void)
 }
 
 /* A client of before va_range was there. */
-static void create_short(void)
+TEST(create_short)
 {
 	const unsigned long request =
 		_IOC(_IOC_READ | _IOC_WRITE, DRM_IOCTL_BASE, DRM_COMMAND_BASE + DRM_TXDA_VM_CREATE,
@@ -77,7 +69,7 @@ static void create_short(void)
 	check_equal(arg.va_range, 0x123);
 }
 
-static void create_until_full(void)
+TEST(create_until_full)
 {
 	struct drm_txda_device_info info = {0};
 	int fd = must_open(0);
@@ -108,7 +100,7 @@ static void create_until_full(void)
 		must_vm(fd);
 }
 
-static void destroy(void)
+TEST(destroy)
 {
 	static const struct bad bad[] = {
 		BAD(struct drm_txda_vm_destroy, pad, 1, EINVAL),
@@ -129,28 +121,7 @@ static void destroy(void)
 	must_fail(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, PAGE), ENOENT);
 }
 
-static void destroy_gives_back(void)
-{
-	int fd = must_open(0);
-	uint64_t used = must_memory(fd).device_used;
-
-	for (int i = 0; i < 20; i++) {
-		uint32_t vm = must_vm(fd);
-		struct mem a = must_mem_in(fd, vm, 3 * MIB, DEVICE), b = must_mem(fd, vm, MIB);
-
-		must(gem_close(fd, a.handle));
-		must(gem_close(fd, b.handle));
-		check(must_memory(fd).device_used >= used + 3 * MIB);
-		must(vm_destroy(fd, vm));
-		/* CPU mappings keep them. */
-		check(must_memory(fd).device_used >= used + 3 * MIB);
-		must(munmap_mem(&a));
-		must(munmap_mem(&b));
-		must_settle(fd, used);
-	}
-}
-
-static void state(void)
+TEST(state)
 {
 	static const struct bad bad[] = {
 		BAD(struct drm_txda_vm_get_state, id, 0, ENOENT),
@@ -180,7 +151,7 @@ static void state(void)
 	check(fault.time_ns);
 }
 
-static void ids_of_others(void)
+TEST(ids_of_others)
 {
 	int a = must_open(0), b = must_open(0);
 	struct drm_txda_vm_get_state get = {.id = must_vm(a)};
@@ -205,7 +176,7 @@ static int bind_ops(int fd, uint32_t vm, struct drm_txda_array ops, uint32_t *re
 	return err;
 }
 
-static void bind_bad_argument(void)
+TEST(bind_bad_argument)
 {
 	static const struct bad bad[] = {
 		BAD(struct drm_txda_vm_bind, vm_id, 0, ENOENT),
@@ -260,7 +231,7 @@ static void on_alarm(int signal)
 }
 
 /* A bind that signals interrupt goes on where it stopped, whoever makes the call again. */
-static void bind_interrupted(void)
+TEST(bind_interrupted)
 {
 	const struct itimerval often = {.it_interval.tv_usec = 200, .it_value.tv_usec = 200};
 	const struct itimerval never = {0};
@@ -298,7 +269,7 @@ static void bind_interrupted(void)
 	must(dev_fill(&c, VA + (ARRAY_SIZE(interrupted_ops) - 1) * (uint64_t)PAGE, PAGE, 1));
 }
 
-static void bind_array_growth(void)
+TEST(bind_array_growth)
 {
 	struct {
 		struct drm_txda_bind_op op;
@@ -326,7 +297,7 @@ static void bind_array_growth(void)
 	check_equal(done, 0);
 }
 
-static void bind_bad_operation(void)
+TEST(bind_bad_operation)
 {
 #define OP(kind_, ...)                                                                             \
 	{                                                                                          \
@@ -395,7 +366,7 @@ static void bind_bad_operation(void)
 #undef OP
 }
 
-static void bind_how_far(void)
+TEST(bind_how_far)
 {
 	struct client c = must_client(0);
 	struct mem host = must_mem(c.fd, c.vm, PAGE);
@@ -425,10 +396,9 @@ static void bind_how_far(void)
 
 /* ---- What the chip sees --------------------------------------------------------------------- */
 
-static void see_places(void)
+TEST(see_places)
 {
 	struct client c = must_client(0);
-	const uint32_t places[] = {HOST, DEVICE};
 	const uint64_t sizes[] = {
 		PAGE, 3 * PAGE, 2 * MIB - PAGE, 2 * MIB, 2 * MIB + PAGE, 9 * MIB,
 	};
@@ -452,7 +422,7 @@ static void see_places(void)
 }
 
 /* At addresses where huge pages are possible, and next to them. */
-static void see_huge(void)
+TEST(see_huge)
 {
 	struct client c = must_client(0);
 	struct mem m = must_mem_in(c.fd, c.vm, 8 * MIB, DEVICE);
@@ -494,7 +464,7 @@ static void see_huge(void)
 	}
 }
 
-static void see_replaced(void)
+TEST(see_replaced)
 {
 	struct client c = must_client(0);
 	struct mem a = must_mem(c.fd, c.vm, 5 * PAGE), b = must_mem(c.fd, c.vm, 2 * PAGE);
@@ -534,7 +504,7 @@ static void see_replaced(void)
 	check_equal(word[4 * PAGE / 4], 0xa4a4a4a4);
 }
 
-static void see_read_only(void)
+TEST(see_read_only)
 {
 	struct client c = must_client(0);
 	struct mem m = must_mem_in(c.fd, c.vm, 4 * MIB, DEVICE), out = must_mem(c.fd, c.vm, PAGE);
@@ -556,7 +526,7 @@ static void see_read_only(void)
 }
 
 /* Page tables come and go with what they map. */
-static void churn(void)
+TEST(churn)
 {
 	struct client c = must_client(0);
 	struct mem m = must_mem(c.fd, c.vm, 64 * PAGE), out = must_mem(c.fd, c.vm, PAGE);
@@ -592,7 +562,7 @@ static void churn(void)
 }
 
 /* Two address spaces of a file do not see each other's mappings. */
-static void two_spaces(void)
+TEST(two_spaces)
 {
 	struct client c = must_client(0), d = c;
 	struct mem m;
@@ -626,29 +596,7 @@ static void two_spaces(void)
 	check(is_filled(cpu, PAGE, 5));
 }
 
-static const struct test tests[] = {
-	{"create", create},
-	{"create_bad", create_bad},
-	{"create_short", create_short},
-	{"create_until_full", create_until_full},
-	{"destroy", destroy},
-	{"destroy_gives_back", destroy_gives_back},
-	{"state", state},
-	{"ids_of_others", ids_of_others},
-	{"bind_bad_argument", bind_bad_argument},
-	{"bind_array_growth", bind_array_growth},
-	{"bind_bad_operation", bind_bad_operation},
-	{"bind_how_far", bind_how_far},
-	{"bind_interrupted", bind_interrupted},
-	{"see_places", see_places},
-	{"see_huge", see_huge},
-	{"see_replaced", see_replaced},
-	{"see_read_only", see_read_only},
-	{"churn", churn},
-	{"two_spaces", two_spaces},
-};
-
 int main(int argc, char **argv)
 {
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

@@ -5,9 +5,7 @@
  */
 #include "common.h"
 
-#include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #define AREA  1024u
 #define SIZES 320u
@@ -28,7 +26,7 @@ static void try_number(int fd, uint32_t dir, uint32_t nr, uint32_t bytes)
 	}
 }
 
-static void no_overrun(void)
+TEST(no_overrun)
 {
 	for (uint32_t nr = 0; nr < 256; nr++) {
 		for (uint32_t dir = 0; dir < 4; dir++) {
@@ -41,9 +39,7 @@ static void no_overrun(void)
 	}
 }
 
-static const struct test tests[] = {{"no-overrun", no_overrun}};
-
 int main(int argc, char **argv)
 {
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

@@ -3,13 +3,7 @@
  * QUEUE_CREATE, QUEUE_DESTROY, QUEUE_GET_STATE and QUEUE_SUBMIT: what they take and refuse, and that
  * jobs run. What goes wrong on the chip is in queue_fault.c.
  */
-#include "common.h"
-
-#include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "args.h"
 
 static int fd;
 static uint32_t vm;
@@ -20,25 +14,9 @@ static void setup(void)
 	vm = must_vm(fd);
 }
 
-/* Memory whose last byte is followed by nothing. */
-static void *at_the_edge(size_t bytes)
-{
-	char *two =
-		mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	check(two != MAP_FAILED);
-	must(mprotect(two + PAGE, PAGE, PROT_NONE));
-	return two + PAGE - bytes;
-}
-
-static void *nowhere(void)
-{
-	return (char *)at_the_edge(0);
-}
-
 /* ---- DEV_QUERY ------------------------------------------------------------------------------ */
 
-static void query_answers(void)
+TEST(query_answers)
 {
 	static const uint32_t known[] = {
 		[DRM_TXDA_QUERY_DEVICE] = sizeof(struct drm_txda_device_info),
@@ -72,7 +50,7 @@ static void query_answers(void)
 }
 
 /* What the driver tells is what the header names, whatever the chip's registers say. */
-static void query_values(void)
+TEST(query_values)
 {
 	struct drm_txda_firmware_info firmware;
 	struct drm_txda_topology_info topology;
@@ -105,7 +83,7 @@ static int create(struct drm_txda_queue_create arg)
 	return call(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, &arg);
 }
 
-static void create_kinds(void)
+TEST(create_kinds)
 {
 	struct drm_txda_queues_info info = {0};
 
@@ -128,7 +106,7 @@ static void create_kinds(void)
 	}
 }
 
-static void create_timeouts(void)
+TEST(create_timeouts)
 {
 	const uint32_t good[] = {0, 1, 2, 1000, 600000};
 	struct drm_txda_queues_info info = {0};
@@ -154,59 +132,31 @@ static void create_timeouts(void)
 		  EINVAL);
 }
 
-static void create_bad(void)
+TEST(create_bad)
 {
-	int other;
+	static const struct bad bad[] = {
+		BAD(struct drm_txda_queue_create, class_, 2, EINVAL),
+		BAD(struct drm_txda_queue_create, class_, UINT32_MAX, EINVAL),
+		BAD(struct drm_txda_queue_create, priority, 3, EINVAL),
+		BAD(struct drm_txda_queue_create, priority, UINT32_MAX, EINVAL),
+		BAD(struct drm_txda_queue_create, vm_id, 0, ENOENT),
+		BAD(struct drm_txda_queue_create, vm_id, 1000, ENOENT),
+		BAD(struct drm_txda_queue_create, vm_id, UINT32_MAX, ENOENT),
+	};
+	struct drm_txda_queue_create good = {0};
 
 	setup();
+	good.vm_id = vm;
+	must_refuse(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, &good, sizeof(good), bad, ARRAY_SIZE(bad));
+	must_fault(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, &good, sizeof(good));
 	for (int bit = 1; bit < 32; bit++)
 		must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .flags = 1u << bit}),
 			  EINVAL);
-	must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .class_ = 2}), EINVAL);
-	must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .class_ = UINT32_MAX}),
-		  EINVAL);
-	must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .priority = 3}), EINVAL);
-	must_fail(create((struct drm_txda_queue_create){.vm_id = vm, .priority = UINT32_MAX}),
-		  EINVAL);
-	must_fail(create((struct drm_txda_queue_create){.vm_id = 0}), ENOENT);
-	must_fail(create((struct drm_txda_queue_create){.vm_id = vm + 1}), ENOENT);
-	must_fail(create((struct drm_txda_queue_create){.vm_id = UINT32_MAX}), ENOENT);
-	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, NULL), EFAULT);
-	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, nowhere()), EFAULT);
-
 	/* Ids are those of the file. */
-	other = must_open(0);
-	must_fail(call(other, DRM_IOCTL_TXDA_QUEUE_CREATE,
-		       &(struct drm_txda_queue_create){.vm_id = vm}),
-		  ENOENT);
+	must_fail(call(must_open(0), DRM_IOCTL_TXDA_QUEUE_CREATE, &good), ENOENT);
 }
 
-static void create_at_the_edge(void)
-{
-	struct drm_txda_queue_create *arg = at_the_edge(sizeof(*arg));
-
-	setup();
-	*arg = (struct drm_txda_queue_create){.vm_id = vm};
-	must(call(fd, DRM_IOCTL_TXDA_QUEUE_CREATE, arg));
-	check(arg->id);
-}
-
-/* A client of before timeout_ms and id were there: DRM fills what it does not give with zeros. */
-static void create_short(void)
-{
-	const unsigned long request = _IOC(_IOC_READ | _IOC_WRITE, DRM_IOCTL_BASE,
-					   DRM_COMMAND_BASE + DRM_TXDA_QUEUE_CREATE,
-					   offsetof(struct drm_txda_queue_create, timeout_ms));
-	struct drm_txda_queue_create arg = {.timeout_ms = 0xdeadbeef, .id = 0xdeadbeef};
-
-	setup();
-	arg.vm_id = vm;
-	must(call(fd, request, &arg));
-	check_equal(arg.timeout_ms, 0xdeadbeef);
-	check_equal(arg.id, 0xdeadbeef);
-}
-
-static void create_limit_of_file(void)
+TEST(create_limit_of_file)
 {
 	struct drm_txda_queues_info info = {0};
 	uint32_t queue, last = 0;
@@ -221,7 +171,7 @@ static void create_limit_of_file(void)
 	must(submit_wait(fd, queue, 0, 0));
 }
 
-static void create_limit_of_chip(void)
+TEST(create_limit_of_chip)
 {
 	struct drm_txda_queues_info info = {0};
 	uint32_t made = 0, queue, vms[64];
@@ -248,7 +198,7 @@ static void create_limit_of_chip(void)
 	must(submit_wait(fd, queue, 0, 0));
 }
 
-static void create_high_unprivileged(void)
+TEST(create_high_unprivileged)
 {
 	uint32_t queue;
 
@@ -264,39 +214,38 @@ static void create_high_unprivileged(void)
 
 /* ---- QUEUE_DESTROY, QUEUE_GET_STATE --------------------------------------------------------- */
 
-static void destroy(void)
+TEST(destroy)
 {
+	static const struct bad bad[] = {
+		BAD(struct drm_txda_queue_destroy, pad, 1, EINVAL),
+		BAD(struct drm_txda_queue_destroy, id, 0, ENOENT),
+		BAD(struct drm_txda_queue_destroy, id, 1000, ENOENT),
+		BAD(struct drm_txda_queue_destroy, id, UINT32_MAX, ENOENT),
+	};
 	struct drm_txda_queue_destroy arg = {0};
-	uint32_t queue;
-	int other;
 
 	setup();
-	queue = must_queue(fd, vm);
+	arg.id = must_queue(fd, vm);
 	must_fail(vm_destroy(fd, vm), EBUSY);
-
-	arg.id = queue;
-	arg.pad = 1;
-	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_DESTROY, &arg), EINVAL);
-	must_fail(queue_destroy(fd, 0), ENOENT);
-	must_fail(queue_destroy(fd, queue + 1), ENOENT);
-	must_fail(queue_destroy(fd, UINT32_MAX), ENOENT);
-	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_DESTROY, nowhere()), EFAULT);
-	other = must_open(0);
-	must_fail(queue_destroy(other, queue), ENOENT);
-
-	must(queue_destroy(fd, queue));
-	must_fail(queue_destroy(fd, queue), ENOENT);
-	must_fail(submit(fd, queue, 0, 0, NULL, 0), ENOENT);
+	must_refuse(fd, DRM_IOCTL_TXDA_QUEUE_DESTROY, &arg, sizeof(arg), bad, ARRAY_SIZE(bad));
+	must_fault(fd, DRM_IOCTL_TXDA_QUEUE_DESTROY, &arg, sizeof(arg));
+	must_fail(queue_destroy(must_open(0), arg.id), ENOENT);
+	must(queue_destroy(fd, arg.id));
+	must_fail(queue_destroy(fd, arg.id), ENOENT);
+	must_fail(submit(fd, arg.id, 0, 0, NULL, 0), ENOENT);
 	must(vm_destroy(fd, vm));
 }
 
-static void state(void)
+TEST(state)
 {
+	static const struct bad bad[] = {
+		BAD(struct drm_txda_queue_get_state, id, 0, ENOENT),
+		BAD(struct drm_txda_queue_get_state, id, 1000, ENOENT),
+	};
 	struct drm_txda_queue_get_state *arg = at_the_edge(sizeof(*arg));
 	struct drm_txda_fault *fault = at_the_edge(sizeof(*fault));
 	struct stream s;
 	uint32_t queue;
-	int other;
 
 	setup();
 	queue = must_queue(fd, vm);
@@ -325,17 +274,10 @@ static void state(void)
 	check_equal(arg->completed, 2);
 	check(arg->progress >= 2);
 
-	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE,
-		       &(struct drm_txda_queue_get_state){.id = 0}),
-		  ENOENT);
-	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE,
-		       &(struct drm_txda_queue_get_state){.id = queue + 1}),
-		  ENOENT);
-	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, nowhere()), EFAULT);
-	other = must_open(0);
-	must_fail(call(other, DRM_IOCTL_TXDA_QUEUE_GET_STATE,
-		       &(struct drm_txda_queue_get_state){.id = queue}),
-		  ENOENT);
+	*arg = (struct drm_txda_queue_get_state){.id = queue};
+	must_refuse(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, arg, sizeof(*arg), bad, ARRAY_SIZE(bad));
+	must_fault(fd, DRM_IOCTL_TXDA_QUEUE_GET_STATE, arg, sizeof(*arg));
+	must_fail(call(must_open(0), DRM_IOCTL_TXDA_QUEUE_GET_STATE, arg), ENOENT);
 }
 
 /* ---- QUEUE_SUBMIT --------------------------------------------------------------------------- */
@@ -370,46 +312,55 @@ static void check_untouched(uint64_t submitted)
 	check_equal(now.state, 0);
 }
 
-static void submit_bad_call(void)
+TEST(submit_bad_call)
 {
-	struct drm_txda_job jobs[DRM_TXDA_MAX_JOBS + 1] = {0};
-	const uint32_t stride = sizeof(jobs[0]);
-	int other;
+#define BAD_JOBS(member, value, error) BAD(struct drm_txda_queue_submit, member, value, error)
+	static const struct bad bad[] = {
+		BAD_JOBS(queue_id, 0, ENOENT),
+		BAD_JOBS(queue_id, 1000, ENOENT),
+		BAD_JOBS(queue_id, UINT32_MAX, ENOENT),
+		BAD_JOBS(jobs.count, 0, EINVAL),
+		BAD_JOBS(jobs.count, DRM_TXDA_MAX_JOBS + 1, E2BIG),
+		BAD_JOBS(jobs.count, UINT32_MAX, E2BIG),
+		BAD_JOBS(jobs.array, 0, EFAULT),
+		BAD_JOBS(jobs.array, -(uint64_t)PAGE, EFAULT),
+		BAD_JOBS(jobs.array, UINT64_MAX - 7, EFAULT),
+		BAD_JOBS(jobs.stride, 4097, EINVAL),
+		BAD_JOBS(jobs.stride, UINT32_MAX, EINVAL),
+	};
+	/* Of a newer client: what this kernel does not know must be zero. */
+	struct {
+		struct drm_txda_job job;
+		uint64_t more[2];
+	} newer[3] = {0};
+	struct drm_txda_job job = {0};
+	struct drm_txda_queue_submit good = {.jobs = array_of(&job, 1, sizeof(job))};
 
 	setup_queue();
-	for (int bit = 0; bit < 32; bit++)
-		must_fail(submit_raw((struct drm_txda_queue_submit){
-				  .queue_id = queue,
-				  .flags = 1u << bit,
-				  .jobs = array_of(jobs, 1, stride)}),
-			  EINVAL);
-	must_fail(submit_jobs(fd, 0, jobs, 1), ENOENT);
-	must_fail(submit_jobs(fd, queue + 1, jobs, 1), ENOENT);
-	must_fail(submit_jobs(fd, UINT32_MAX, jobs, 1), ENOENT);
-	must_fail(submit_jobs(fd, queue, jobs, 0), EINVAL);
-	must_fail(submit_jobs(fd, queue, jobs, DRM_TXDA_MAX_JOBS + 1), E2BIG);
-	must_fail(submit_jobs(fd, queue, jobs, UINT32_MAX), E2BIG);
-	must_fail(submit_jobs(fd, queue, NULL, 1), EFAULT);
-	must_fail(submit_jobs(fd, queue, nowhere(), 1), EFAULT);
-	must_fail(submit_jobs(fd, queue, (void *)-4096, 1), EFAULT);
-	must_fail(submit_jobs(fd, queue, (void *)-8, 1), EFAULT);
-	for (uint32_t bad = 0; bad < stride; bad += 4)
-		must_fail(submit_raw((struct drm_txda_queue_submit){
-				  .queue_id = queue, .jobs = array_of(jobs, 1, bad)}),
-			  EINVAL);
-	must_fail(submit_raw((struct drm_txda_queue_submit){.queue_id = queue,
-							    .jobs = array_of(jobs, 1, 4097)}),
-		  EINVAL);
-	must_fail(submit_raw((struct drm_txda_queue_submit){.queue_id = queue,
-							    .jobs = array_of(jobs, 1, UINT32_MAX)}),
-		  EINVAL);
-	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_SUBMIT, nowhere()), EFAULT);
-	other = must_open(0);
-	must_fail(submit_jobs(other, queue, jobs, 1), ENOENT);
+	good.queue_id = queue;
+	must_refuse(fd, DRM_IOCTL_TXDA_QUEUE_SUBMIT, &good, sizeof(good), bad, ARRAY_SIZE(bad));
+	must_fault(fd, DRM_IOCTL_TXDA_QUEUE_SUBMIT, &good, sizeof(good));
+	for (int bit = 0; bit < 32; bit++) {
+		good.flags = 1u << bit;
+		must_fail(submit_raw(good), EINVAL);
+	}
+	good.flags = 0;
+	for (good.jobs.stride = 0; good.jobs.stride < sizeof(job); good.jobs.stride += 4)
+		must_fail(submit_raw(good), EINVAL);
+	must_fail(submit_jobs(fd, queue, at_the_edge(sizeof(job)), 2), EFAULT);
+	must_fail(submit_jobs(must_open(0), queue, &job, 1), ENOENT);
+	good.jobs = array_of(newer, 3, sizeof(newer[0]));
+	for (int i = 0; i < 6; i++) {
+		newer[i / 2].more[i % 2] = 1ull << (i * 11);
+		must_fail(submit_raw(good), E2BIG);
+		newer[i / 2].more[i % 2] = 0;
+	}
 	check_untouched(0);
+	must(submit_raw(good));
+	check_untouched(3);
 }
 
-static void submit_bad_job(void)
+TEST(submit_bad_job)
 {
 	struct drm_txda_device_info info = {0};
 	const uint64_t va = 1ull << 32;
@@ -434,7 +385,7 @@ static void submit_bad_job(void)
 	check_untouched(0);
 }
 
-static void submit_bad_syncs(void)
+TEST(submit_bad_syncs)
 {
 	struct drm_txda_sync syncs[DRM_TXDA_MAX_SYNCS + 1] = {0};
 	uint32_t obj, other_obj;
@@ -470,7 +421,7 @@ static void submit_bad_syncs(void)
 
 	must_fail(submit(fd, queue, 0, 0, syncs, DRM_TXDA_MAX_SYNCS + 1), E2BIG);
 	must_fail(submit(fd, queue, 0, 0, syncs, UINT32_MAX), E2BIG);
-	must_fail(submit(fd, queue, 0, 0, nowhere(), 1), EFAULT);
+	must_fail(submit(fd, queue, 0, 0, at_the_edge(0), 1), EFAULT);
 	for (uint32_t stride = 0; stride < sizeof(syncs[0]); stride += 4)
 		must_fail(submit_job((struct drm_txda_job){.syncs = array_of(syncs, 1, stride)}),
 			  EINVAL);
@@ -482,28 +433,7 @@ static void submit_bad_syncs(void)
 	must(fence_status(fd, obj));
 }
 
-/* Elements of a newer client: what this kernel does not know must be zero. */
-static void submit_newer_client(void)
-{
-	struct {
-		struct drm_txda_job job;
-		uint64_t more[2];
-	} jobs[3] = {0};
-
-	setup_queue();
-	must(submit_raw((struct drm_txda_queue_submit){
-		.queue_id = queue, .jobs = array_of(jobs, 3, sizeof(jobs[0]))}));
-	for (int i = 0; i < 6; i++) {
-		jobs[i / 2].more[i % 2] = 1ull << (i * 11);
-		must_fail(submit_raw((struct drm_txda_queue_submit){
-				  .queue_id = queue, .jobs = array_of(jobs, 3, sizeof(jobs[0]))}),
-			  E2BIG);
-		jobs[i / 2].more[i % 2] = 0;
-	}
-	check_untouched(3);
-}
-
-static void submit_all_or_none(void)
+TEST(submit_all_or_none)
 {
 	struct drm_txda_job jobs[8] = {0};
 	struct drm_txda_sync sync;
@@ -540,38 +470,15 @@ static void submit_all_or_none(void)
 	check_equal(*(volatile uint64_t *)word.cpu, 1);
 }
 
-static void submit_at_the_edge(void)
-{
-	struct drm_txda_job *jobs = at_the_edge(2 * sizeof(*jobs));
-	struct drm_txda_sync *sync = at_the_edge(sizeof(*sync));
-	struct drm_txda_queue_submit *arg = at_the_edge(sizeof(*arg));
-
-	setup_queue();
-	*sync = signals(must_syncobj(fd));
-	jobs[0] = (struct drm_txda_job){.stream_va = nop.mem.va, .stream_bytes = nop.bytes};
-	jobs[1] = (struct drm_txda_job){.syncs = array_of(sync, 1, sizeof(*sync))};
-	*arg = (struct drm_txda_queue_submit){
-		.queue_id = queue,
-		.jobs = array_of(jobs, 2, sizeof(*jobs)),
-	};
-	must(call(fd, DRM_IOCTL_TXDA_QUEUE_SUBMIT, arg));
-	must(fence_status(fd, sync->handle));
-	/* One element too many begins where nothing is. */
-	arg->jobs.count = 3;
-	must_fail(call(fd, DRM_IOCTL_TXDA_QUEUE_SUBMIT, arg), EFAULT);
-	check_untouched(2);
-}
-
 /* ---- Running -------------------------------------------------------------------------------- */
 
-static void run_packets(uint32_t class)
+static void run_packets_on(uint32_t class)
 {
 	struct mem a, b, stamp;
 	struct txda_pkt_timestamp pkt;
 	struct stream s;
 	uint32_t q;
 
-	setup();
 	must(queue_create_as(fd, vm, class, DRM_TXDA_PRIORITY_NORMAL, 0, &q));
 	a = must_mem_in(fd, vm, 3 * MIB, DRM_TXDA_PLACE_DEVICE);
 	b = must_mem(fd, vm, 3 * MIB);
@@ -589,18 +496,15 @@ static void run_packets(uint32_t class)
 	check(((uint64_t *)stamp.cpu)[1]);
 }
 
-static void run_compute(void)
+TEST(run_packets)
 {
-	run_packets(DRM_TXDA_QUEUE_COMPUTE);
-}
-
-static void run_copy(void)
-{
-	run_packets(DRM_TXDA_QUEUE_COPY);
+	setup();
+	run_packets_on(DRM_TXDA_QUEUE_COMPUTE);
+	run_packets_on(DRM_TXDA_QUEUE_COPY);
 }
 
 /* Far more than the ring holds, each job checks that the one before it is done. */
-static void run_in_order(void)
+TEST(run_in_order)
 {
 	struct drm_txda_job jobs[DRM_TXDA_MAX_JOBS];
 	struct drm_txda_queue_get_state now;
@@ -642,26 +546,17 @@ static void run_in_order(void)
 }
 
 /* Jobs that were taken and are not done are limited; all of them run in the end. */
-static void run_to_the_limit(void)
+TEST(run_to_the_limit)
 {
 	struct drm_txda_job jobs[DRM_TXDA_MAX_JOBS] = {0};
 	struct drm_txda_sync sync;
-	uint32_t gate, other, last;
 	uint64_t taken = 0;
-	struct stream s;
-	struct mem word;
+	struct gate gate;
 	int err = 0;
 
 	setup_queue();
-	other = must_queue(fd, vm);
-	word = must_mem(fd, vm, 8);
-	s = must_stream(fd, vm);
-	put_wait(&s, word.va, 1);
-	gate = must_syncobj(fd);
-	sync = signals(gate);
-	must(submit(fd, other, s.mem.va, s.bytes, &sync, 1));
-
-	sync = wait_for(gate);
+	gate = must_gate(fd, vm);
+	sync = wait_for(gate.fence);
 	must(submit(fd, queue, 0, 0, &sync, 1));
 	for (int i = 0; !err && i < 1000; i++) {
 		err = submit_jobs(fd, queue, jobs, ARRAY_SIZE(jobs));
@@ -673,97 +568,17 @@ static void run_to_the_limit(void)
 	check_untouched(taken + 1);
 	check_equal(must_state(fd, queue).completed, 0);
 
-	*(volatile uint64_t *)word.cpu = 1;
-	last = must_syncobj(fd);
-	sync = signals(last);
-	must(fence_status(fd, gate));
+	gate_open(&gate);
+	sync = signals(must_syncobj(fd));
+	must(fence_status(fd, gate.fence));
 	while ((err = submit(fd, queue, 0, 0, &sync, 1)) == -EBUSY)
 		;
 	must(err);
-	must(fence_status(fd, last));
+	must(fence_status(fd, sync.handle));
 	check_equal(must_state(fd, queue).completed, taken + 2);
-}
-
-/* What a job wrote is there when its fence is, for many queues at once. */
-static void run_many_queues(void)
-{
-	struct drm_txda_sync sync;
-	uint32_t queues[12], done[12];
-	struct mem out[12];
-
-	setup();
-	for (int i = 0; i < 12; i++) {
-		must(queue_create_as(fd, vm, i & 1, i % 2, 0, &queues[i]));
-		out[i] = must_mem(fd, vm, 64 * PAGE);
-		done[i] = must_syncobj(fd);
-	}
-	for (uint32_t round = 1; round <= 20; round++) {
-		for (int i = 0; i < 12; i++) {
-			struct stream s = must_stream(fd, vm);
-
-			put_fill(&s, out[i].va, out[i].bytes, round << 8 | i);
-			sync = signals(done[i]);
-			must(submit(fd, queues[i], s.mem.va, s.bytes, &sync, 1));
-		}
-		for (uint32_t i = 0; i < 12; i++) {
-			uint32_t *words = out[i].cpu;
-
-			must(fence_status(fd, done[i]));
-			check_equal(words[0], round << 8 | i);
-			check_equal(words[out[i].bytes / 4 - 1], round << 8 | i);
-		}
-	}
-}
-
-/* The parent's queue is the child's too: one file, two processes at once. */
-static void run_two_processes(void)
-{
-	struct drm_txda_queue_get_state now;
-	int status;
-	pid_t pid;
-
-	setup_queue();
-	pid = fork();
-	check(pid >= 0);
-	for (int i = 0; i < 50; i++)
-		must(submit_wait(fd, queue, nop.mem.va, nop.bytes));
-	if (!pid)
-		_exit(0);
-	check(waitpid(pid, &status, 0) == pid);
-	check_equal(status, 0);
-	now = must_state(fd, queue);
-	check_equal(now.submitted, 100);
-	check_equal(now.completed, 100);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		{"query-answers", query_answers},
-		{"query-values", query_values},
-		{"create-kinds", create_kinds},
-		{"create-timeouts", create_timeouts},
-		{"create-bad", create_bad},
-		{"create-at-the-edge", create_at_the_edge},
-		{"create-short", create_short},
-		{"create-limit-of-file", create_limit_of_file},
-		{"create-limit-of-chip", create_limit_of_chip},
-		{"create-high-unprivileged", create_high_unprivileged},
-		{"destroy", destroy},
-		{"state", state},
-		{"submit-bad-call", submit_bad_call},
-		{"submit-bad-job", submit_bad_job},
-		{"submit-bad-syncs", submit_bad_syncs},
-		{"submit-newer-client", submit_newer_client},
-		{"submit-all-or-none", submit_all_or_none},
-		{"submit-at-the-edge", submit_at_the_edge},
-		{"run-compute", run_compute},
-		{"run-copy", run_copy},
-		{"run-in-order", run_in_order},
-		{"run-to-the-limit", run_to_the_limit},
-		{"run-many-queues", run_many_queues},
-		{"run-two-processes", run_two_processes},
-	};
-
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

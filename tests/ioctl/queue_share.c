@@ -8,15 +8,7 @@
  */
 #include "common.h"
 
-#include <errno.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* More than the chip has queues of a class. */
 #define MANY	     40
@@ -86,16 +78,6 @@ static void setup(void)
 	close(fd);
 }
 
-/* Submits the stream of @s to @queue; the syncobj that it signals. */
-static uint32_t must_submit(const struct sharer *s, uint32_t queue)
-{
-	uint32_t done = must_syncobj(s->fd);
-	struct drm_txda_sync sync = signals(done);
-
-	must(submit(s->fd, queue, s->stream.mem.va, s->stream.bytes, &sync, 1));
-	return done;
-}
-
 static void must_work(struct sharer *s)
 {
 	s->stream.bytes = 0;
@@ -114,14 +96,6 @@ static bool is_running(const struct sharer *s)
 	return must_state(s->fd, s->queue).progress > 0;
 }
 
-static void must_run(const struct sharer *s)
-{
-	for (int64_t end = now_ns() + PATIENCE; !is_running(s); usleep(1000)) {
-		if (now_ns() > end)
-			fail("queue %u of file %d does not run", s->queue, s->fd);
-	}
-}
-
 /* Holds all shared compute queues. */
 static void must_close_gates(void)
 {
@@ -131,10 +105,10 @@ static void must_close_gates(void)
 		gate[i] = must_sharer();
 		put_nop(&gate[i].stream);
 		put_wait(&gate[i].stream, gate[i].data.va, 1);
-		gate_done[i] = must_submit(&gate[i], gate[i].queue);
+		gate_done[i] = must_submit(gate[i].fd, gate[i].queue, &gate[i].stream);
 	}
 	for (uint32_t i = 0; i < info.compute_shared; i++)
-		must_run(&gate[i]);
+		must_become(is_running(&gate[i]));
 }
 
 static void open_gates(void)
@@ -152,7 +126,7 @@ static uint32_t must_park(struct sharer *s)
 
 	s->stream.bytes = 0;
 	put_fill(&s->stream, s->data.va, PAGE, 0x5eed);
-	done = must_submit(s, s->queue);
+	done = must_submit(s->fd, s->queue, &s->stream);
 	must_fail(syncobj_wait(s->fd, done, 0, SECOND / 10), ETIME);
 	check(!is_running(s));
 	return done;
@@ -160,7 +134,7 @@ static uint32_t must_park(struct sharer *s)
 
 /* ---- QUEUE_CREATE --------------------------------------------------------------------------- */
 
-static void create_flag(void)
+TEST(create_flag)
 {
 	struct drm_txda_device_info device;
 	struct drm_txda_member member = {0};
@@ -199,7 +173,7 @@ static void create_flag(void)
 }
 
 /* A user may have many, but not without end; those of root have no such limit. */
-static void create_limit(void)
+TEST(create_limit)
 {
 	uint32_t made = 0, queue;
 	int err = 0;
@@ -227,7 +201,7 @@ static void create_limit(void)
 /* ---- Turns ---------------------------------------------------------------------------------- */
 
 /* More clients than the chip has queues, all at once: each job runs once, in its address space. */
-static void many(void)
+TEST(many)
 {
 	static struct sharer s[MANY];
 	static uint32_t done[MANY][JOBS];
@@ -247,7 +221,7 @@ static void many(void)
 					 s[i].data.va + (job - 1) * PAGE, PAGE);
 			else
 				put_fill(&s[i].stream, s[i].data.va, PAGE, 1000 + i);
-			done[i][job] = must_submit(&s[i], s[i].queue);
+			done[i][job] = must_submit(s[i].fd, s[i].queue, &s[i].stream);
 		}
 	}
 	for (int i = 0; i < MANY; i++) {
@@ -267,7 +241,7 @@ static void many(void)
  * GATES. A user with many queues full of jobs, and another with one: the other's jobs are done when
  * no more than a part of the first one's are. Its queues alone would be a part of eight to one.
  */
-static void heavy(void)
+TEST(heavy)
 {
 	enum { QUEUES = 8, HEAVY_JOBS = 64, LIGHT_JOBS = 16, BYTES = 16 << 20 };
 	struct sharer heavy, light;
@@ -294,7 +268,7 @@ static void heavy(void)
 	big = must_mem(light.fd, light.vm, BYTES);
 	put_fill(&light.stream, big.va, BYTES, 1);
 	for (int job = 0; job < LIGHT_JOBS; job++)
-		last = must_submit(&light, light.queue);
+		last = must_submit(light.fd, light.queue, &light.stream);
 	open_gates();
 	must(fence_status(light.fd, last));
 	for (int i = 0; i < QUEUES; i++)
@@ -306,7 +280,7 @@ static void heavy(void)
 }
 
 /* GATES. What waits for its turn costs nothing, and can be destroyed and counted at any time. */
-static void parked(void)
+TEST(parked)
 {
 	struct sharer s[3], alone;
 	uint32_t done[3];
@@ -351,9 +325,10 @@ static void parked(void)
 /* ---- Harm ----------------------------------------------------------------------------------- */
 
 /* Jobs that hang and jobs that fault, on all shared queues at once, end nobody else's. */
-static void harm(void)
+TEST(harm)
 {
 	struct sharer bad[6], good[6];
+	struct drm_txda_fault fault;
 	uint32_t bad_done[6], good_done[6];
 
 	setup();
@@ -361,12 +336,12 @@ static void harm(void)
 		bad[i] = must_sharer_with(DRM_TXDA_QUEUE_COMPUTE, i % 2 ? 0 : SHORT_MS);
 		good[i] = must_sharer();
 		if (i % 2)
-			put_fill(&bad[i].stream, 0x7000, PAGE, 1);
+			put_fill(&bad[i].stream, 0x10000 * (i + 1), PAGE, 1);
 		else
 			put_wait(&bad[i].stream, bad[i].data.va, 1);
 		put_fill(&good[i].stream, good[i].data.va, PAGE, i);
-		bad_done[i] = must_submit(&bad[i], bad[i].queue);
-		good_done[i] = must_submit(&good[i], good[i].queue);
+		bad_done[i] = must_submit(bad[i].fd, bad[i].queue, &bad[i].stream);
+		good_done[i] = must_submit(good[i].fd, good[i].queue, &good[i].stream);
 	}
 	for (int i = 0; i < 6; i++) {
 		must(fence_status(good[i].fd, good_done[i]));
@@ -375,14 +350,16 @@ static void harm(void)
 		must_fail(fence_status(bad[i].fd, bad_done[i]), i % 2 ? EIO : ETIME);
 		check_equal(must_state(bad[i].fd, bad[i].queue).state,
 			    i % 2 ? DRM_TXDA_QUEUE_FATAL_FAULT : DRM_TXDA_QUEUE_TIMEDOUT);
-		check_equal(must_fault_of(bad[i].fd, bad[i].queue).queue_id, bad[i].queue);
+		fault = must_fault_of(bad[i].fd, bad[i].queue);
+		check_equal(fault.queue_id, bad[i].queue);
+		check(i % 2 == 0 || fault.va == 0x10000u * (i + 1));
 	}
 	for (int i = 0; i < 6; i++)
 		must_work(&good[i]);
 }
 
 /* Jobs that go on for many seconds, with progress, while somebody waits: their limit ends them. */
-static void too_long(void)
+TEST(too_long)
 {
 	enum { PACKETS = 4096 };
 	struct sharer busy[MAX_SLOTS], waits;
@@ -398,7 +375,7 @@ static void too_long(void)
 		s->stream.mem = must_mem(s->fd, s->vm, PACKETS * sizeof(struct txda_pkt_fill));
 		for (uint32_t packet = 0; packet < PACKETS; packet++)
 			put_fill(&s->stream, to.va, to.bytes, packet);
-		done[i] = must_submit(s, s->queue);
+		done[i] = must_submit(s->fd, s->queue, &s->stream);
 	}
 	for (uint32_t i = 0; i < info.compute_shared; i++) {
 		while (!is_running(&busy[i]))
@@ -407,7 +384,7 @@ static void too_long(void)
 	}
 	waits = must_sharer();
 	put_nop(&waits.stream);
-	last = must_submit(&waits, waits.queue);
+	last = must_submit(waits.fd, waits.queue, &waits.stream);
 	must(fence_status(waits.fd, last));
 	for (uint32_t i = 0; i < info.compute_shared; i++)
 		over += must_state(busy[i].fd, busy[i].queue).state == DRM_TXDA_QUEUE_TIMEDOUT;
@@ -416,7 +393,7 @@ static void too_long(void)
 }
 
 /* GATES, root. The chip as a whole is reset: everybody is innocent, and can begin anew. */
-static void reset(void)
+TEST(reset)
 {
 	struct sharer s[4];
 	uint32_t done[4];
@@ -442,7 +419,7 @@ static void reset(void)
 }
 
 /* GATES. A client is killed while it waits for its turn, another while it has it. */
-static void killed(void)
+TEST(killed)
 {
 	struct sharer good;
 	uint32_t done;
@@ -453,8 +430,7 @@ static void killed(void)
 	setup();
 	must_close_gates();
 	check(!pipe(ready));
-	pid = fork();
-	check(pid >= 0);
+	pid = must_fork();
 	if (!pid) {
 		struct sharer s = must_sharer();
 
@@ -465,13 +441,11 @@ static void killed(void)
 	check(read(ready[0], &c, 1) == 1);
 	good = must_sharer();
 	done = must_park(&good);
-	kill(pid, SIGKILL);
-	check(waitpid(pid, NULL, 0) == pid);
+	must_kill(pid);
 	open_gates();
 	must(fence_status(good.fd, done));
 
-	pid = fork();
-	check(pid >= 0);
+	pid = must_fork();
 	if (!pid) {
 		must_close_gates();
 		check(write(ready[1], "g", 1) == 1);
@@ -480,14 +454,13 @@ static void killed(void)
 	check(read(ready[0], &c, 1) == 1);
 	good = must_sharer();
 	done = must_park(&good);
-	kill(pid, SIGKILL);
-	check(waitpid(pid, NULL, 0) == pid);
+	must_kill(pid);
 	must(fence_status(good.fd, done));
 	must_work(&good);
 }
 
 /* Queues are stopped while others get turns where they were: nobody else's job stops with them. */
-static void stopped(void)
+TEST(stopped)
 {
 	enum { ROUNDS = 10, QUEUES = 4, BYTES = 2 << 20 };
 	struct sharer bad[QUEUES], good[QUEUES];
@@ -508,7 +481,8 @@ static void stopped(void)
 	for (int round = 0; round < ROUNDS; round++) {
 		for (int job = 0; job < JOBS; job++) {
 			for (int i = 0; i < QUEUES; i++) {
-				done[i][job] = must_submit(&good[i], good[i].queue);
+				done[i][job] =
+					must_submit(good[i].fd, good[i].queue, &good[i].stream);
 				/* It may be dead by now. */
 				submit(bad[i].fd, bad[i].queue, bad[i].stream.mem.va,
 				       bad[i].stream.bytes, NULL, 0);
@@ -531,7 +505,7 @@ static void stopped(void)
  * GATES, root. A user that had more than its part is remembered without any file, as long as others
  * want theirs.
  */
-static void remembered(void)
+TEST(remembered)
 {
 	struct sharer s, after;
 	uint32_t done, after_done;
@@ -543,15 +517,15 @@ static void remembered(void)
 	s = must_sharer();
 	put_nop(&s.stream);
 	put_wait(&s.stream, s.data.va, 1);
-	done = must_submit(&s, s.queue);
+	done = must_submit(s.fd, s.queue, &s.stream);
 	*(volatile uint64_t *)gate[0].data.cpu = 1;
-	must_run(&s);
+	must_become(is_running(&s));
 	if (seteuid(0) || seteuid(20004))
 		fail("seteuid: %s", strerror(errno));
 	after = must_sharer();
 	put_nop(&after.stream);
 	put_wait(&after.stream, after.data.va, 1);
-	after_done = must_submit(&after, after.queue);
+	after_done = must_submit(after.fd, after.queue, &after.stream);
 	must_fail(syncobj_wait(after.fd, after_done, 0, SECOND / 10), ETIME);
 	check(!is_running(&after));
 	if (seteuid(0))
@@ -560,7 +534,7 @@ static void remembered(void)
 	/* Its job ends while the other one waits, which has work for long. */
 	*(volatile uint64_t *)s.data.cpu = 1;
 	must(fence_status(s.fd, done));
-	must_run(&after);
+	must_become(is_running(&after));
 	munmap(s.data.cpu, s.data.bytes);
 	munmap(s.stream.mem.cpu, s.stream.mem.bytes);
 	close(s.fd);
@@ -574,12 +548,8 @@ static void remembered(void)
 	*(volatile uint64_t *)after.data.cpu = 1;
 	must(fence_status(after.fd, after_done));
 	open_gates();
-	for (int64_t end = now_ns() + PATIENCE; is_in_debugfs("users", "user 20003:");) {
-		if (now_ns() > end)
-			fail("user 20003 is remembered for good");
-		usleep(10000);
-		close(must_open(0));
-	}
+	/* Not for good. */
+	must_become(!close(must_open(0)) && !is_in_debugfs("users", "user 20003:"));
 }
 
 /* For a case that takes the chip away: jobs that wait for their turn end with its errors. */
@@ -612,21 +582,7 @@ static int stay_parked(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		{"create-flag", create_flag},
-		{"create-limit", create_limit},
-		{"many", many},
-		{"heavy", heavy},
-		{"parked", parked},
-		{"harm", harm},
-		{"too-long", too_long},
-		{"reset", reset},
-		{"killed", killed},
-		{"stopped", stopped},
-		{"remembered", remembered},
-	};
-
 	if (argc == 2 && !strcmp(argv[1], "--park"))
 		return stay_parked();
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

@@ -5,11 +5,6 @@
  */
 #include "args.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <unistd.h>
-
-#define VA    (1ull << 31)
 #define BYTES (4 * MIB)
 
 /* Everybody's: it sees what the others leave behind. */
@@ -17,38 +12,16 @@ static struct client witness;
 static uint64_t used_before;
 static uint64_t resets_before;
 
-static uint64_t chip_resets(void)
-{
-	struct drm_txda_reset_info info = {0};
-
-	must(query(witness.fd, DRM_TXDA_QUERY_RESET, &info, sizeof(info)));
-	return info.chip_resets;
-}
-
-static uint32_t vm_state(int fd, uint32_t vm)
-{
-	struct drm_txda_vm_get_state arg = {.id = vm};
-
-	must(call(fd, DRM_IOCTL_TXDA_VM_GET_STATE, &arg));
-	return arg.state;
-}
-
 static void setup(void)
 {
 	witness = must_client(0);
-	resets_before = chip_resets();
+	resets_before = chip_resets(witness.fd);
 	used_before = must_memory(witness.fd).device_used;
 }
 
 static void must_reset(void)
 {
-	int64_t deadline = now_ns() + PATIENCE;
-
-	while (chip_resets() == resets_before) {
-		if (now_ns() > deadline)
-			fail("no reset came");
-		usleep(10000);
-	}
+	must_become(chip_resets(witness.fd) != resets_before);
 }
 
 /* A mapping would keep the file open. */
@@ -89,7 +62,7 @@ static struct client must_victim(void)
 
 /* ---- Flushes -------------------------------------------------------------------------------- */
 
-static void flush_of_unmap(void)
+TEST(flush_of_unmap)
 {
 	struct client c;
 
@@ -107,23 +80,20 @@ static void flush_of_unmap(void)
 	must_recover();
 }
 
-static void flush_of_async_unmap(void)
+TEST(flush_of_async_unmap)
 {
 	struct client c;
 	uint32_t done;
 	struct drm_txda_sync sync;
 	struct drm_txda_bind_op op = {.flags = DRM_TXDA_BIND_UNMAP, .va = VA, .size = BYTES};
-	struct drm_txda_vm_bind arg = {.flags = DRM_TXDA_VM_BIND_ASYNC};
 
 	setup();
 	c = must_victim();
 	done = must_syncobj(c.fd);
 	sync = signals(done);
 	op.syncs = array_of(&sync, 1, sizeof(sync));
-	arg.vm_id = c.vm;
-	arg.ops = array_of(&op, 1, sizeof(op));
 	vmhost("stick-flush 0");
-	must(call(c.fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
+	must(bind_async(c.fd, c.vm, &op, 1));
 	must_fail(fence_status(c.fd, done), EIO);
 	must_reset();
 	check_equal(vm_state(c.fd, c.vm), DRM_TXDA_VM_LOST);
@@ -131,7 +101,7 @@ static void flush_of_async_unmap(void)
 	must_recover();
 }
 
-static void flush_of_destroy(void)
+TEST(flush_of_destroy)
 {
 	struct client c;
 
@@ -144,7 +114,7 @@ static void flush_of_destroy(void)
 	must_recover();
 }
 
-static void flush_of_close(void)
+TEST(flush_of_close)
 {
 	struct client c;
 
@@ -158,22 +128,18 @@ static void flush_of_close(void)
 /* ---- Resets --------------------------------------------------------------------------------- */
 
 /* The command processor hangs, its reset does too; the function's reset takes DRAM with it. */
-static void reset_of_chip(void)
+TEST(reset_of_chip)
 {
 	uint32_t hung, done;
-	struct drm_txda_sync sync;
 	struct client c;
 
 	setup();
 	c = must_victim();
-	must(queue_create_as(c.fd, c.vm, DRM_TXDA_QUEUE_COMPUTE, DRM_TXDA_PRIORITY_NORMAL, 500,
-			     &hung));
+	hung = must_queue_for(c.fd, c.vm, 500);
 	vmhost("stick-reset 0");
 	vmhost("liveness-stop 0");
 	put_fill(&c.stream, VA, PAGE, 1);
-	done = must_syncobj(c.fd);
-	sync = signals(done);
-	must(submit(c.fd, hung, c.stream.mem.va, c.stream.bytes, &sync, 1));
+	done = must_submit(c.fd, hung, &c.stream);
 	must_fail(fence_status(c.fd, done), ETIME);
 	must_reset();
 	check_equal(vm_state(c.fd, c.vm), DRM_TXDA_VM_LOST);
@@ -184,13 +150,7 @@ static void reset_of_chip(void)
 	must_recover();
 }
 
-static const struct test tests[] = {
-	{"flush-of-unmap", flush_of_unmap},	{"flush-of-async-unmap", flush_of_async_unmap},
-	{"flush-of-destroy", flush_of_destroy}, {"flush-of-close", flush_of_close},
-	{"reset-of-chip", reset_of_chip},
-};
-
 int main(int argc, char **argv)
 {
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

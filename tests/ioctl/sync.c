@@ -5,18 +5,9 @@
  */
 #include "common.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <linux/sync_file.h>
 
@@ -29,89 +20,57 @@ static void setup(void)
 	vm = must_vm(fd);
 }
 
-/* A job that holds others up, and the queue that it is on. */
-struct gate {
-	uint32_t queue;
-	uint32_t fence; /* binary; signals when the gate opens */
-	struct mem word;
-};
-
-/* A job that runs until gate_open(). */
-static struct gate must_gate(void)
-{
-	struct gate gate = {.word = must_mem(fd, vm, 8), .fence = must_syncobj(fd)};
-	struct stream s = must_stream(fd, vm);
-	struct drm_txda_sync sync = signals(gate.fence);
-
-	must(queue_create_as(fd, vm, DRM_TXDA_QUEUE_COMPUTE, DRM_TXDA_PRIORITY_NORMAL, 60000,
-			     &gate.queue));
-	put_wait(&s, gate.word.va, 1);
-	must(submit(fd, gate.queue, s.mem.va, s.bytes, &sync, 1));
-	return gate;
-}
-
-static void gate_open(const struct gate *gate)
-{
-	*(volatile uint64_t *)gate->word.cpu = 1;
-}
-
 /* Nothing that waits behind the gate has ended. */
 static void check_closed(uint32_t handle, uint64_t point)
 {
 	must_fail(syncobj_wait(fd, handle, point, SECOND / 50), ETIME);
 }
 
-/* ---- Binary --------------------------------------------------------------------------------- */
-
-static void binary(void)
+/* An empty job that waits for one and signals the other. */
+static void must_chain(uint32_t queue, struct drm_txda_sync first, struct drm_txda_sync second)
 {
-	struct drm_txda_sync syncs[2];
-	uint32_t queue, done;
-	struct gate gate;
-
-	setup();
-	gate = must_gate();
-	queue = must_queue(fd, vm);
-	done = must_syncobj(fd);
-	syncs[0] = wait_for(gate.fence);
-	syncs[1] = signals(done);
-	must(submit(fd, queue, 0, 0, syncs, 2));
-	check_closed(done, 0);
-	gate_open(&gate);
-	must(fence_status(fd, done));
-	/* What has signalled may be waited for again and again. */
-	for (int i = 0; i < 10; i++)
-		must(submit(fd, queue, 0, 0, syncs, 2));
-	must(fence_status(fd, done));
-	/* A reset syncobj has no fence. */
-	must(syncobj_reset(fd, done));
-	syncs[0] = wait_for(done);
-	must_fail(submit(fd, queue, 0, 0, syncs, 1), ENOENT);
-	must(syncobj_signal(fd, done));
-	must(submit(fd, queue, 0, 0, syncs, 1));
+	must(submit(fd, queue, 0, 0, (struct drm_txda_sync[]){first, second}, 2));
 }
 
-/* One syncobj is waited for and signalled by the same job. */
-static void binary_in_and_out(void)
+/* One that has only the one. */
+static int submit_one(uint32_t queue, struct drm_txda_sync sync)
 {
-	struct drm_txda_sync syncs[2];
-	uint32_t queue, obj;
+	return submit(fd, queue, 0, 0, &sync, 1);
+}
+
+/* ---- Binary --------------------------------------------------------------------------------- */
+
+TEST(binary)
+{
+	uint32_t queue, done, obj;
 	struct gate gate;
 
 	setup();
-	gate = must_gate();
+	gate = must_gate(fd, vm);
 	queue = must_queue(fd, vm);
+	done = must_syncobj(fd);
+	must_chain(queue, wait_for(gate.fence), signals(done));
+	check_closed(done, 0);
+	/* One syncobj is waited for and signalled by the same job. */
 	obj = must_share_syncobj(fd, gate.fence, fd);
-	syncs[0] = signals(obj);
-	syncs[1] = wait_for(obj);
-	must(submit(fd, queue, 0, 0, syncs, 2));
+	must_chain(must_queue(fd, vm), signals(obj), wait_for(obj));
 	check_closed(gate.fence, 0);
 	gate_open(&gate);
 	must(fence_status(fd, gate.fence));
+	must(fence_status(fd, done));
+	/* What has signalled may be waited for again and again. */
+	for (int i = 0; i < 10; i++)
+		must_chain(queue, wait_for(gate.fence), signals(done));
+	must(fence_status(fd, done));
+	/* A reset syncobj has no fence. */
+	must(syncobj_reset(fd, done));
+	must_fail(submit_one(queue, wait_for(done)), ENOENT);
+	must(syncobj_signal(fd, done));
+	must(submit_one(queue, wait_for(done)));
 }
 
 /* Within one call a job may wait for what one before it signals, and for nothing after it. */
-static void same_call(void)
+TEST(same_call)
 {
 	struct drm_txda_job jobs[4] = {0};
 	struct drm_txda_sync first[2], second[2], third, last;
@@ -153,34 +112,27 @@ static void same_call(void)
  * Within one call, a wait for a point of a timeline that others have work on: the point comes when
  * theirs have.
  */
-static void same_call_behind_others(void)
+TEST(same_call_behind_others)
 {
 	struct drm_txda_job jobs[2] = {0};
-	struct drm_txda_sync first, second[2], sync;
-	uint32_t queue, queue2, t, done;
+	struct drm_txda_sync first, second[2];
+	uint32_t t, done;
 	struct gate gate;
 
 	setup();
-	gate = must_gate();
-	queue = must_queue(fd, vm);
-	queue2 = must_queue(fd, vm);
+	gate = must_gate(fd, vm);
 	t = must_syncobj(fd);
 	done = must_syncobj(fd);
-	{
-		struct drm_txda_sync syncs[2] = {wait_for(gate.fence), signals_point(t, 1)};
-
-		must(submit(fd, queue2, 0, 0, syncs, 2));
-	}
+	must_chain(must_queue(fd, vm), wait_for(gate.fence), signals_point(t, 1));
 	first = signals_point(t, 2);
 	second[0] = wait_for_point(t, 2);
 	second[1] = signals(done);
 	jobs[0].syncs = array_of(&first, 1, sizeof(first));
 	jobs[1].syncs = array_of(second, 2, sizeof(first));
-	must(submit_jobs(fd, queue, jobs, 2));
+	must(submit_jobs(fd, must_queue(fd, vm), jobs, 2));
 	check_closed(done, 0);
 	/* But a binary signal leaves nothing of what was before. */
-	sync = signals(gate.fence);
-	jobs[0].syncs = array_of(&sync, 1, sizeof(sync));
+	first = signals(gate.fence);
 	second[0] = wait_for(gate.fence);
 	must(submit_jobs(fd, must_queue(fd, vm), jobs, 2));
 	must(fence_status(fd, done));
@@ -189,17 +141,15 @@ static void same_call_behind_others(void)
 }
 
 /* Many operations of a call, each with as many waits as it can have; the last one tells of the end. */
-static void many_waits(void)
+TEST(many_waits)
 {
 	const uint32_t n = 1024;
 	struct drm_txda_sync syncs[DRM_TXDA_MAX_SYNCS], last[DRM_TXDA_MAX_SYNCS];
 	struct drm_txda_bind_op *ops = calloc(n, sizeof(*ops));
-	struct drm_txda_vm_bind arg = {.flags = DRM_TXDA_VM_BIND_ASYNC};
 	uint32_t handle;
 
 	check(ops);
 	setup();
-	arg.vm_id = vm;
 	handle = must_syncobj(fd);
 	must(syncobj_signal(fd, handle));
 	for (uint32_t i = 0; i < DRM_TXDA_MAX_SYNCS; i++)
@@ -211,18 +161,16 @@ static void many_waits(void)
 			.syncs = array_of(i == n - 1 ? last : syncs, DRM_TXDA_MAX_SYNCS,
 					  sizeof(syncs[0])),
 		};
-	arg.ops = array_of(ops, n, sizeof(*ops));
-	must(call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
+	must(bind_async(fd, vm, ops, n));
 	must(fence_status(fd, last[DRM_TXDA_MAX_SYNCS - 1].handle));
 	free(ops);
 }
 
 /* Asynchronous binds that wait are as many as are left over for one address space, then one waits. */
-static void many_binds(void)
+TEST(many_binds)
 {
 	const uint32_t n = 1024;
 	struct drm_txda_bind_op *ops = calloc(n, sizeof(*ops));
-	struct drm_txda_vm_bind arg = {.flags = DRM_TXDA_VM_BIND_ASYNC};
 	struct drm_txda_sync sync, done;
 	uint32_t flooded;
 	struct gate gate;
@@ -230,9 +178,8 @@ static void many_binds(void)
 	int err;
 
 	setup();
-	gate = must_gate();
+	gate = must_gate(fd, vm);
 	flooded = must_vm(fd);
-	arg.vm_id = flooded;
 	sync = wait_for(gate.fence);
 	check(ops);
 	for (uint32_t i = 0; i < n; i++)
@@ -240,8 +187,7 @@ static void many_binds(void)
 			.flags = DRM_TXDA_BIND_SYNC_ONLY,
 			.syncs = array_of(&sync, 1, sizeof(sync)),
 		};
-	arg.ops = array_of(ops, n, sizeof(*ops));
-	while (!(err = call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg)))
+	while (!(err = bind_async(fd, flooded, ops, n)))
 		check(++calls < 64);
 	must_fail(err, EBUSY);
 	/* Enough for the largest call. */
@@ -249,25 +195,17 @@ static void many_binds(void)
 	/* Other address spaces have their own. */
 	done = signals(must_syncobj(fd));
 	ops[0].syncs = array_of(&done, 1, sizeof(done));
-	arg.ops = array_of(ops, 1, sizeof(*ops));
-	arg.vm_id = vm;
-	must(call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
+	must(bind_async(fd, vm, ops, 1));
 	must(fence_status(fd, done.handle));
 	gate_open(&gate);
 	/* What is done is cleaned up a moment later. */
-	arg.vm_id = flooded;
-	for (int64_t deadline = now_ns() + PATIENCE;; usleep(10000)) {
-		check(now_ns() < deadline);
-		err = call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg);
-		if (!err)
-			break;
-		must_fail(err, EBUSY);
-	}
+	must_become((err = bind_async(fd, flooded, ops, 1)) != -EBUSY);
+	must(err);
 	free(ops);
 }
 
 /* The same syncobj, again and again, among others that fill the books. */
-static void same_call_many(void)
+TEST(same_call_many)
 {
 	enum { JOBS = 64, OWN = 31 };
 	struct drm_txda_sync syncs[JOBS][2 * OWN + 2];
@@ -303,20 +241,20 @@ static void same_call_many(void)
 
 /* ---- Timelines ------------------------------------------------------------------------------ */
 
-static void timeline(void)
+TEST(timeline)
 {
-	struct drm_txda_sync syncs[2];
 	uint32_t queue, t;
 	struct gate gate;
 
 	setup();
-	gate = must_gate();
+	gate = must_gate(fd, vm);
 	queue = must_queue(fd, vm);
 	t = must_syncobj(fd);
 	for (uint64_t point = 1; point <= 10; point++) {
-		syncs[0] = point == 4 ? wait_for(gate.fence) : signals_point(t, point);
-		syncs[1] = signals_point(t, point);
-		must(submit(fd, queue, 0, 0, point == 4 ? syncs : syncs + 1, point == 4 ? 2 : 1));
+		if (point == 4)
+			must_chain(queue, wait_for(gate.fence), signals_point(t, point));
+		else
+			must(submit_one(queue, signals_point(t, point)));
 	}
 	must(syncobj_wait(fd, t, 3, PATIENCE));
 	check_equal(must_last_point(fd, t), 3);
@@ -325,21 +263,17 @@ static void timeline(void)
 	must(syncobj_wait(fd, t, 10, PATIENCE));
 	check_equal(must_last_point(fd, t), 10);
 	/* Points that were skipped over count as their successors. */
-	syncs[0] = signals_point(t, 100);
-	must(submit(fd, queue, 0, 0, syncs, 1));
-	syncs[0] = wait_for_point(t, 50);
-	must(submit(fd, queue, 0, 0, syncs, 1));
-	syncs[0] = wait_for_point(t, 101);
-	must_fail(submit(fd, queue, 0, 0, syncs, 1), ENOENT);
+	must(submit_one(queue, signals_point(t, 100)));
+	must(submit_one(queue, wait_for_point(t, 50)));
+	must_fail(submit_one(queue, wait_for_point(t, 101)), ENOENT);
 	must(syncobj_signal_point(fd, t, 200));
-	must(submit(fd, queue, 0, 0, syncs, 1));
+	must(submit_one(queue, wait_for_point(t, 101)));
 	/* A syncobj that only ever was binary has no points. */
-	syncs[0] = wait_for_point(gate.fence, 1);
-	must_fail(submit(fd, queue, 0, 0, syncs, 1), ENOENT);
+	must_fail(submit_one(queue, wait_for_point(gate.fence, 1)), ENOENT);
 }
 
 /* Two queues hand work to and fro; every step checks what the last one left. */
-static void ping_pong(void)
+TEST(ping_pong)
 {
 	const uint32_t steps = 400;
 	struct drm_txda_sync syncs[2];
@@ -368,25 +302,19 @@ static void ping_pong(void)
 }
 
 /* A queue's own timeline, with more in flight than is looked at one by one. */
-static void deep_timeline(void)
+TEST(deep_timeline)
 {
 	const uint32_t steps = 900;
-	struct drm_txda_sync syncs[2];
 	uint32_t queue, t;
 	struct gate gate;
 
 	setup();
-	gate = must_gate();
+	gate = must_gate(fd, vm);
 	queue = must_queue(fd, vm);
 	t = must_syncobj(fd);
-	syncs[0] = wait_for(gate.fence);
-	syncs[1] = signals_point(t, 1);
-	must(submit(fd, queue, 0, 0, syncs, 2));
-	for (uint32_t i = 1; i < steps; i++) {
-		syncs[0] = wait_for_point(t, i);
-		syncs[1] = signals_point(t, i + 1);
-		must(submit(fd, queue, 0, 0, syncs, 2));
-	}
+	must_chain(queue, wait_for(gate.fence), signals_point(t, 1));
+	for (uint32_t i = 1; i < steps; i++)
+		must_chain(queue, wait_for_point(t, i), signals_point(t, i + 1));
 	check_closed(t, 1);
 	gate_open(&gate);
 	must(syncobj_wait(fd, t, steps, PATIENCE));
@@ -394,49 +322,41 @@ static void deep_timeline(void)
 }
 
 /* Points of a timeline copied from one syncobj to another, and merged through a sync_file. */
-static void transfer(void)
+TEST(transfer)
 {
-	struct drm_txda_sync syncs[2];
-	uint32_t queue, t, copy, done;
+	uint32_t t, copy, done;
 	struct gate gate;
 
 	setup();
-	gate = must_gate();
-	queue = must_queue(fd, vm);
+	gate = must_gate(fd, vm);
 	t = must_syncobj(fd);
 	copy = must_syncobj(fd);
 	done = must_syncobj(fd);
-	syncs[0] = wait_for(gate.fence);
-	syncs[1] = signals_point(t, 3);
-	must(submit(fd, queue, 0, 0, syncs, 2));
+	must_chain(must_queue(fd, vm), wait_for(gate.fence), signals_point(t, 3));
 	for (uint64_t point = 1; point <= 300; point++) {
 		struct drm_syncobj_transfer arg = {
 			.src_handle = t, .dst_handle = copy, .src_point = 3, .dst_point = point};
 
 		must(call(fd, DRM_IOCTL_SYNCOBJ_TRANSFER, &arg));
 	}
-	syncs[0] = wait_for_point(copy, 300);
-	syncs[1] = signals(done);
-	must(submit(fd, must_queue(fd, vm), 0, 0, syncs, 2));
+	must_chain(must_queue(fd, vm), wait_for_point(copy, 300), signals(done));
 	check_closed(done, 0);
 	gate_open(&gate);
 	must(fence_status(fd, done));
 }
 
-static void merged(void)
+TEST(merged)
 {
 	struct sync_merge_data merge = {.name = "two"};
 	struct drm_syncobj_handle handle = {
 		.flags = DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE};
-	struct drm_txda_sync syncs[2];
-	uint32_t queue, both, done;
 	struct gate gates[2];
+	uint32_t both, done;
 	int file;
 
 	setup();
-	gates[0] = must_gate();
-	gates[1] = must_gate();
-	queue = must_queue(fd, vm);
+	gates[0] = must_gate(fd, vm);
+	gates[1] = must_gate(fd, vm);
 	both = must_syncobj(fd);
 	done = must_syncobj(fd);
 	file = must_sync_file(fd, gates[0].fence);
@@ -445,9 +365,7 @@ static void merged(void)
 	handle.fd = merge.fence;
 	handle.handle = both;
 	must(call(fd, DRM_IOCTL_SYNCOBJ_FD_TO_HANDLE, &handle));
-	syncs[0] = wait_for(both);
-	syncs[1] = signals(done);
-	must(submit(fd, queue, 0, 0, syncs, 2));
+	must_chain(must_queue(fd, vm), wait_for(both), signals(done));
 	gate_open(&gates[1]);
 	must(fence_status(fd, gates[1].fence));
 	check_closed(done, 0);
@@ -455,10 +373,9 @@ static void merged(void)
 	must(fence_status(fd, done));
 }
 
-static void event(void)
+TEST(event)
 {
 	struct drm_syncobj_eventfd arg = {.point = 2};
-	struct drm_txda_sync sync;
 	uint64_t count;
 	struct pollfd p;
 	uint32_t queue;
@@ -469,12 +386,10 @@ static void event(void)
 	arg.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	check(arg.fd >= 0);
 	must(call(fd, DRM_IOCTL_SYNCOBJ_EVENTFD, &arg));
-	sync = signals_point(arg.handle, 1);
-	must(submit(fd, queue, 0, 0, &sync, 1));
+	must(submit_one(queue, signals_point(arg.handle, 1)));
 	must(syncobj_wait(fd, arg.handle, 1, PATIENCE));
 	check(read(arg.fd, &count, sizeof(count)) < 0 && errno == EAGAIN);
-	sync = signals_point(arg.handle, 2);
-	must(submit(fd, queue, 0, 0, &sync, 1));
+	must(submit_one(queue, signals_point(arg.handle, 2)));
 	p = (struct pollfd){.fd = arg.fd, .events = POLLIN};
 	check(poll(&p, 1, (int)(PATIENCE / 1000000)) == 1);
 	check(read(arg.fd, &count, sizeof(count)) == sizeof(count) && count == 1);
@@ -482,18 +397,16 @@ static void event(void)
 
 /* ---- Across files and chips ----------------------------------------------------------------- */
 
-/* Work goes round through as many files as there are, each on the next chip. */
-static void across(unsigned int chips)
+/* Work goes round through files of two chips. */
+TEST(across_chips)
 {
 	const uint32_t steps = 60;
 	struct drm_txda_sync syncs[2];
 	uint32_t queues[4], handles[4];
 	int files[4];
 
-	if (node_count() < chips)
-		skip("there are fewer than %u chips", chips);
 	for (unsigned int i = 0; i < 4; i++) {
-		files[i] = must_open(i % chips);
+		files[i] = must_open(i % 2);
 		queues[i] = must_queue(files[i], must_vm(files[i]));
 		handles[i] = i ? must_share_syncobj(files[0], handles[0], files[i])
 			       : must_syncobj(files[0]);
@@ -510,18 +423,8 @@ static void across(unsigned int chips)
 		check_equal(must_state(files[i], queues[i]).completed, steps / 4);
 }
 
-static void across_files(void)
-{
-	across(1);
-}
-
-static void across_chips(void)
-{
-	across(2);
-}
-
 /* A fence is good for whoever holds it, when queue, file and process of its maker are long gone. */
-static void outlives(void)
+TEST(outlives)
 {
 	struct sync_file_info info = {0};
 	struct sync_fence_info fence;
@@ -533,17 +436,15 @@ static void outlives(void)
 	shared = must_syncobj(fd);
 	own = must_syncobj(fd);
 	check(!pipe(pipes));
-	pid = fork();
-	check(pid >= 0);
+	pid = must_fork();
 	if (!pid) {
 		int other = must_open(0);
 		uint32_t space = must_vm(other), queue = must_queue(other, space);
 		uint32_t handle = must_share_syncobj(fd, shared, other);
-		struct mem word = must_mem(other, space, 8);
-		struct stream s = must_stream(other, space);
+		struct mem word;
+		struct stream s = must_block(other, space, &word);
 		struct drm_txda_sync sync = signals(handle);
 
-		put_wait(&s, word.va, 1);
 		must(submit(other, queue, s.mem.va, s.bytes, &sync, 1));
 		check(write(pipes[1], "x", 1) == 1);
 		pause();
@@ -551,11 +452,9 @@ static void outlives(void)
 	check(read(pipes[0], &(char){0}, 1) == 1);
 	files[0] = must_sync_file(fd, shared);
 	/* Somebody waits for it with a job of his own. */
-	must(submit(fd, must_queue(fd, vm), 0, 0,
-		    (struct drm_txda_sync[]){wait_for(shared), signals(own)}, 2));
+	must_chain(must_queue(fd, vm), wait_for(shared), signals(own));
 	check_closed(own, 0);
-	kill(pid, SIGKILL);
-	check(waitpid(pid, NULL, 0) == pid);
+	must_kill(pid);
 	must(fence_status(fd, own));
 	must_fail(fence_status(fd, shared), ECANCELED);
 
@@ -580,16 +479,12 @@ struct worker {
 static void *work(void *arg)
 {
 	struct worker *w = arg;
-	struct drm_txda_sync syncs[3];
 
 	for (uint32_t i = 1; i <= w->steps; i++) {
 		uint32_t own = must_syncobj(fd);
 
-		syncs[0] = signals_point(w->timeline, i);
-		syncs[1] = signals(own);
-		must(submit(fd, w->queue, 0, 0, syncs, 2));
-		syncs[0] = wait_for(own);
-		must(submit(fd, w->queue, 0, 0, syncs, 1));
+		must_chain(w->queue, signals_point(w->timeline, i), signals(own));
+		must(submit_one(w->queue, wait_for(own)));
 		if (i % 8 == 0)
 			must(syncobj_wait(fd, own, 0, PATIENCE));
 		syncobj_destroy(fd, own);
@@ -599,7 +494,7 @@ static void *work(void *arg)
 }
 
 /* Threads on one file: some share a queue. */
-static void threads(void)
+TEST(threads)
 {
 	struct worker workers[THREADS];
 	uint32_t shared;
@@ -652,27 +547,7 @@ static int hold(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		{"binary", binary},
-		{"binary-in-and-out", binary_in_and_out},
-		{"same-call", same_call},
-		{"same-call-behind-others", same_call_behind_others},
-		{"many-waits", many_waits},
-		{"many-binds", many_binds},
-		{"same-call-many", same_call_many},
-		{"timeline", timeline},
-		{"ping-pong", ping_pong},
-		{"deep-timeline", deep_timeline},
-		{"transfer", transfer},
-		{"merged", merged},
-		{"event", event},
-		{"across-files", across_files},
-		{"across-chips", across_chips},
-		{"outlives", outlives},
-		{"threads", threads},
-	};
-
 	if (argc == 2 && !strcmp(argv[1], "--hold"))
 		return hold();
-	return run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	return run_tests(argc, argv);
 }

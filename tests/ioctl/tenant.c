@@ -13,15 +13,8 @@
  */
 #include "common.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define MANY	4096u
 #define CHUNK	(16 * MIB)
@@ -36,11 +29,10 @@ static bool is_limit(int err)
 }
 
 /* Ends with its parent. */
-static pid_t must_fork(void)
+static pid_t must_fork_bound(void)
 {
-	pid_t parent = getpid(), pid = fork();
+	pid_t parent = getpid(), pid = must_fork();
 
-	check(pid >= 0);
 	if (!pid) {
 		must(prctl(PR_SET_PDEATHSIG, SIGKILL) ? -errno : 0);
 		if (getppid() != parent)
@@ -74,7 +66,7 @@ static bool interrupts(void)
 	pid_t pid;
 
 	must(pipe(ready) ? -errno : 0);
-	pid = must_fork();
+	pid = must_fork_bound();
 	if (!pid) {
 		signal(SIGINT, SIG_DFL);
 		fill(ready[1]);
@@ -209,7 +201,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < ARRAY_SIZE(harms); i++) {
 		if (!is_wanted(harms[i].name, argc, argv))
 			continue;
-		pids[i] = must_fork();
+		pids[i] = must_fork_bound();
 		while (!pids[i])
 			tally[i] += harms[i].run();
 	}

@@ -3,14 +3,7 @@
 #ifndef TXDA_TESTS_GGUF_TEST_H
 #define TXDA_TESTS_GGUF_TEST_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "cmocka_test.h"
 #include "../memory_file.h"
 #include "ggml.h"
 #include "gguf_model.h"

@@ -3,17 +3,9 @@
 #ifndef TXDA_TESTS_GRAMMAR_TEST_H
 #define TXDA_TESTS_GRAMMAR_TEST_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <errno.h>
 
+#include "cmocka_test.h"
 #include "grammar.h"
 #include "grammar_build.h"
 #include "grammar_gbnf.h"

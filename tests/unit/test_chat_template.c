@@ -3,30 +3,25 @@
  * Chat templates of models: where they are found, what requests become, what is refused; and that
  * the probes tell real templates apart, where the conformance data is present.
  */
+#include "cmocka_test.h"
+#include "case_file.h"
 #include "chat_template.h"
 #include "json_strict.h"
 #include "conformance.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static char directory[64];
 
-static int make_directory(void **state)
+static int make_directory(void)
 {
-	(void)state;
 	strcpy(directory, "/tmp/txda-chat-XXXXXX");
 	return mkdtemp(directory) ? 0 : -1;
 }
 
-static int remove_directory(void **state)
+static int remove_directory(void)
 {
 	static const char *const files[] = {"chat_template.jinja",
 					    "chat_template.json",
@@ -37,8 +32,7 @@ static int remove_directory(void **state)
 	char path[256];
 	size_t i;
 
-	(void)state;
-	for (i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+	for (i = 0; i < N_OF(files); i++) {
 		snprintf(path, sizeof(path), "%s/%s", directory, files[i]);
 		remove(path);
 	}
@@ -83,10 +77,10 @@ static struct txda_chat_template *from_text(const char *source)
 {
 	struct txda_chat_template *chat;
 
-	assert_int_equal(make_directory(NULL), 0);
+	assert_int_equal(make_directory(), 0);
 	write_file("chat_template.jinja", source);
 	chat = load();
-	assert_int_equal(remove_directory(NULL), 0);
+	assert_int_equal(remove_directory(), 0);
 	return chat;
 }
 
@@ -143,12 +137,12 @@ static void expect_error(const struct txda_chat_template *chat, const char *requ
 #define HI_TOOLS                                                                                   \
 	"{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"tools\": [{\"type\": 1}]}"
 
-static void test_sources(void **state)
+TEST(test_sources)
 {
 	struct txda_chat_template *chat;
 	char path[256];
 
-	(void)state;
+	assert_int_equal(make_directory(), 0);
 	expect_no_load(-ENOENT, "no chat template");
 	write_file("tokenizer_config.json", "{\"bos_token\": \"<s>\", \"chat_template\": null}");
 	expect_no_load(-ENOENT, "no chat template");
@@ -178,10 +172,11 @@ static void test_sources(void **state)
 	expect(chat, HI_TOOLS, "tools 1");
 	txda_chat_template_free(chat);
 	txda_chat_template_free(NULL);
+	assert_int_equal(remove_directory(), 0);
 }
 
 /* A template is text that may hold NUL, from a file of its own and as JSON has it. */
-static void test_nul(void **state)
+TEST(test_nul)
 {
 	static const char want[] = "a\0b3Hi";
 	cJSON *request = cJSON_Parse(HI);
@@ -190,7 +185,7 @@ static void test_nul(void **state)
 	char *text;
 	size_t len;
 
-	(void)state;
+	assert_int_equal(make_directory(), 0);
 	write_file("tokenizer_config.json",
 		   "{\"chat_template\": \"a\\u0000b{{ 'x\\u0000y'|length }}"
 		   "{{ messages[0].content }}\"}");
@@ -203,13 +198,14 @@ static void test_nul(void **state)
 	free(text);
 	txda_chat_template_free(chat);
 	cJSON_Delete(request);
+	assert_int_equal(remove_directory(), 0);
 }
 
-static void test_named(void **state)
+TEST(test_named)
 {
 	struct txda_chat_template *chat;
 
-	(void)state;
+	assert_int_equal(make_directory(), 0);
 	write_file("tokenizer_config.json",
 		   "{\"chat_template\": [{\"name\": \"default\", \"template\": \"plain\"},"
 		   " {\"name\": \"tool_use\", \"template\": \"with tools\"}]}");
@@ -231,105 +227,61 @@ static void test_named(void **state)
 	expect_no_load(-EINVAL, "tokenizer_config.json");
 	write_file("chat_template.jinja", "a\xC3\xA9\xC3{{ messages }}");
 	expect_no_load(-EINVAL, "chat_template.jinja: byte 0xc3 at offset 3 is not UTF-8");
+	assert_int_equal(remove_directory(), 0);
 }
 
-static void test_variables(void **state)
+static bool can(const struct txda_chat_capabilities *caps, const char *what)
 {
-	struct txda_chat_template *chat =
-		from_text("{{ add_generation_prompt }}{{ tools }}{{ documents }}"
-			  "{{ enable_thinking }}{{ x }}");
-
-	(void)state;
-	assert_true(txda_chat_template_capabilities(chat)->thinking);
-	expect(chat, HI, "TrueNoneNone");
-	expect(chat,
-	       "{\"messages\": [], \"variables\": {\"enable_thinking\": false, \"x\": 1,"
-	       " \"tools\": 5, \"add_generation_prompt\": false}, \"documents\": [2]}",
-	       "TrueNone[2]False1");
-	expect_error(chat, "{\"messages\": 5}", -EINVAL, "messages must be an array");
-	expect_error(chat, "{\"messages\": [5]}", -EINVAL, "messages[0] must be an object");
-	expect_error(chat, "{\"messages\": [], \"tools\": {}}", -EINVAL, "tools must be an array");
-	expect_error(chat, "{\"messages\": [], \"documents\": 1}", -EINVAL, "documents must be");
-	expect_error(chat, "{\"messages\": [], \"variables\": []}", -EINVAL, "must be an object");
-	txda_chat_template_free(chat);
-	chat = from_text("{{ raise_exception('only ' ~ messages|length) }}");
-	expect_error(chat, HI, -EPROTO, "only 1");
-	txda_chat_template_free(chat);
+#define FLAG(name)                                                                                 \
+	if (!strcmp(what, #name))                                                                  \
+	return caps->name
+	FLAG(thinking);
+	FLAG(content_parts);
+	FLAG(content_string);
+	FLAG(tools);
+	FLAG(tool_calls);
+	FLAG(argument_objects);
+#undef FLAG
+	fail_msg("no template can %s", what);
+	return false;
 }
 
-#define PARTS(more)                                                                                \
-	"{\"messages\": [{\"role\": \"user\", \"content\": ["                                      \
-	"{\"type\": \"text\", \"text\": \"a\"},{\"type\": \"text\", \"text\": \"b\"}" more "]}]}"
+/* The template of the rows that follow. */
+static struct txda_chat_template *current;
 
-static void test_content(void **state)
+static void check_row(char **field)
 {
-	struct txda_chat_template *chat;
+	char *want = field[1];
 
-	(void)state;
-	chat = from_text("{% for m in messages %}[{{ m['content'] }}]{% endfor %}");
-	assert_false(txda_chat_template_capabilities(chat)->content_parts);
-	expect(chat, HI, "[Hi]");
-	expect(chat, PARTS(""), "[a\nb]");
-	expect(chat, "{\"messages\": [{\"role\": \"user\", \"content\": []}]}", "[]");
-	expect(chat, "{\"messages\": [{\"role\": \"user\", \"content\": null}]}", "[None]");
-	expect_error(chat, PARTS(",{\"type\": \"image_url\"}"), -EINVAL,
-		     "messages[0]: the chat template takes no content of type 'image_url'");
-	expect_error(chat, PARTS(",{\"type\": \"text\"}"), -EINVAL, "has no text");
-	expect_error(chat, PARTS(",5"), -EINVAL, "has no text");
-	txda_chat_template_free(chat);
-	chat = from_text("{% for m in messages %}{% if m.content is string %}{{ m.content }}"
-			 "{% else %}{% for p in m.content %}<{{ p.type }}:{{ p.text }}>{% endfor %}"
-			 "{% endif %}{% endfor %}");
-	assert_true(txda_chat_template_capabilities(chat)->content_parts);
-	expect(chat, HI, "Hi");
-	expect(chat, PARTS(",{\"type\": \"image\"}"), "<text:a><text:b><image:>");
-	txda_chat_template_free(chat);
-	chat = from_text("{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}"
-			 "{% endfor %}");
-	assert_false(txda_chat_template_capabilities(chat)->content_string);
-	expect(chat, HI, "Hi");
-	txda_chat_template_free(chat);
+	if (!strncmp(field[0], "= ", 2)) {
+		txda_chat_template_free(current);
+		current = from_text(field[0] + 2);
+		for (char *what; want && (what = strsep(&want, " "));) {
+			bool is = what[strlen(what) - 1] == '1';
+
+			what[strlen(what) - 2] = '\0';
+			if (can(txda_chat_template_capabilities(current), what) != is)
+				fail_msg("%s: %s is %d", field[0], what, !is);
+		}
+	} else if (want[0] == '!') {
+		bool own = want[1] == '!';
+
+		expect_error(current, field[0], own ? -EPROTO : -EINVAL, want + 1 + own);
+	} else {
+		expect(current, field[0], want);
+	}
 }
 
-#define CALL(arguments)                                                                            \
-	"{\"messages\": [{\"role\": \"assistant\", \"content\": null,"                             \
-	" \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": {\"name\":"       \
-	" \"f\", \"arguments\": " arguments "}}]}]}"
-
-static void test_tool_calls(void **state)
+TEST(test_requests)
 {
-	static const char loop[] = "{% for m in messages %}{% for c in m.tool_calls or [] %}";
-	const struct txda_chat_capabilities *caps;
-	struct txda_chat_template *chat;
-	char source[512];
-
-	(void)state;
-	snprintf(source, sizeof(source), "%s{{ c.function.arguments|tojson }}{%% endfor %%}%s",
-		 loop, "{% endfor %}{{ tools|tojson }}");
-	chat = from_text(source);
-	caps = txda_chat_template_capabilities(chat);
-	assert_true(caps->tools && caps->tool_calls && caps->argument_objects);
-	expect(chat, CALL("\"{\\\"a\\\": 1.0, \\\"b\\\": [12345678901234567890]}\""),
-	       "{\"a\": 1.0, \"b\": [12345678901234567890]}null");
-	expect(chat, CALL("{\"a\":1}"), "{\"a\": 1}null");
-	expect(chat, CALL("\"{broken\""), "\"{broken\"null");
-	expect(chat, CALL("\"\""), "{}null");
-	expect(chat, CALL("\" \\n\""), "{}null");
-	txda_chat_template_free(chat);
-	snprintf(source, sizeof(source), "%s{{ 'args: ' + c.function.arguments }}{%% endfor %%}%s",
-		 loop, "{% endfor %}");
-	chat = from_text(source);
-	caps = txda_chat_template_capabilities(chat);
-	assert_true(!caps->tools && caps->tool_calls && !caps->argument_objects);
-	expect(chat, CALL("\"{\\\"a\\\":1}\""), "args: {\"a\":1}");
-	txda_chat_template_free(chat);
-	chat = from_text("x");
-	caps = txda_chat_template_capabilities(chat);
-	assert_true(!caps->tools && !caps->tool_calls && !caps->argument_objects);
-	txda_chat_template_free(chat);
+	each_case("chat.txt", "variables", check_row);
+	each_case("chat.txt", "content", check_row);
+	each_case("chat.txt", "tool calls", check_row);
+	txda_chat_template_free(current);
+	current = NULL;
 }
 
-static void test_real_templates(void **state)
+TEST(test_real_templates)
 {
 	static const struct {
 		const char *file;
@@ -357,10 +309,9 @@ static void test_real_templates(void **state)
 	char path[1024], err[512];
 	size_t i;
 
-	(void)state;
 	if (!conformance_path(path, sizeof(path), "chat"))
 		skip();
-	for (i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+	for (i = 0; i < N_OF(models); i++) {
 		const struct txda_chat_capabilities *caps, *e = &models[i].expected;
 		struct txda_chat_template *chat;
 		const cJSON *source;
@@ -384,17 +335,4 @@ static void test_real_templates(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_sources, make_directory, remove_directory),
-		cmocka_unit_test_setup_teardown(test_nul, make_directory, remove_directory),
-		cmocka_unit_test_setup_teardown(test_named, make_directory, remove_directory),
-		cmocka_unit_test(test_variables),
-		cmocka_unit_test(test_content),
-		cmocka_unit_test(test_tool_calls),
-		cmocka_unit_test(test_real_templates),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

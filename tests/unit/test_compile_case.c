@@ -4,18 +4,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "cmocka_test.h"
 #include "compile.h"
 #include "crc32c.h"
 #include "files.h"
@@ -156,7 +149,7 @@ static void check_case(const char *path, unsigned tp)
 	close(dirfd);
 }
 
-static void test_fixtures(void **state)
+TEST(test_fixtures)
 {
 	static const char *const names[] = {"llama2",	 "llama31",    "qwen2-sharded", "qwen3",
 					    "internlm3", "llama-gptq", "qwen3-fp8",	"qwen3moe",
@@ -165,8 +158,7 @@ static void test_fixtures(void **state)
 	unsigned i, tp;
 	int w;
 
-	(void)state;
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (i = 0; i < N_OF(names); i++) {
 		for (tp = 1; tp <= 4; tp *= 2) {
 			for (w = WEIGHTS_KEEP; w <= WEIGHTS_W4; w += tp == 1 ? 1 : 4) {
 				o.tp = tp;
@@ -184,11 +176,10 @@ static void test_fixtures(void **state)
 	assert_non_null(strstr(error.text, "1, 2, 3, 4, 5, 6 would do"));
 }
 
-static void test_existing(void **state)
+TEST(test_existing)
 {
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 
-	(void)state;
 	shell("rm -rf %s/*", dir);
 	assert_int_equal(compile(fixture("qwen3"), in_dir("case/"), &o, false), 0);
 	assert_int_equal(compile(fixture("qwen3"), in_dir("case"), &o, false), -EEXIST);
@@ -211,12 +202,11 @@ static void test_existing(void **state)
 	check_entries(4);
 }
 
-static void test_failures(void **state)
+TEST(test_failures)
 {
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 	struct rlimit limit, old;
 
-	(void)state;
 	shell("rm -rf %s/* && cp -r %s %s/model && chmod -R u+w %s/model", dir, fixture("qwen3"),
 	      dir, dir);
 	/* A file size limit is the nearest thing to a full disk. */
@@ -245,7 +235,7 @@ static void test_failures(void **state)
 	check_entries(1);
 }
 
-static void test_interrupt(void **state)
+TEST(test_interrupt)
 {
 	static volatile sig_atomic_t stop = 1;
 	struct compile_job job = {
@@ -256,7 +246,6 @@ static void test_interrupt(void **state)
 	struct compile_result result;
 	struct model m;
 
-	(void)state;
 	shell("rm -rf %s/*", dir);
 	assert_int_equal(model_open_synthetic("qwen3-0.6b", &m, &error), 0);
 	job.model = &m;
@@ -278,12 +267,11 @@ static void key_of(const char *path, const struct compile_options *options, char
 	model_close(&m);
 }
 
-static void test_key(void **state)
+TEST(test_key)
 {
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 	char a[33], b[33];
 
-	(void)state;
 	shell("rm -rf %s/* && cp -r %s %s/model && chmod -R u+w %s/model", dir, fixture("qwen3"),
 	      dir, dir);
 	key_of(in_dir("model"), &o, a);
@@ -340,15 +328,14 @@ static void move_quantisation(const char *model, const char *file)
 
 /* Older quantised checkpoints describe themselves in a file of its own: the same weights come out.
  */
-static void test_older_quantised(void **state)
+TEST(test_older_quantised)
 {
 	static const struct {
 		const char *fixture, *file;
 	} older[] = {{"llama-gptq", "quantize_config.json"}, {"qwen2-awq", "quant_config.json"}};
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(older) / sizeof(older[0]); i++) {
+	for (size_t i = 0; i < N_OF(older); i++) {
 		shell("rm -rf %s/* && cp -r %s %s/model && chmod -R u+w %s/model", dir,
 		      fixture(older[i].fixture), dir, dir);
 		assert_int_equal(compile(in_dir("model"), in_dir("a"), &o, false), 0);
@@ -364,7 +351,7 @@ static void test_older_quantised(void **state)
 }
 
 /* How hidden states become a vector is read or refused, never guessed. */
-static void test_pooling(void **state)
+TEST(test_pooling)
 {
 #define MODULE(name) "{\"type\":\"sentence_transformers.models." name "\"}"
 	static const struct {
@@ -385,8 +372,7 @@ static void test_pooling(void **state)
 		{"[]", "[1]", "1_Pooling/config.json: not an object", -EINVAL},
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < N_OF(cases); i++) {
 		struct model m;
 		int r;
 
@@ -410,7 +396,7 @@ static void test_pooling(void **state)
 }
 
 /* embed.bin has the rows as the program wants them: bf16, or float32 where a family scales them. */
-static void test_embeddings(void **state)
+TEST(test_embeddings)
 {
 	static const struct {
 		const char *model;
@@ -420,7 +406,6 @@ static void test_embeddings(void **state)
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 	unsigned i;
 
-	(void)state;
 	o.embeds = true;
 	for (i = 0; i < 2; i++) {
 		const struct safetensors_tensor *t;
@@ -449,19 +434,12 @@ static void test_embeddings(void **state)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fixtures),   cmocka_unit_test(test_existing),
-		cmocka_unit_test(test_failures),   cmocka_unit_test(test_interrupt),
-		cmocka_unit_test(test_key),	   cmocka_unit_test(test_older_quantised),
-		cmocka_unit_test(test_embeddings), cmocka_unit_test(test_pooling),
-	};
-
 	fixtures = getenv("TXDA_FIXTURES");
 	if (!fixtures) {
 		puts("TXDA_FIXTURES does not name the fixtures");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return run_tests_of_file(argc > 1 ? argv[1] : NULL, setup, teardown);
 }

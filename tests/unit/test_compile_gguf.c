@@ -2,16 +2,10 @@
 /* GGUF files: good ones, each way in which a header can lie, blocks of weights, and several files. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <fcntl.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "cmocka_test.h"
 #include "check.h"
 #include "ggml.h"
 #include "gguf_model.h"
@@ -30,7 +24,21 @@ static void expect_refused(const struct file *f, const char *what)
 	expect_words(what);
 }
 
-static void test_good(void **state)
+#define DIM(...)                                                                                   \
+	(const uint64_t[])                                                                         \
+	{                                                                                          \
+		__VA_ARGS__                                                                        \
+	}
+
+/* A file that the statements make is refused with these words. */
+#define REFUSED(what, ...)                                                                         \
+	do {                                                                                       \
+		struct file f = {0};                                                               \
+		__VA_ARGS__;                                                                       \
+		expect_refused(&f, what);                                                          \
+	} while (0)
+
+TEST(test_good)
 {
 	const char *const words[] = {"a", "", "\xc3\xa9"};
 	const struct gguf_tensor *t;
@@ -39,15 +47,14 @@ static void test_good(void **state)
 	struct gguf *g;
 	char *text;
 
-	(void)state;
 	key_text(&f, "general.name", "x");
 	key_u32(&f, "n", 7);
 	key_f32(&f, "f", 0.5f);
 	key_texts(&f, "words", words, 3);
 	key_array(&f, "i8", GGUF_I8, 2);
 	put(&f.keys, "\xff\x02", 2);
-	tensor(&f, "a", GGML_Q8_0, (const uint64_t[]){64, 3}, 2, 6 * 34);
-	tensor(&f, "b", GGML_F16, (const uint64_t[]){3}, 1, 6);
+	tensor(&f, "a", GGML_Q8_0, DIM(64, 3), 2, 6 * 34);
+	tensor(&f, "b", GGML_F16, DIM(3), 1, 6);
 	assert_int_equal(open_file(&f, &g), 0);
 	assert_int_equal(gguf_string(g, "general.name", &text, NULL), 0);
 	assert_string_equal(text, "x");
@@ -74,123 +81,57 @@ static void test_good(void **state)
 	gguf_close(g);
 }
 
-static void test_hostile_header(void **state)
+TEST(test_hostile_header)
 {
-	struct file f = {.magic = 0x46554746};
-
-	(void)state;
-	expect_refused(&f, "not a GGUF file");
-	f = (struct file){.version = 0x03000000};
-	expect_refused(&f, "big-endian");
-	f = (struct file){.version = 1};
-	expect_refused(&f, "version 1");
-	f = (struct file){.says_keys = UINT64_MAX};
-	expect_refused(&f, "18446744073709551615 keys");
-	f = (struct file){.says_tensors = 1ull << 40};
-	expect_refused(&f, "1099511627776 tensors");
-	f = (struct file){.says_keys = 2};
-	key_u32(&f, "a", 1);
-	expect_refused(&f, "");
-	f = (struct file){.cut = 20};
-	expect_refused(&f, "12 bytes are too short");
-	f = (struct file){.cut = 30};
-	key_u32(&f, "a", 1);
-	expect_refused(&f, "truncated");
+	REFUSED("not a GGUF file", f = (struct file){.magic = 0x46554746});
+	REFUSED("big-endian", f = (struct file){.version = 0x03000000});
+	REFUSED("version 1", f = (struct file){.version = 1});
+	REFUSED("18446744073709551615 keys", f = (struct file){.says_keys = UINT64_MAX});
+	REFUSED("1099511627776 tensors", f = (struct file){.says_tensors = 1ull << 40});
+	REFUSED("", f = (struct file){.says_keys = 2}; key_u32(&f, "a", 1));
+	REFUSED("12 bytes are too short", f = (struct file){.cut = 20});
+	REFUSED("truncated", f = (struct file){.cut = 30}; key_u32(&f, "a", 1));
 }
 
-static void test_hostile_keys(void **state)
+TEST(test_hostile_keys)
 {
-	struct file f = {0};
-
-	(void)state;
-	put_u64(&f.keys, 1ull << 60);
-	f.n_keys = 1;
-	put(&f.keys, (const uint8_t[64]){0}, 64);
-	expect_refused(&f, "1152921504606846976 bytes");
-	f = (struct file){0};
-	key_u32(&f, "", 1);
-	expect_refused(&f, "not 1 to 256");
-	f = (struct file){0};
-	key_u32(&f, "\xff", 1);
-	expect_refused(&f, "UTF-8");
-	f = (struct file){0};
-	key(&f, "k", 13);
-	expect_refused(&f, "k: values of type 13");
-	f = (struct file){0};
-	key_array(&f, "k", GGUF_ARRAY, 1);
-	expect_refused(&f, "type 9 are not known in arrays");
-	f = (struct file){0};
-	key_array(&f, "k", GGUF_U64, UINT64_MAX / 8 + 2);
-	expect_refused(&f, "elements of 8 bytes");
-	f = (struct file){0};
-	key_array(&f, "k", GGUF_STRING, UINT64_MAX);
-	expect_refused(&f, "truncated");
-	f = (struct file){0};
-	key(&f, "k", GGUF_STRING);
-	put_u64(&f.keys, UINT64_MAX - 7);
-	expect_refused(&f, "truncated");
-	f = (struct file){0};
-	key_u32(&f, "k", 1);
-	key_u32(&f, "k", 2);
-	expect_refused(&f, "k: there twice");
-	f = (struct file){0};
-	key_u32(&f, "general.alignment", 24);
-	expect_refused(&f, "24 is not a power of two");
-	f = (struct file){0};
-	key_text(&f, "general.alignment", "32");
-	expect_refused(&f, "general.alignment");
+	REFUSED("1152921504606846976 bytes", put_u64(&f.keys, 1ull << 60); f.n_keys = 1;
+		put(&f.keys, (const uint8_t[64]){0}, 64));
+	REFUSED("not 1 to 256", key_u32(&f, "", 1));
+	REFUSED("UTF-8", key_u32(&f, "\xff", 1));
+	REFUSED("k: values of type 13", key(&f, "k", 13));
+	REFUSED("type 9 are not known in arrays", key_array(&f, "k", GGUF_ARRAY, 1));
+	REFUSED("elements of 8 bytes", key_array(&f, "k", GGUF_U64, UINT64_MAX / 8 + 2));
+	REFUSED("truncated", key_array(&f, "k", GGUF_STRING, UINT64_MAX));
+	REFUSED("truncated", key(&f, "k", GGUF_STRING); put_u64(&f.keys, UINT64_MAX - 7));
+	REFUSED("k: there twice", key_u32(&f, "k", 1); key_u32(&f, "k", 2));
+	REFUSED("24 is not a power of two", key_u32(&f, "general.alignment", 24));
+	REFUSED("general.alignment", key_text(&f, "general.alignment", "32"));
 }
 
-static void test_hostile_tensors(void **state)
+TEST(test_hostile_tensors)
 {
-	struct file f = {0};
-
-	(void)state;
-	tensor(&f, "a", GGML_F32, NULL, 0, 4);
-	expect_refused(&f, "0 dimensions");
-	f = (struct file){0};
-	tensor(&f, "a", GGML_F32, (const uint64_t[]){1, 1, 1, 1, 1}, 5, 4);
-	expect_refused(&f, "5 dimensions");
-	f = (struct file){0};
-	tensor(&f, "a", GGML_F32, (const uint64_t[]){1, 0}, 2, 4);
-	expect_refused(&f, "dimension 1 of 0");
-	f = (struct file){0};
-	tensor(&f, "a", GGML_F32, (const uint64_t[]){1ull << 32, 1ull << 32}, 2, 4);
-	expect_refused(&f, "not 1 to 2^48");
-	f = (struct file){0};
-	tensor(&f, "a", GGML_F32, (const uint64_t[]){1ull << 24, 1ull << 23}, 2, 4);
-	expect_refused(&f, "a\": 562949953421312 bytes");
-	f = (struct file){0};
-	tensor(&f, "a", 10, (const uint64_t[]){256}, 1, 84);
-	expect_refused(&f, "type 10 is not supported (F32");
-	f = (struct file){0};
-	tensor(&f, "a", UINT32_MAX, (const uint64_t[]){256}, 1, 84);
-	expect_refused(&f, "type 4294967295");
-	f = (struct file){0};
-	tensor(&f, "a", GGML_Q6_K, (const uint64_t[]){128, 2}, 2, 210);
-	expect_refused(&f, "rows of 128 elements are not a multiple of 256");
-	f = (struct file){0};
-	matrix(&f, "a", 8, 0);
-	put(&f.data, (const uint8_t[32]){0}, 32);
-	matrix(&f, "b", 8, 0);
-	expect_refused(&f, "\"b\" begins at 64, not at 32");
-	f = (struct file){0};
-	matrix(&f, "a", 8, 0);
-	f.data.n = 0;
-	matrix(&f, "b", 8, 0);
-	expect_refused(&f, "\"b\" begins at 0, not at 32");
-	f = (struct file){.cut = 1};
-	matrix(&f, "a", 8, 0);
-	expect_refused(&f, "truncated");
-	f = (struct file){0};
-	matrix(&f, "a", 8, 0);
-	matrix(&f, "a", 8, 0);
-	expect_refused(&f, "\"a\" occurs twice");
+	REFUSED("0 dimensions", tensor(&f, "a", GGML_F32, NULL, 0, 4));
+	REFUSED("5 dimensions", tensor(&f, "a", GGML_F32, DIM(1, 1, 1, 1, 1), 5, 4));
+	REFUSED("dimension 1 of 0", tensor(&f, "a", GGML_F32, DIM(1, 0), 2, 4));
+	REFUSED("not 1 to 2^48", tensor(&f, "a", GGML_F32, DIM(1ull << 32, 1ull << 32), 2, 4));
+	REFUSED("a\": 562949953421312 bytes",
+		tensor(&f, "a", GGML_F32, DIM(1ull << 24, 1ull << 23), 2, 4));
+	REFUSED("type 10 is not supported (F32", tensor(&f, "a", 10, DIM(256), 1, 84));
+	REFUSED("type 4294967295", tensor(&f, "a", UINT32_MAX, DIM(256), 1, 84));
+	REFUSED("rows of 128 elements are not a multiple of 256",
+		tensor(&f, "a", GGML_Q6_K, DIM(128, 2), 2, 210));
+	REFUSED("\"b\" begins at 64, not at 32", matrix(&f, "a", 8, 0);
+		put(&f.data, (const uint8_t[32]){0}, 32); matrix(&f, "b", 8, 0));
+	REFUSED("\"b\" begins at 0, not at 32", matrix(&f, "a", 8, 0); f.data.n = 0;
+		matrix(&f, "b", 8, 0));
+	REFUSED("truncated", f = (struct file){.cut = 1}; matrix(&f, "a", 8, 0));
+	REFUSED("\"a\" occurs twice", matrix(&f, "a", 8, 0); matrix(&f, "a", 8, 0));
 }
 
 /* ---- blocks ---- */
 
-static void test_blocks(void **state)
+TEST(test_blocks)
 {
 	uint8_t q4[18] = {0x00, 0x40}, q6[210] = {0}; /* a scale of 2 */
 	uint8_t mx4[17] = {129, 0x2f};		      /* 4; -6, and for element 16: 1 */
@@ -198,7 +139,6 @@ static void test_blocks(void **state)
 	uint8_t codes[4];
 	float y[3];
 
-	(void)state;
 	q4[2] = 0xf1;
 	q4[3] = 0x08;
 	source_read(&t, 0, 0, 2, y);
@@ -225,7 +165,7 @@ static void test_blocks(void **state)
 
 /* Whatever the bytes of a block are, the chip's tiles mean what the block does, to the bit: also where a
  * shard begins within a block. */
-static void test_tiles(void **state)
+TEST(test_tiles)
 {
 	static const struct range parts[] = {{0, 512}, {256, 256}, {64, 448},
 					     {32, 96}, {16, 80},   {8, 300}};
@@ -233,7 +173,6 @@ static void test_tiles(void **state)
 	uint8_t data[32 * 512 * 4], out[512 * 160];
 	float y[512];
 
-	(void)state;
 	/* No half-precision number in it has all bits of the exponent. */
 	for (unsigned i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)(i * 2654435761u >> 13 & 0xbb);
@@ -244,7 +183,7 @@ static void test_tiles(void **state)
 		if (!f || !f->bits)
 			continue;
 		t = ggml_tensor(type, 32, 512, data);
-		for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		for (unsigned i = 0; i < N_OF(parts); i++) {
 			struct param_part part = {.source = t, .rows = 32, .col = parts[i].first};
 			struct k_order order;
 			struct param_tiles tiles = {.name = f->name,
@@ -283,14 +222,13 @@ static void test_tiles(void **state)
 	}
 }
 
-static void test_not_finite(void **state)
+TEST(test_not_finite)
 {
 	static const uint8_t types[] = {GGML_Q4_1, GGML_Q5_0, GGML_Q4_K,
 					GGML_Q6_K, GGML_Q8_0, GGML_MXFP4};
 	static float block[PACK_K][TXDA_TILE_N];
 	uint8_t data[256 * 4], out[256 * 160];
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(types); i++) {
 		const struct ggml_format *f = ggml_format(types[i]);
 		struct param_part part = {.source = ggml_tensor(types[i], 1, 256, data), .rows = 1};
@@ -311,7 +249,7 @@ static void test_not_finite(void **state)
 }
 
 /* Values of float32 that tiles of half precision do not hold. */
-static void test_beyond_half(void **state)
+TEST(test_beyond_half)
 {
 	static float block[PACK_K][TXDA_TILE_N];
 	static uint8_t out[64 * 256], codes[32];
@@ -325,7 +263,6 @@ static void test_beyond_half(void **state)
 				    .n_parts = 1,
 				    .part = &part};
 
-	(void)state;
 	part.source.data = (const uint8_t *)values;
 	assert_int_equal(param_make_panel(&tiles, 0, block, out, &error), 0);
 	values[31] = -65520;
@@ -355,7 +292,7 @@ static void test_beyond_half(void **state)
 
 /* ---- several files ---- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	static const char *const none[] = {
 		"a.gguf",
@@ -372,8 +309,7 @@ static void test_names(void **state)
 	};
 	char name[] = "d/a-00001-of-00012.gguf", whole_name[] = "a.b.gguf";
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+	for (unsigned i = 0; i < N_OF(none); i++)
 		assert_int_equal(gguf_name_parts(none[i]), 0);
 	assert_int_equal(gguf_name_parts(name), 12);
 	gguf_name_set_part(name, 12);
@@ -418,7 +354,7 @@ static void expect_split(int dirfd, const char *name, const char *file, const ch
 	expect_words(what);
 }
 
-static void test_parts(void **state)
+TEST(test_parts)
 {
 	static const char *const names[] = {PART(1, 2), PART(2, 2), PART(1, 3), PART(3, 3),
 					    "alone.gguf"};
@@ -427,7 +363,6 @@ static void test_parts(void **state)
 	struct gguf_model *m;
 	int fd;
 
-	(void)state;
 	assert_non_null(mkdtemp(dir));
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_true(fd >= 0);
@@ -480,21 +415,10 @@ static void test_parts(void **state)
 	gguf_model_free(m);
 
 	unlinkat(fd, "m-00002-of-00003.gguf", 0);
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (unsigned i = 0; i < N_OF(names); i++)
 		unlinkat(fd, names[i], 0);
 	close(fd);
 	assert_int_equal(rmdir(dir), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),	     cmocka_unit_test(test_hostile_header),
-		cmocka_unit_test(test_hostile_keys), cmocka_unit_test(test_hostile_tensors),
-		cmocka_unit_test(test_blocks),	     cmocka_unit_test(test_tiles),
-		cmocka_unit_test(test_not_finite),   cmocka_unit_test(test_beyond_half),
-		cmocka_unit_test(test_names),	     cmocka_unit_test(test_parts),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

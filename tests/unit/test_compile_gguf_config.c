@@ -2,17 +2,11 @@
 /* What the metadata of a GGUF file comes to: a configuration, a tokeniser; and what is refused. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "cmocka_test.h"
+#include "case_file.h"
 #include "compile.h"
-#include "config.h"
+#include "config_members.h"
 #include "ggml.h"
 #include "gguf_model.h"
 #include "gguf_test.h"
@@ -21,46 +15,80 @@
 
 /* ---- models ---- */
 
-/* A llama of one layer that has all it needs. */
-static void llama(struct file *f)
-{
-	static const struct {
-		const char *name;
-		uint64_t cols, rows;
-	} tensors[] = {
-		{"token_embd.weight", 8, 4},	    {"output_norm.weight", 8, 0},
-		{"blk.0.attn_norm.weight", 8, 0},   {"blk.0.attn_q.weight", 8, 8},
-		{"blk.0.attn_k.weight", 8, 4},	    {"blk.0.attn_v.weight", 8, 4},
-		{"blk.0.attn_output.weight", 8, 8}, {"blk.0.ffn_norm.weight", 8, 0},
-		{"blk.0.ffn_gate.weight", 8, 8},    {"blk.0.ffn_up.weight", 8, 8},
-		{"blk.0.ffn_down.weight", 8, 8},
-	};
+/* Files by name. */
+static char *bases[8][2];
+static unsigned n_bases;
 
-	key_text(f, "general.architecture", "llama");
-	key_u32(f, "llama.context_length", 64);
-	key_u32(f, "llama.embedding_length", 8);
-	key_u32(f, "llama.feed_forward_length", 8);
-	key_u32(f, "llama.attention.head_count", 2);
-	key_u32(f, "llama.attention.head_count_kv", 1);
-	key_f32(f, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-	for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++)
-		matrix(f, tensors[i].name, tensors[i].cols, tensors[i].rows);
+static void read_base(char **field)
+{
+	assert_true(n_bases < 8);
+	for (unsigned i = 0; i < 2; i++)
+		assert_non_null(bases[n_bases][i] = strdup(field[i]));
+	n_bases++;
 }
 
-/* Of the models whose scores are divided by another root. */
-static void gemma(struct file *f)
+static int read_bases(void **state)
 {
-	key_text(f, "general.architecture", "gemma3");
-	key_u32(f, "gemma3.block_count", 62);
-	key_u32(f, "gemma3.context_length", 64);
-	key_u32(f, "gemma3.embedding_length", 12);
-	key_u32(f, "gemma3.feed_forward_length", 8);
-	key_u32(f, "gemma3.attention.head_count", 2);
-	key_u32(f, "gemma3.attention.key_length", 4);
-	key_f32(f, "gemma3.attention.layer_norm_rms_epsilon", 1e-6f);
-	matrix(f, "token_embd.weight", 12, 4);
-	matrix(f, "blk.0.ffn_norm.weight", 12, 0);
-	matrix(f, "blk.0.post_attention_norm.weight", 12, 0);
+	(void)state;
+	each_case("gguf.txt", "bases", read_base);
+	return 0;
+}
+
+static int free_bases(void **state)
+{
+	(void)state;
+	while (n_bases--) {
+		free(bases[n_bases][0]);
+		free(bases[n_bases][1]);
+	}
+	return 0;
+}
+
+static void add_value(struct file *f, const char *name, char *value)
+{
+	size_t len = strlen(value);
+
+	if (value[0] == '\'') {
+		value[len - 1] = '\0';
+		key_text(f, name, value + 1);
+	} else if (value[0] == '[') { /* bytes, between commas */
+		key_array(f, name, GGUF_U8, (len - 1) / 2);
+		for (size_t i = 1; i + 1 < len; i += 2)
+			put(&f->keys, &(uint8_t){(uint8_t)(value[i] - '0')}, 1);
+	} else if (strspn(value, "0123456789") == len) {
+		key_u32(f, name, (uint32_t)strtoul(value, NULL, 10));
+	} else {
+		key_f32(f, name, strtof(value, NULL));
+	}
+}
+
+/*
+ * @spec: keys with texts, whole or decimal numbers or bytes, and tensors by their sizes; a name
+ * without "=" or ":" is that of a base.
+ */
+static void add(struct file *f, const char *spec)
+{
+	char *text = strdup(spec), *rest = text;
+
+	assert_non_null(text);
+	for (char *word; (word = strsep(&rest, " "));) {
+		char *value = strpbrk(word, "=:"), mark = value ? *value : 0;
+
+		if (value)
+			*value++ = '\0';
+		for (unsigned i = 0; !mark && i < n_bases; i++) {
+			if (!strcmp(bases[i][0], word))
+				add(f, bases[i][1]);
+		}
+		if (mark == '=')
+			add_value(f, word, value);
+		if (mark == ':') {
+			uint64_t cols = strtoull(value, &value, 10);
+
+			matrix(f, word, cols, *value ? strtoull(value + 1, NULL, 10) : 0);
+		}
+	}
+	free(text);
 }
 
 static int open_model(struct file *f, struct gguf_model **ret)
@@ -71,44 +99,54 @@ static int open_model(struct file *f, struct gguf_model **ret)
 	return gguf_model_new(&g, 1, ret, &error);
 }
 
-static void expect_config(struct file *f, const char *what)
-{
-	struct gguf_model *m;
-	char *text;
-	int r = open_model(f, &m);
-
-	if (!r) {
-		r = gguf_config(m, &text, &error);
-		gguf_model_free(m);
-	}
-	assert_true(r < 0);
-	expect_words(what);
-}
-
-static void test_config(void **state)
+/* A file, and the members of its configuration or "!" and words of the error. */
+static void check_row(char **field)
 {
 	static struct model_config c;
+	struct gguf_model *m = NULL;
+	struct file f = {0};
+	char *text = NULL;
+	int r;
+
+	add(&f, field[0]);
+	r = open_model(&f, &m);
+	if (!r)
+		r = gguf_config(m, &text, &error);
+	if (!r)
+		r = config_parse(text, strlen(text), &c, &error);
+	if (field[1][0] == '!') {
+		if (!r || !strstr(error.text, field[1] + 1))
+			fail_msg("%s: %d, \"%s\"", field[0], r, error.text);
+	} else {
+		if (r)
+			fail_msg("%s: %s", field[0], error.text);
+		gguf_adapt(m, &c);
+		expect_members(field[0], &c, field[1]);
+	}
+	free(text);
+	gguf_model_free(m);
+}
+
+#define CASES(name, section)                                                                       \
+	TEST(test_##name)                                                                          \
+	{                                                                                          \
+		each_case("gguf.txt", section, check_row);                                         \
+	}
+CASES(config, "config")
+CASES(factor, "factor")
+CASES(routing, "routing")
+CASES(other_keys, "other keys")
+CASES(hostile_config, "hostile")
+
+/* Tensors by the names that checkpoints have, with the sizes that they must have. */
+TEST(test_tensors)
+{
 	struct source_tensor t;
 	struct file f = {0};
 	struct gguf_model *m;
-	char *text;
 
-	(void)state;
-	llama(&f);
-	key_u32(&f, "llama.block_count", 1);
-	key_text(&f, "llama.rope.scaling.type", "linear");
-	key_f32(&f, "llama.rope.scaling.factor", 4);
+	add(&f, "llama llama.block_count=1");
 	assert_int_equal(open_model(&f, &m), 0);
-	assert_int_equal(gguf_config(m, &text, &error), 0);
-	assert_int_equal(config_parse(text, strlen(text), &c, &error), 0);
-	assert_int_equal(c.n_layers, 1);
-	assert_int_equal(c.vocab_size, 4);
-	assert_int_equal(c.head_dim, 4);
-	assert_int_equal(c.n_kv_heads, 1);
-	assert_true(c.tie_word_embeddings && c.rms_norm_eps == 1e-5f);
-	assert_true(c.rope.type == ROPE_LINEAR && c.rope.factor == 4);
-	gguf_adapt(m, &c);
-	assert_true(c.rope_interleaved);
 	assert_int_equal(
 		gguf_model_find(m, "model.layers.0.self_attn.k_proj.weight", 4, 8, &t, &error), 0);
 	assert_int_equal(
@@ -116,127 +154,35 @@ static void test_config(void **state)
 		-EINVAL);
 	expect_words("expected the shape [8, 4], found [1, 1, 4, 8]");
 	assert_int_equal(gguf_model_find(m, "lm_head.weight", 8, 4, &t, &error), -ENOENT);
-	free(text);
 	gguf_model_free(m);
-}
-
-static void test_gemma(void **state)
-{
-	static struct model_config c;
-	struct file f = {0};
-	struct gguf_model *m;
-	char *text;
-
-	(void)state;
-	gemma(&f);
-	key_u32(&f, "gemma3.attention.sliding_window", 16);
-	key_f32(&f, "gemma3.rope.freq_base_swa", 500);
+	f = (struct file){0};
+	add(&f, "gemma3");
 	assert_int_equal(open_model(&f, &m), 0);
-	assert_int_equal(gguf_config(m, &text, &error), 0);
-	assert_int_equal(config_parse(text, strlen(text), &c, &error), 0);
-	gguf_adapt(m, &c);
-	assert_true(c.query_scalar == 6 && c.rope_window.theta == 500 && c.rope.theta == 1e6);
-	assert_true(c.sliding_window == 16 && c.layer_window[4] && !c.layer_window[5]);
-	assert_false(c.norm_plus_one);
 	assert_true(gguf_model_has(m, "model.layers.0.pre_feedforward_layernorm.weight"));
 	assert_true(gguf_model_has(m, "model.layers.0.post_attention_layernorm.weight"));
-	free(text);
 	gguf_model_free(m);
-}
-
-/* DeepSeek's keys, as old files have them: a softmax, no groups, nothing normalised. */
-static void deepseek(struct file *f)
-{
-	key_text(f, "general.architecture", "deepseek2");
-	key_u32(f, "deepseek2.block_count", 2);
-	key_u32(f, "deepseek2.context_length", 64);
-	key_u32(f, "deepseek2.embedding_length", 12);
-	key_u32(f, "deepseek2.feed_forward_length", 8);
-	key_u32(f, "deepseek2.attention.head_count", 2);
-	key_u32(f, "deepseek2.attention.head_count_kv", 2);
-	key_u32(f, "deepseek2.attention.key_length", 10);
-	key_u32(f, "deepseek2.attention.value_length", 6);
-	key_u32(f, "deepseek2.attention.kv_lora_rank", 8);
-	key_u32(f, "deepseek2.rope.dimension_count", 4);
-	key_f32(f, "deepseek2.attention.layer_norm_rms_epsilon", 1e-6f);
-	key_u32(f, "deepseek2.expert_count", 4);
-	key_u32(f, "deepseek2.expert_used_count", 2);
-	key_u32(f, "deepseek2.expert_feed_forward_length", 8);
-	matrix(f, "token_embd.weight", 12, 4);
-	matrix(f, "blk.0.exp_probs_b.bias", 4, 0);
-}
-
-static void read_config(struct file *f, struct model_config *c)
-{
-	struct gguf_model *m;
-	char *text;
-
-	assert_int_equal(open_model(f, &m), 0);
-	if (gguf_config(m, &text, &error) || config_parse(text, strlen(text), c, &error))
-		fail_msg("%s", error.text);
-	free(text);
-	gguf_model_free(m);
-}
-
-static void test_deepseek(void **state)
-{
-	static struct model_config c;
-	struct source_tensor t;
-	struct file f = {0};
-	struct gguf_model *m;
-
-	(void)state;
-	deepseek(&f);
-	read_config(&f, &c);
-	assert_string_equal(c.model_type, "deepseek_v2");
-	assert_true(c.mla.nope == 6 && c.mla.rope == 4 && c.mla.v == 6 && c.mla.latent == 8);
-	assert_true(c.mla.q_lora == 0 && c.moe.n_groups == 1 && c.moe.scale == 1);
-	assert_true(!c.moe.normalise && !c.moe.shared_inner && c.moe.layer[0]);
 	f = (struct file){0};
-	deepseek(&f);
-	key_u32(&f, "deepseek2.attention.key_length_mla", 9);
-	key_u32(&f, "deepseek2.attention.value_length_mla", 7);
-	key_u32(&f, "deepseek2.expert_gating_func", 2);
-	key_f32(&f, "deepseek2.expert_weights_scale", 2.5f);
-	key_u32(&f, "deepseek2.leading_dense_block_count", 1);
-	key_u32(&f, "deepseek2.expert_shared_count", 2);
-	key_u32(&f, "deepseek2.expert_group_count", 2);
-	key_u32(&f, "deepseek2.expert_group_used_count", 1);
-	key_text(&f, "deepseek2.rope.scaling.type", "yarn");
-	key_f32(&f, "deepseek2.rope.scaling.factor", 40);
-	key_u32(&f, "deepseek2.rope.scaling.original_context_length", 16);
-	key_f32(&f, "deepseek2.rope.scaling.yarn_log_multiplier", 0.1f);
-	read_config(&f, &c);
-	assert_string_equal(c.model_type, "deepseek_v3");
-	assert_true(c.mla.nope == 5 && c.mla.v == 7 && c.moe.n_groups == 2);
-	assert_true(c.moe.scale == 2.5 && c.moe.shared_inner == 16 && !c.moe.layer[0]);
-	assert_true(fabs(c.mla.mscale - (0.1 * log(40) + 1)) < 1e-6);
+	add(&f, "deepseek2");
 	assert_int_equal(open_model(&f, &m), 0);
 	assert_int_equal(gguf_model_find(m, "model.layers.0.mlp.gate.e_score_correction_bias", 0, 4,
 					 &t, &error),
 			 0);
 	gguf_model_free(m);
 	f = (struct file){0};
-	deepseek(&f);
-	key_u32(&f, "deepseek2.expert_gating_func", 3);
-	expect_config(&f, "deepseek2.expert_gating_func: 3 is not supported");
-	f = (struct file){0};
-	deepseek(&f);
-	key_u32(&f, "deepseek2.nextn_predict_layers", 2);
-	expect_config(&f, "deepseek2.nextn_predict_layers: 2 of block_count 2");
+	add(&f, "general.architecture='gemma3' blk.0.ssm_a.weight:8");
+	assert_int_equal(open_model(&f, &m), -ENOTSUP);
+	expect_words("blk.0.ssm_a.weight");
 }
 
 /* Vectors of experts are rows; the number behind heads or experts must be one of them. */
-static void test_stacked(void **state)
+TEST(test_stacked)
 {
 	struct source_tensor t;
 	struct file f = {0};
 	struct gguf_model *m;
 
-	(void)state;
-	key_text(&f, "general.architecture", "gpt-oss");
-	matrix(&f, "blk.0.ffn_up_exps.bias", 12, 3);
-	matrix(&f, "blk.0.attn_sinks.weight", 4, 0);
+	add(&f,
+	    "general.architecture='gpt-oss' blk.0.ffn_up_exps.bias:12x3 blk.0.attn_sinks.weight:4");
 	assert_int_equal(open_model(&f, &m), 0);
 	assert_int_equal(
 		gguf_model_find(m, "model.layers.0.mlp.experts.2.up_proj.bias", 0, 12, &t, &error),
@@ -256,7 +202,7 @@ static void test_stacked(void **state)
 }
 
 /* Which layers have the window may be a list; all known ends of answers are in the config. */
-static void test_lists(void **state)
+TEST(test_lists)
 {
 	static const char *const tokens[] = {"a", "<|im_end|>", "b", "<|endoftext|>", "<end>"};
 	static struct model_config c;
@@ -265,26 +211,22 @@ static void test_lists(void **state)
 	struct gguf_model *m;
 	char *text;
 
-	(void)state;
-	gemma(&f);
-	key_u32(&f, "gemma3.attention.sliding_window", 16);
+	add(&f, "gemma3 gemma3.attention.sliding_window=16 tokenizer.ggml.eos_token_id=1 "
+		"tokenizer.ggml.eot_token_id=4");
 	windows[1] = windows[5] = 1;
 	key_array(&f, "gemma3.attention.sliding_window_pattern", GGUF_BOOL, sizeof(windows));
 	put(&f.keys, windows, sizeof(windows));
 	key_texts(&f, "tokenizer.ggml.tokens", tokens, 5);
-	key_u32(&f, "tokenizer.ggml.eos_token_id", 1);
-	key_u32(&f, "tokenizer.ggml.eot_token_id", 4);
-	read_config(&f, &c);
-	assert_true(!c.layer_window[0] && c.layer_window[1] && c.layer_window[5]);
 	assert_int_equal(open_model(&f, &m), 0);
 	assert_int_equal(gguf_config(m, &text, &error), 0);
+	assert_int_equal(config_parse(text, strlen(text), &c, &error), 0);
+	assert_true(!c.layer_window[0] && c.layer_window[1] && c.layer_window[5]);
 	if (!strstr(text, "\"eos_token_id\":\t[1, 4, 3]"))
 		fail_msg("%s", text);
 	free(text);
 	gguf_model_free(m);
 	f = (struct file){0};
-	gemma(&f);
-	key_u32(&f, "gemma3.attention.sliding_window", 16);
+	add(&f, "gemma3 gemma3.attention.sliding_window=16");
 	key_array(&f, "gemma3.attention.sliding_window_pattern", GGUF_BOOL, 2);
 	put(&f.keys, "\0\1", 2);
 	assert_int_equal(open_model(&f, &m), 0);
@@ -293,180 +235,6 @@ static void test_lists(void **state)
 	expect_words("layer_types: not an array of num_hidden_layers 62");
 	free(text);
 	gguf_model_free(m);
-}
-
-/* A llama of one layer with a number more, as its configuration. */
-static void llama_with(const char *name, float value, struct model_config *c)
-{
-	struct file f = {0};
-
-	llama(&f);
-	key_u32(&f, "llama.block_count", 1);
-	key_f32(&f, name, value);
-	read_config(&f, c);
-}
-
-/* A factor alone is a linear one, whichever of its two names it has. */
-static void test_factor(void **state)
-{
-	static struct model_config c;
-	struct file f = {0};
-
-	(void)state;
-	llama_with("llama.rope.scaling.factor", 4, &c);
-	assert_true(c.rope.type == ROPE_LINEAR && c.rope.factor == 4);
-	llama_with("llama.rope.scale_linear", 8, &c);
-	assert_true(c.rope.type == ROPE_LINEAR && c.rope.factor == 8);
-	llama_with("llama.rope.scaling.factor", 0, &c);
-	assert_int_equal(c.rope.type, ROPE_DEFAULT);
-	llama_with("llama.rope.scaling.factor", 1, &c);
-	assert_int_equal(c.rope.type, ROPE_DEFAULT);
-	llama(&f);
-	key_u32(&f, "llama.block_count", 1);
-	key_text(&f, "llama.rope.scaling.type", "none");
-	key_f32(&f, "llama.rope.scaling.factor", 4);
-	read_config(&f, &c);
-	assert_int_equal(c.rope.type, ROPE_DEFAULT);
-}
-
-static void qwen2moe(struct file *f)
-{
-	key_text(f, "general.architecture", "qwen2moe");
-	key_u32(f, "qwen2moe.block_count", 1);
-	key_u32(f, "qwen2moe.context_length", 64);
-	key_u32(f, "qwen2moe.embedding_length", 12);
-	key_u32(f, "qwen2moe.attention.head_count", 2);
-	key_f32(f, "qwen2moe.attention.layer_norm_rms_epsilon", 1e-6f);
-	key_u32(f, "qwen2moe.expert_count", 4);
-	key_u32(f, "qwen2moe.expert_used_count", 2);
-	key_u32(f, "qwen2moe.expert_feed_forward_length", 8);
-	key_u32(f, "qwen2moe.expert_shared_feed_forward_length", 8);
-	matrix(f, "token_embd.weight", 12, 4);
-	matrix(f, "blk.0.attn_q.bias", 12, 0);
-}
-
-/* Routing is the architecture's unless a key says otherwise. */
-static void test_routing(void **state)
-{
-	static struct model_config c;
-	struct file f = {0};
-
-	(void)state;
-	qwen2moe(&f);
-	key_u32(&f, "qwen2moe.expert_gating_func", 1);
-	read_config(&f, &c);
-	assert_false(c.moe.normalise);
-	f = (struct file){0};
-	qwen2moe(&f);
-	key_u32(&f, "qwen2moe.expert_weights_norm", 1);
-	read_config(&f, &c);
-	assert_true(c.moe.normalise);
-	f = (struct file){0};
-	qwen2moe(&f);
-	key_u32(&f, "qwen2moe.expert_gating_func", 2);
-	expect_config(&f, "qwen2moe.expert_gating_func: 2 is not supported");
-}
-
-/* Keys that change the results are not ignored, whatever architecture has them. */
-static void test_other_keys(void **state)
-{
-	static const struct {
-		const char *name, *words;
-		float value;
-	} keys[] = {
-		{"llama.attention.scale", "0.5 is not supported", 0.5f},
-		{"llama.attention.clamp_kqv", "8 is not supported", 8},
-		{"llama.attention.max_alibi_bias", "8 is not supported", 8},
-		{"llama.embedding_scale", "12 is not supported, only 1 is", 12},
-		{"llama.residual_scale", "0.5 is not supported", 0.5f},
-		{"llama.logit_scale", "0.5 is not supported", 0.5f},
-		{"llama.use_parallel_residual", "1 is not supported", 1},
-		{"llama.rope.scaling.attn_factor", "2 is not supported", 2},
-		{"llama.attn_logit_softcapping", "50 is not supported", 50},
-		{"llama.final_logit_softcapping", "30 is not supported", 30},
-		{"llama.rope.freq_base", "nan is not a finite number", NAN},
-		{"llama.rope.freq_base", "inf is not a finite number", INFINITY},
-		{"llama.attention.key_length", "inf is not a finite number", INFINITY},
-	};
-	static struct model_config c;
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-		struct file f = {0};
-
-		llama(&f);
-		key_u32(&f, "llama.block_count", 1);
-		key_f32(&f, keys[i].name, keys[i].value);
-		expect_config(&f, keys[i].name);
-		expect_words(keys[i].words);
-	}
-	llama_with("llama.embedding_scale", 1, &c);
-}
-
-static void test_hostile_config(void **state)
-{
-	struct gguf_model *m;
-	struct file f = {0};
-
-	(void)state;
-	llama(&f);
-	expect_config(&f, "llama.block_count: missing");
-	f = (struct file){0};
-	llama(&f);
-	key_text(&f, "llama.block_count", "1");
-	expect_config(&f, "llama.block_count: not a number");
-	f = (struct file){0};
-	llama(&f);
-	key_array(&f, "llama.block_count", GGUF_U8, 2);
-	put(&f.keys, "\1\2", 2);
-	expect_config(&f, "2 of layer 1, but 1");
-	f = (struct file){0};
-	llama(&f);
-	key_array(&f, "llama.block_count", GGUF_U8, 0);
-	expect_config(&f, "not a number");
-	f = (struct file){0};
-	llama(&f);
-	key_u32(&f, "llama.block_count", 1);
-	key_u32(&f, "llama.expert_count", 8);
-	expect_config(&f, "llama.expert_count: 8 is not supported");
-	f = (struct file){0};
-	llama(&f);
-	key_u32(&f, "llama.block_count", 1);
-	key_u32(&f, "llama.rope.dimension_count", 2);
-	expect_config(&f, "llama.rope.dimension_count: 2");
-	f = (struct file){0};
-	llama(&f);
-	key_u32(&f, "llama.block_count", 1);
-	key_text(&f, "llama.rope.scaling.type", "longrope");
-	expect_config(&f, "\"longrope\" is not supported");
-	f = (struct file){0};
-	llama(&f);
-	key_u32(&f, "llama.block_count", 1);
-	key_array(&f, "llama.rope.dimension_sections", GGUF_U32, 0);
-	expect_config(&f, "llama.rope.dimension_sections");
-	f = (struct file){0};
-	llama(&f);
-	key_u32(&f, "llama.block_count", 1);
-	key_u32(&f, "llama.nextn_predict_layers", 1);
-	expect_config(&f, "llama.nextn_predict_layers: 1");
-	f = (struct file){0};
-	gemma(&f);
-	expect_config(&f, "gemma3.attention.sliding_window: missing");
-	f = (struct file){0};
-	gemma(&f);
-	key_u32(&f, "gemma3.attention.sliding_window", 16);
-	key_u32(&f, "gemma3.attention.sliding_window_pattern", 4);
-	expect_config(&f, "gemma3.attention.sliding_window_pattern: 4");
-	f = (struct file){0};
-	key_text(&f, "general.architecture", "mamba");
-	expect_config(&f, "\"mamba\" is not supported (llama");
-	f = (struct file){0};
-	expect_config(&f, "general.architecture");
-	f = (struct file){0};
-	key_text(&f, "general.architecture", "gemma3");
-	matrix(&f, "blk.0.ssm_a.weight", 8, 0);
-	assert_int_equal(open_model(&f, &m), -ENOTSUP);
-	expect_words("blk.0.ssm_a.weight");
 }
 
 /* Compiles the file as a whole. */
@@ -498,19 +266,17 @@ static int compile(const struct file *f)
 }
 
 /* A tensor that is known, but that this model has no use for, changes the results as well. */
-static void test_unused(void **state)
+TEST(test_unused)
 {
 	static const char *const more[] = {
 		"blk.0.attn_q_norm.weight", "blk.0.attn_norm.bias", "blk.0.attn_sinks.weight",
 		"blk.0.ffn_gate.bias",	    "output_norm.bias",	    "blk.1.attn_norm.weight",
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+	for (size_t i = 0; i < N_OF(more); i++) {
 		struct file f = {0};
 
-		llama(&f);
-		key_u32(&f, "llama.block_count", 1);
+		add(&f, "llama llama.block_count=1");
 		if (!i && compile(&f))
 			fail_msg("%s", error.text);
 		matrix(&f, more[i], 8, 0);
@@ -566,14 +332,13 @@ static void pieces(struct file *f, unsigned scores)
 		put(&f->keys, &(float){-(float)i}, 4);
 }
 
-static void test_pieces(void **state)
+TEST(test_pieces)
 {
 	struct gguf_file files[GGUF_FILES];
 	cJSON *json, *config, *model;
 	struct file f = {0};
 	char err[200];
 
-	(void)state;
 	pieces(&f, N_WORDS);
 	key_u32(&f, "tokenizer.ggml.eos_token_id", 2);
 	key_text(&f, "tokenizer.chat_template", "{{ x }}");
@@ -598,13 +363,12 @@ static void test_pieces(void **state)
 	free_files(files);
 }
 
-static void test_hostile_tokenizer(void **state)
+TEST(test_hostile_tokenizer)
 {
 	const char *const broken[] = {"a", "\xe2\x96"};
 	struct gguf_file files[GGUF_FILES];
 	struct file f = {0};
 
-	(void)state;
 	assert_int_equal(tokenizer(&f, files), 0); /* none */
 	assert_null(files[0].text);
 	key_text(&f, "tokenizer.ggml.model", "bert");
@@ -636,16 +400,4 @@ static void test_hostile_tokenizer(void **state)
 	expect_tokenizer(&f, "tokens: element 1");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_config),	       cmocka_unit_test(test_gemma),
-		cmocka_unit_test(test_hostile_config), cmocka_unit_test(test_deepseek),
-		cmocka_unit_test(test_stacked),	       cmocka_unit_test(test_lists),
-		cmocka_unit_test(test_pieces),	       cmocka_unit_test(test_hostile_tokenizer),
-		cmocka_unit_test(test_factor),	       cmocka_unit_test(test_other_keys),
-		cmocka_unit_test(test_routing),	       cmocka_unit_test(test_unused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(read_bases, free_bases)

@@ -5,16 +5,10 @@
  */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "cmocka_test.h"
 #include "crc32c.h"
 #include "floats.h"
 #include "param.h"
@@ -258,41 +252,23 @@ static void pack_type(uint8_t dtype, uint32_t group)
 	}
 }
 
-static void test_f32(void **state)
+TEST(test_types)
 {
-	(void)state;
-	pack_type(TXDA_F32, 0);
-}
-static void test_bf16(void **state)
-{
-	(void)state;
-	pack_type(TXDA_BF16, 0);
-}
-static void test_f16(void **state)
-{
-	(void)state;
-	pack_type(TXDA_F16, 0);
-}
+	static const struct {
+		uint8_t dtype;
+		uint32_t group;
+	} types[] = {
+		{TXDA_F32, 0},	{TXDA_BF16, 0}, {TXDA_F16, 0}, {TXDA_W8, 32},  {TXDA_W8, 64},
+		{TXDA_W8, 128}, {TXDA_W4, 32},	{TXDA_W4, 64}, {TXDA_W4, 128},
+	};
 
-static void test_w8(void **state)
-{
-	(void)state;
-	pack_type(TXDA_W8, 32);
-	pack_type(TXDA_W8, 64);
-	pack_type(TXDA_W8, 128);
-}
-
-static void test_w4(void **state)
-{
-	(void)state;
-	pack_type(TXDA_W4, 32);
-	pack_type(TXDA_W4, 64);
-	pack_type(TXDA_W4, 128);
+	for (size_t i = 0; i < N_OF(types); i++)
+		pack_type(types[i].dtype, types[i].group);
 }
 
 /* The whole of a large list, many chunks of several entries, is the same with any number of
  * threads. */
-static void test_threads(void **state)
+TEST(test_threads)
 {
 	struct param_list list = {0};
 	struct fixture f[6];
@@ -300,7 +276,6 @@ static void test_threads(void **state)
 	uint8_t *data[3];
 	unsigned i;
 
-	(void)state;
 	for (i = 0; i < 6; i++) {
 		make_fixture(&f[i], i % 2 ? TXDA_W4 : TXDA_BF16, TXDA_TILE32, i % 2 ? 32 : 0);
 		/* Large enough for several chunks: rows of zeros count too. */
@@ -383,12 +358,11 @@ static double plain_w4_error(const float *x, uint32_t k)
 	return sum;
 }
 
-static void test_quantiser_quality(void **state)
+TEST(test_quantiser_quality)
 {
 	double w4 = 0, plain = 0, w8 = 0, power = 0;
 	unsigned round, i;
 
-	(void)state;
 	for (round = 0; round < 200; round++) {
 		float x[256];
 
@@ -406,7 +380,7 @@ static void test_quantiser_quality(void **state)
 }
 
 /* Groups of zeros, of values below any half, of one large value; values that have no place. */
-static void test_quantiser_extremes(void **state)
+TEST(test_quantiser_extremes)
 {
 	float x[64] = {0};
 	float(*block)[TXDA_TILE_N] = malloc(512 * sizeof(*block));
@@ -415,7 +389,6 @@ static void test_quantiser_extremes(void **state)
 	struct tool_error error;
 	unsigned i;
 
-	(void)state;
 	assert_true(row_error(x, 64, TXDA_W8) == 0 && row_error(x, 64, TXDA_W4) == 0);
 	for (i = 0; i < 64; i++)
 		x[i] = 1e-30f;
@@ -440,11 +413,10 @@ static void test_quantiser_extremes(void **state)
 	free(block);
 }
 
-static void test_floats(void **state)
+TEST(test_floats)
 {
 	uint32_t i;
 
-	(void)state;
 	for (i = 0; i < 65536; i++) {
 		float b = bf16_to_float((uint16_t)i), h = f16_to_float((uint16_t)i);
 
@@ -468,22 +440,4 @@ static void test_floats(void **state)
 		    isnan(bf16_to_float(float_to_bf16(NAN))));
 }
 
-/* With an argument: only the test of that name. */
-int main(int argc, char **argv)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_floats),
-		cmocka_unit_test(test_f32),
-		cmocka_unit_test(test_bf16),
-		cmocka_unit_test(test_f16),
-		cmocka_unit_test(test_w8),
-		cmocka_unit_test(test_w4),
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_quantiser_quality),
-		cmocka_unit_test(test_quantiser_extremes),
-	};
-
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -2,14 +2,8 @@
 /* The program builder against the checker: what is built passes, scratch tensors that live together
  * never overlap, and damage is found. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "cmocka_test.h"
 #include "crc32c.h"
 #include "graph.h"
 #include "model.h"
@@ -55,13 +49,12 @@ static void *build_chain(size_t *ret_bytes, unsigned length)
 	return data;
 }
 
-static void test_chain(void **state)
+TEST(test_chain)
 {
 	struct program_view v;
 	size_t bytes;
 	void *data = build_chain(&bytes, 20);
 
-	(void)state;
 	assert_int_equal(program_view(data, bytes, &v, &error), 0);
 	assert_int_equal(v.header->n_ops, 20);
 	assert_int_equal(v.header->n_tensors, 22);
@@ -132,7 +125,7 @@ static void build_model(const char *config, uint32_t tp, enum weight_mode weight
 	}
 }
 
-static void test_graphs(void **state)
+TEST(test_graphs)
 {
 	static const char *const configs[] = {
 		"{\"model_type\":\"llama\",\"hidden_size\":90,\"intermediate_size\":250,\"num_"
@@ -154,7 +147,6 @@ static void test_graphs(void **state)
 	unsigned i;
 	int w;
 
-	(void)state;
 	for (i = 0; i < 3; i++) {
 		for (w = WEIGHTS_KEEP; w <= WEIGHTS_W4; w++) {
 			build_model(configs[i], 1, (enum weight_mode)w);
@@ -165,11 +157,10 @@ static void test_graphs(void **state)
 }
 
 /* Each known shape has a graph. */
-static void test_shapes(void **state)
+TEST(test_shapes)
 {
 	char list[256], *at = list, *name;
 
-	(void)state;
 	model_synthetic_list(list, sizeof(list));
 	while ((name = strsep(&at, ", ")) != NULL) {
 		struct model m;
@@ -231,7 +222,7 @@ static void count_unrounded(const char *config, unsigned *experts, unsigned *oth
  * Inputs of experts stay unrounded where attention's do: where no norm bounds the softmax. A
  * router's always do.
  */
-static void test_rounding(void **state)
+TEST(test_rounding)
 {
 	static const struct {
 		const char *config;
@@ -253,8 +244,7 @@ static void test_rounding(void **state)
 		{TWO_LAYERS("glm4_moe", GLM), 2, 1 + 2 * 2 + 2 + 2},
 	};
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (unsigned i = 0; i < N_OF(cases); i++) {
 		unsigned experts, others;
 
 		count_unrounded(cases[i].config, &experts, &others);
@@ -273,7 +263,7 @@ static void test_rounding(void **state)
 	"\"image_grid_pinpoints\":[[24,48],[" height "," width "]]}"
 
 /* Grids of images up to what readers of a case dir take, where 32 bits would hold less, too. */
-static void test_tiles(void **state)
+TEST(test_tiles)
 {
 	static const struct {
 		const char *config, *error;
@@ -283,7 +273,6 @@ static void test_tiles(void **state)
 	};
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 
-	(void)state;
 	o.tp = 1;
 	build_model(TILES("19200", "24000"), 1, WEIGHTS_KEEP);
 	for (unsigned i = 0; i < 2; i++) {
@@ -320,7 +309,7 @@ static void expect_bad(uint8_t *data, size_t bytes, const char *what)
 		fail_msg("\"%s\" does not say \"%s\"", error.text, what);
 }
 
-static void test_damage(void **state)
+TEST(test_damage)
 {
 	size_t bytes, i;
 	uint8_t *good = build_chain(&bytes, 4), *data = malloc(bytes);
@@ -329,7 +318,6 @@ static void test_damage(void **state)
 	struct program_view v;
 	struct txda_op *op;
 
-	(void)state;
 	assert_non_null(data);
 	/* Any changed byte breaks the checksum, any cut the size. */
 	for (i = 0; i < bytes; i += 7) {
@@ -373,13 +361,4 @@ static void test_damage(void **state)
 	free(data);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_chain),  cmocka_unit_test(test_graphs),
-		cmocka_unit_test(test_shapes), cmocka_unit_test(test_rounding),
-		cmocka_unit_test(test_tiles),  cmocka_unit_test(test_damage),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

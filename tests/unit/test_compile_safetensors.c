@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* Safetensors: good files, and each way in which a file can lie. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "cmocka_test.h"
 #include "../memory_file.h"
+#include "case_file.h"
 #include "quant.h"
 #include "safetensors.h"
 #include "source.h"
@@ -52,22 +46,12 @@ static int open_header(const char *header, size_t data_bytes, struct safetensors
 	return r;
 }
 
-static void expect_error(const char *header, size_t data_bytes, const char *what)
-{
-	struct safetensors *st;
-
-	assert_true(open_header(header, data_bytes, &st) < 0);
-	if (!strstr(error.text, what))
-		fail_msg("\"%s\" does not say \"%s\"", error.text, what);
-}
-
-static void test_good(void **state)
+TEST(test_good)
 {
 	const struct safetensors_tensor *t;
 	struct safetensors *st;
 	char shape[64];
 
-	(void)state;
 	assert_int_equal(
 		open_header(
 			"{\"__metadata__\":{\"cases\":\"4\"},"
@@ -98,44 +82,26 @@ static void test_good(void **state)
 #define T(dtype, shape, offsets)                                                                   \
 	"{\"t\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
-static void test_lies(void **state)
+static void check_lie(char **field)
 {
-	(void)state;
-	expect_error("", 0, "JSON");
-	expect_error("[]", 0, "not a JSON object");
-	expect_error("{\"t\":1}", 0, "tensor \"t\": not an object");
-	expect_error("{\"t\":{}}", 0, "\"dtype\" is missing");
-	expect_error(T("\"F33\"", "[1]", "[0,4]"), 4, "unknown dtype \"F33\"");
-	/* Nothing that a terminal or a log takes for a command. */
-	expect_error(T("\"F\\n\\u001b\\u009b\"", "[1]", "[0,4]"), 4, "unknown dtype \"F????\"");
-	expect_error(T("\"F32\"", "3", "[0,4]"), 4, "\"shape\"");
-	expect_error(T("\"F32\"", "[-1]", "[0,4]"), 4, "dimension 0");
-	expect_error(T("\"F32\"", "[1.5]", "[0,4]"), 4, "dimension 0");
-	expect_error(T("\"F32\"", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, "more than 8");
-	expect_error(T("\"F32\"", "[4294967296,4294967296]", "[0,4]"), 4, "overflows");
-	expect_error(T("\"F32\"", "[9007199254740993000]", "[0,4]"), 4, "dimension 0");
-	expect_error(T("\"F32\"", "[1]", "[0]"), 4, "data_offsets");
-	expect_error(T("\"F32\"", "[1]", "{\"a\":0,\"b\":4}"), 4, "data_offsets");
-	expect_error(T("\"F32\"", "[1]", "[0,8]"), 4, "outside");
-	expect_error(T("\"F32\"", "[1]", "[4,0]"), 4, "outside");
-	expect_error(T("\"F32\"", "[1]", "[0,3]"), 4, "span 3 bytes, dtype and shape need 4");
-	expect_error(T("\"F32\"", "[1]", "[0,4]"), 5, "1 bytes behind the last");
-	expect_error(T("\"F32\"", "[1]", "[1,5]"), 5, "leaves a hole");
-	expect_error("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-		     "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
-		     8, "overlaps");
-	expect_error("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-		     "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
-		     8, "twice");
+	struct safetensors *st;
+
+	assert_true(open_header(field[0], strtoul(field[1], NULL, 10), &st) < 0);
+	if (!strstr(error.text, field[2]))
+		fail_msg("%s: \"%s\" does not say \"%s\"", field[0], error.text, field[2]);
 }
 
-static void test_frame(void **state)
+TEST(test_lies)
+{
+	each_case("safetensors.txt", "lies", check_lie);
+}
+
+TEST(test_frame)
 {
 	struct safetensors *st;
 	size_t bytes, n;
 	uint8_t *file = make_file(T("\"F32\"", "[1]", "[0,4]"), 4, &bytes);
 
-	(void)state;
 	/* Every truncation is refused. */
 	for (n = 0; n < bytes; n++)
 		assert_true(open_bytes(file, n, &st) < 0);
@@ -188,14 +154,18 @@ static void index_error(const char *index, const char *what)
 		fail_msg("\"%s\" does not say \"%s\"", error.text, what);
 }
 
+static void check_index(char **field)
+{
+	index_error(field[0], field[1]);
+}
+
 #define SHARD(name) "{\"" name "\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"
 
-static void test_shards(void **state)
+TEST(test_shards)
 {
 	struct safetensors *st;
 	char path[128];
 
-	(void)state;
 	strcpy(dir, "/tmp/txda-test-XXXXXX");
 	assert_non_null(mkdtemp(dir));
 	assert_int_equal(safetensors_open_dir(dir, &st, &error), -ENOENT);
@@ -210,20 +180,7 @@ static void test_shards(void **state)
 	assert_string_equal(safetensors_file(st, safetensors_find(st, "b")->file)->name,
 			    "two.safetensors");
 	safetensors_close(st);
-	index_error("{}", "weight_map");
-	index_error("{\"weight_map\":{\"a\":3}}", "plain file name");
-	index_error("{\"weight_map\":{\"a\":\"../one.safetensors\"}}", "plain file name");
-	index_error("{\"weight_map\":{\"a\":\"..\"}}", "plain file name");
-	index_error("{\"weight_map\":{\"a\":\"\"}}", "plain file name");
-	index_error("{\"weight_map\":{\"a\":\"none.safetensors\"}}",
-		    "none.safetensors: No such file");
-	index_error("{\"weight_map\":{\"c\":\"one.safetensors\"}}", "no tensor \"c\"");
-	index_error("{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"one.safetensors\"}}",
-		    "no tensor \"b\"");
-	index_error("{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"one.safetensors\"}}",
-		    "twice");
-	index_error("{\"weight_map\":{\"a\":\"one.safetensors\",\"x\":\"three.safetensors\"}}",
-		    "twice");
+	each_case("safetensors.txt", "indices", check_index);
 	snprintf(path, sizeof(path), "%s/fifo", dir);
 	assert_int_equal(mkfifo(path, 0600), 0);
 	index_error("{\"weight_map\":{\"a\":\"fifo\"}}", "not a regular file");
@@ -232,7 +189,7 @@ static void test_shards(void **state)
 }
 
 /* A checkpoint's owner rewrites it while it is compiled: what was checked is what is used. */
-static void test_rewritten(void **state)
+TEST(test_rewritten)
 {
 	static const char header[] = "{\"x.qweight\": {\"dtype\": \"I32\", \"shape\": [8, 8], "
 				     "\"data_offsets\": [0, 256]},"
@@ -248,7 +205,6 @@ static void test_rewritten(void **state)
 	uint8_t *file;
 	FILE *f;
 
-	(void)state;
 	file = make_file(header, 576, &bytes);
 	memset(file + bytes - 576, 0, 576);
 	/* Groups 1, 0, 1, 0, …: out of order, so that the list is needed. */
@@ -279,7 +235,7 @@ static void test_rewritten(void **state)
 	free(file);
 }
 
-static void test_truncated(void **state)
+TEST(test_truncated)
 {
 	static const char header[] =
 		"{\"a\": {\"dtype\": \"U8\", \"shape\": [9], \"data_offsets\": [0, 9]}}";
@@ -290,7 +246,6 @@ static void test_truncated(void **state)
 	uint8_t *file;
 	FILE *f;
 
-	(void)state;
 	file = make_file(header, 9, &bytes);
 	assert_non_null(mkdtemp(place));
 	snprintf(path, sizeof(path), "%s/model.safetensors", place);
@@ -308,13 +263,4 @@ static void test_truncated(void **state)
 	free(file);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),	  cmocka_unit_test(test_lies),
-		cmocka_unit_test(test_frame),	  cmocka_unit_test(test_shards),
-		cmocka_unit_test(test_rewritten), cmocka_unit_test(test_truncated),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

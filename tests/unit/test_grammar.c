@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The matcher: texts of grammars and expressions, masks against their definition, bounds. */
+#include "cmocka_test.h"
+#include "case_file.h"
 #include "grammar_test.h"
 
 #include <pthread.h>
@@ -158,98 +160,7 @@ static void wander(struct grammar *g, unsigned texts, unsigned steps)
 	}
 }
 
-struct text_case {
-	const char *text;
-	int expected; /* as matches() */
-};
-
-static void check_texts(struct grammar *g, const struct text_case *cases, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		int got = matches(g, vocab, cases[i].text, strlen(cases[i].text));
-
-		if (got != cases[i].expected)
-			fail_msg("'%s': %d, not %d", cases[i].text, got, cases[i].expected);
-	}
-}
-
-#define CHECK(g, ...)                                                                              \
-	do {                                                                                       \
-		const struct text_case cases[] = {__VA_ARGS__};                                    \
-		check_texts(g, cases, sizeof(cases) / sizeof(cases[0]));                           \
-	} while (0)
-
 /* ---- grammars -------------------------------------------------------------------------------- */
-
-static void texts_of_grammars(void **state)
-{
-	struct grammar *g;
-
-	(void)state;
-	g = gbnf("root ::= \"yes\" | \"no\" (\",\" \" \"? reason)? # why\nreason ::= [a-z ]{2,4}");
-	CHECK(g, {"yes", 1}, {"no", 1}, {"no, ab", 1}, {"no,abcd", 1}, {"no,a", 0},
-	      {"no,abcde", -1}, {"", 0}, {"maybe", -1}, {"yess", -1});
-	wander(g, 40, 12);
-	grammar_unref(g);
-	g = gbnf("root ::= \"(\" root \")\" | \"x\"");
-	CHECK(g, {"x", 1}, {"((x))", 1}, {"((x)", 0}, {"(x))", -1}, {"()", -1});
-	wander(g, 40, 12);
-	grammar_unref(g);
-	g = gbnf("root ::= item*\nitem ::= \"a\" item \"b\" | \"a\" item \"c\" | \"a\"");
-	CHECK(g, {"", 1}, {"aab", 1}, {"aaabc", 1}, {"aaabcb", -1}, {"b", -1});
-	wander(g, 40, 12);
-	grammar_unref(g);
-	g = gbnf("root ::= [^\\x00-\\x7F\"]{3} . \"\\u00e9\\U0001F600\\n\\\\\"");
-	CHECK(g, {"ééé.é😀\n\\", 1}, {"\xE2\x82\xAC\xC3\xA9\xF0\x9F\x98\x80", 0}, {"\xC0\x80", -1},
-	      {"\xED\xA0\x80", -1}, {"a", -1}, {"\xF4\x90\x80\x80", -1});
-	wander(g, 20, 8);
-	grammar_unref(g);
-	/* Repeats of what may be empty, nested, without end. */
-	g = gbnf("root ::= (a{2,5} | b{3,}){1,3} \"!\"\na ::= \"a\"?\nb ::= \"b\" | \"bb\"");
-	CHECK(g, {"!", 1}, {"a!", 1}, {"aaaaaaaaaaaaaaa!", 1}, {"aaaaaaaaaaaaaaaa!", -1},
-	      {"bb!", -1}, {"bbb!", 1}, {"bbbbbbbbbbbbbbbbbbbbb!", 1}, {"abbba!", 1},
-	      {"abba!", -1});
-	wander(g, 60, 12);
-	grammar_unref(g);
-}
-
-static void wrong_grammars(void **state)
-{
-	static const struct {
-		const char *text, *words;
-	} cases[] = {
-		{"", "it is empty"},
-		{"root ::= a", "\"a\" is not defined"},
-		{"roof ::= \"a\"", "\"root\" is not defined"},
-		{"root ::= \"a", "a string is not closed"},
-		{"root ::= [a", "a set is not closed"},
-		{"root ::= [z-a]", "an invalid range"},
-		{"root ::= (\"a\"", "a group is not closed"},
-		{"root ::= \"a\")", "without its ("},
-		{"root ::= \"a\"{3,2}", "an invalid repetition"},
-		{"root ::= \"a\"\nroot ::= \"b\"", "line 2: a rule is defined twice"},
-		{"root ::= root \"a\" | \"a\"", "may begin with itself"},
-		{"root ::= a\na ::= b? a \"x\" | \"y\"\nb ::= \"z\"", "may begin with itself"},
-		{"root ::= a{0,3} root | \"x\"\na ::= \"z\"", "may begin with itself"},
-		{"root ::= \"a\" root", "matches nothing"},
-		{"root ::= []", "matches nothing"},
-		{"root ::= \"\\ud800\"", "not a character"},
-		{"root = \"a\"", "::= is expected"},
-		{"root ::= \"a\" ; \"b\"", "a syntax error"},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct grammar *g = NULL;
-		char err[256] = "";
-
-		assert_int_equal(build_gbnf(cases[i].text, &g, err, sizeof(err)), -EINVAL);
-		if (!strstr(err, cases[i].words))
-			fail_msg("%s: '%s' does not say '%s'", cases[i].text, err, cases[i].words);
-	}
-}
-
-/* ---- regular expressions --------------------------------------------------------------------- */
 
 static struct grammar *regex(const char *text, bool search)
 {
@@ -261,59 +172,83 @@ static struct grammar *regex(const char *text, bool search)
 	return g;
 }
 
-static void texts_of_expressions(void **state)
-{
-	struct grammar *g;
+/* The grammar of the rows that follow. */
+static struct grammar *current;
 
-	(void)state;
-	g = regex("^(\\d{3}-)?\\d{4}$", false);
-	CHECK(g, {"123-4567", 1}, {"4567", 1}, {"123-456", 0}, {"12-3456", -1});
-	wander(g, 20, 10);
-	grammar_unref(g);
-	g = regex("[A-Z][a-z]+( [\\w.-]+?)*|x\\x41\\u0042\\u{43}\\.\\t", false);
-	CHECK(g, {"Hello", 1}, {"Hello wo.r-ld_9", 1}, {"xABC.\t", 1}, {"H", 0}, {"hello", -1});
-	grammar_unref(g);
-	g = regex("(?:a|(?<name>b))(c)", false);
-	CHECK(g, {"ac", 1}, {"bc", 1}, {"c", -1});
-	grammar_unref(g);
-	g = regex("a[^\\d\\s]b|[]a]x", false);
-	CHECK(g, {"a_b", 1}, {"a1b", -1});
-	grammar_unref(g);
-	/* Where it is not tied to the ends. */
-	g = regex("b+", true);
-	CHECK(g, {"b", 1}, {"abba", 1}, {"aaa", 0}, {"\n", 0});
-	wander(g, 10, 6);
-	grammar_unref(g);
-	g = regex("^a|b$", true);
-	CHECK(g, {"axx", 1}, {"xxb", 1}, {"xb", 1}, {"xbx", 0});
-	grammar_unref(g);
-	g = regex("{a}{2}", false);
-	CHECK(g, {"{a}}", 1});
+/* A grammar ("="), an expression ("~") or one to search for ("/"), or a text for the one before. */
+static void check_row(char **field)
+{
+	static const char marks[] = "-0+";
+	const char *text = field[0] + (field[0][1] ? 2 : 1), *mark = strchr(marks, field[0][0]);
+	unsigned texts, steps;
+
+	if (mark) {
+		int got = matches(current, vocab, text, strlen(text));
+
+		if (got != (int)(mark - marks) - 1)
+			fail_msg("'%s': %d", field[0], got);
+		return;
+	}
+	grammar_unref(current);
+	current = field[0][0] == '=' ? gbnf(text) : regex(text, field[0][0] == '/');
+	if (field[1]) {
+		assert_int_equal(sscanf(field[1], "%ux%u", &texts, &steps), 2);
+		wander(current, texts, steps);
+	}
+}
+
+TEST(texts_of_grammars)
+{
+	struct grammar *g = gbnf("root ::= [^\\x00-\\x7F\"]{3}");
+
+	each_case("grammars.txt", "grammars", check_row);
+	/* Bytes that are no UTF-8. */
+	assert_int_equal(matches(g, vocab, "\xC0\x80", 2), -1);
+	assert_int_equal(matches(g, vocab, "\xED\xA0\x80", 3), -1);
+	assert_int_equal(matches(g, vocab, "\xF4\x90\x80\x80", 4), -1);
 	grammar_unref(g);
 }
 
-static void wrong_expressions(void **state)
+static void refuse_grammar(char **field)
 {
-	static const char *const cases[] = {
-		"(",	 ")",	    "(a",  "[a",      "a)",	"*",	   "a**b|*", "(?=a)",
-		"(?!a)", "(?<=a)b", "\\1", "\\bword", "\\p{L}", "a{3,2}",  "(?i)a",  "a^b",
-		"a$b",	 "(^a)",    "\\",  "[z-a]",   "\\u12",	"\\ud800", "\\q",
-	};
+	struct grammar *g = NULL;
+	char err[256] = "";
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct grammar *g = NULL;
-		char err[256] = "";
+	assert_int_equal(build_gbnf(field[0], &g, err, sizeof(err)), -EINVAL);
+	if (!strstr(err, field[1]))
+		fail_msg("%s: '%s' does not say '%s'", field[0], err, field[1]);
+}
 
-		if (build_regex(cases[i], false, &g, err, sizeof(err)) != -EINVAL)
-			fail_msg("'%s' is taken", cases[i]);
-		assert_non_null(strstr(err, "regular expression, offset "));
-	}
+TEST(wrong_grammars)
+{
+	each_case("grammars.txt", "wrong grammars", refuse_grammar);
+}
+
+/* ---- regular expressions --------------------------------------------------------------------- */
+
+TEST(texts_of_expressions)
+{
+	each_case("grammars.txt", "expressions", check_row);
+}
+
+static void refuse_expression(char **field)
+{
+	struct grammar *g = NULL;
+	char err[256] = "";
+
+	if (build_regex(field[0], false, &g, err, sizeof(err)) != -EINVAL)
+		fail_msg("'%s' is taken", field[0]);
+	assert_non_null(strstr(err, "regular expression, offset "));
+}
+
+TEST(wrong_expressions)
+{
+	each_case("grammars.txt", "wrong expressions", refuse_expression);
 }
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-static void counts_are_exact_and_cheap(void **state)
+TEST(counts_are_exact_and_cheap)
 {
 	struct grammar *g = gbnf("root ::= \"<\" [a-z]{5,100000} \">\"");
 	char *text = malloc(200000);
@@ -321,7 +256,6 @@ static void counts_are_exact_and_cheap(void **state)
 	struct grammar_mask mask;
 	size_t before;
 
-	(void)state;
 	assert_non_null(text);
 	memset(text, 'a', 200000);
 	text[0] = '<';
@@ -359,7 +293,7 @@ static void counts_are_exact_and_cheap(void **state)
 
 /* ---- control tokens -------------------------------------------------------------------------- */
 
-static void control_tokens_are_named(void **state)
+TEST(control_tokens_are_named)
 {
 	struct grammar_builder *b = grammar_builder_new();
 	struct grammar_piece piece;
@@ -369,7 +303,6 @@ static void control_tokens_are_named(void **state)
 	uint32_t root;
 	char err[256];
 
-	(void)state;
 	root = grammar_rule(b, "root");
 	piece = grammar_seq(b, grammar_token(b, n_tokens - 1), grammar_text(b, "yes"));
 	grammar_define(b, root, grammar_either(b, piece, grammar_text(b, "no")));
@@ -389,7 +322,7 @@ static void control_tokens_are_named(void **state)
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
 /* Grammars that would be too much: an error in time, and nothing else. */
-static void too_much_is_an_error(void **state)
+TEST(too_much_is_an_error)
 {
 	static const char *const hostile[] = {
 		/* 2^20 and more states if they were all made. */
@@ -404,8 +337,7 @@ static void too_much_is_an_error(void **state)
 		"root ::= \"(\" root \")\" root | \"(\" root | \"z\"",
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(hostile) / sizeof(hostile[0]); i++) {
+	for (size_t i = 0; i < N_OF(hostile); i++) {
 		struct grammar *g = gbnf(hostile[i]);
 		struct grammar_matcher *m;
 		struct grammar_mask mask;
@@ -426,14 +358,13 @@ static void too_much_is_an_error(void **state)
 	}
 }
 
-static void depth_is_bounded(void **state)
+TEST(depth_is_bounded)
 {
 	struct grammar *g = gbnf("root ::= \"(\" root \")\" | \"x\"");
 	struct grammar_matcher *m;
 	struct grammar_mask mask;
 	unsigned depth = 0;
 
-	(void)state;
 	assert_int_equal(grammar_matcher_new(g, vocab, &m), 0);
 	while (!grammar_matcher_accept(m, '('))
 		depth++;
@@ -449,14 +380,13 @@ static void depth_is_bounded(void **state)
 	grammar_unref(g);
 }
 
-static void big_grammars_are_refused(void **state)
+TEST(big_grammars_are_refused)
 {
 	struct grammar_builder *b = grammar_builder_new();
 	uint32_t root = grammar_rule(b, "root");
 	struct grammar *g = NULL;
 	char err[256];
 
-	(void)state;
 	for (unsigned i = 0; i < 20000; i++)
 		grammar_text(b, "012345678901234567890123456789012345678901234567890123456789");
 	grammar_define(b, root, grammar_text(b, "a"));
@@ -468,7 +398,7 @@ static void big_grammars_are_refused(void **state)
 /* ---- starting afresh, threads ---------------------------------------------------------------- */
 
 /* Texts go on where they were when what was remembered is thrown away. */
-static void it_forgets_without_losing_the_place(void **state)
+TEST(it_forgets_without_losing_the_place)
 {
 	struct grammar *g = gbnf("root ::= (\"<\" [a-z]{1,2000000} \">\"){2}");
 	struct grammar_matcher *m;
@@ -476,7 +406,6 @@ static void it_forgets_without_losing_the_place(void **state)
 	struct grammar_mask mask;
 	size_t most = 0;
 
-	(void)state;
 	assert_int_equal(grammar_matcher_new(g, vocab, &m), 0);
 	assert_int_equal(grammar_matcher_accept_bytes(m, "<abc", 4), 0);
 	begin_walk(&other, g);
@@ -532,13 +461,12 @@ static void *wander_in_thread(void *arg)
 	return (void *)error;
 }
 
-static void threads_share_a_grammar(void **state)
+TEST(threads_share_a_grammar)
 {
 	struct grammar *g = gbnf("root ::= \"{\" (pair (\", \" pair){0,4})? \"}\" | [a-c]{2,9}\n"
 				 "pair ::= \"\\\"\" [a-z]+ \"\\\": \" (root | \"1\" | \"null\")");
 	pthread_t threads[4];
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, wander_in_thread, g), 0);
 	for (unsigned i = 0; i < 4; i++) {
@@ -553,32 +481,16 @@ static void threads_share_a_grammar(void **state)
 static int set_up(void **state)
 {
 	(void)state;
-	vocab = test_vocab(words, sizeof(words) / sizeof(words[0]), &n_tokens);
+	vocab = test_vocab(words, N_OF(words), &n_tokens);
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	(void)state;
+	grammar_unref(current);
 	grammar_vocab_unref(vocab);
 	return 0;
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(texts_of_grammars),
-		cmocka_unit_test(wrong_grammars),
-		cmocka_unit_test(texts_of_expressions),
-		cmocka_unit_test(wrong_expressions),
-		cmocka_unit_test(counts_are_exact_and_cheap),
-		cmocka_unit_test(control_tokens_are_named),
-		cmocka_unit_test(too_much_is_an_error),
-		cmocka_unit_test(depth_is_bounded),
-		cmocka_unit_test(big_grammars_are_refused),
-		cmocka_unit_test(it_forgets_without_losing_the_place),
-		cmocka_unit_test(threads_share_a_grammar),
-	};
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TESTS(set_up, tear_down)

@@ -5,20 +5,13 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "cmocka_test.h"
 #include "clock.h"
 #include "confine.h"
 #include "decode_apart.h"
@@ -49,14 +42,13 @@ static int decode(size_t n, uint64_t max, struct image_picture *p)
 	return image_decode_apart(file, n, max, &o, p, err, sizeof(err));
 }
 
-static void test_decodes(void **state)
+TEST(test_decodes)
 {
 	static const struct {
 		const char *name;
 		uint32_t width, height;
 	} pictures[] = {{"b.jpg", 120, 88}, {"c.png", 61, 33}, {"e.png", 211, 37}, {"f.png", 5, 7}};
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		struct image_picture p;
 
@@ -71,12 +63,11 @@ static void test_decodes(void **state)
 	assert_int_equal(errno, ECHILD);
 }
 
-static void test_errors(void **state)
+TEST(test_errors)
 {
 	struct image_picture p;
 	size_t n = read_picture("c.png");
 
-	(void)state;
 	assert_int_equal(decode(n, 100, &p), -E2BIG);
 	assert_non_null(strstr(err, "61 x 33"));
 	assert_int_equal(decode(n / 2, 1 << 20, &p), -EINVAL);
@@ -85,7 +76,7 @@ static void test_errors(void **state)
 }
 
 /* Other programs in its place: one that is not there, ends at once, or never says a word. */
-static void test_other_programs(void **state)
+TEST(test_other_programs)
 {
 	const struct image_child_options none = {.program = "/nowhere/txda-decode"},
 					 ends = {.program = "/bin/true"},
@@ -93,7 +84,6 @@ static void test_other_programs(void **state)
 	struct image_picture p;
 	size_t n = read_picture("f.png");
 
-	(void)state;
 	assert_int_equal(image_decode_apart(file, n, 100, &none, &p, err, sizeof(err)), -ENOENT);
 	assert_non_null(strstr(err, "txda-decode"));
 	assert_int_equal(image_decode_apart(file, n, 100, &ends, &p, err, sizeof(err)), -EPIPE);
@@ -104,7 +94,7 @@ static void test_other_programs(void **state)
 }
 
 /* With a low priority, if its time has come. */
-static void test_priority(void **state)
+TEST(test_priority)
 {
 	char path[] = "/tmp/txda-decode-XXXXXX", text[400];
 	int own = getpriority(PRIO_PROCESS, 0), nice, fd = mkstemp(path);
@@ -112,7 +102,6 @@ static void test_priority(void **state)
 	size_t n = read_picture("f.png");
 	struct image_picture p;
 
-	(void)state;
 	if (own >= PRIORITY_LOW || !priority_works())
 		skip();
 	/* An answer whose text is the nice value that it has after a moment. */
@@ -137,7 +126,7 @@ static void *leave(void *gone)
 }
 
 /* It does not go on for a caller who has no more time, or has left. */
-static void test_nobody_waits(void **state)
+TEST(test_nobody_waits)
 {
 	static const char text[] = "#!/bin/sh\nexec sleep 3600\n";
 	char path[] = "/tmp/txda-decode-XXXXXX";
@@ -148,7 +137,6 @@ static void test_nobody_waits(void **state)
 	struct image_picture p;
 	pthread_t thread;
 
-	(void)state;
 	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 	fchmod(fd, 0700);
 	close(fd);
@@ -183,7 +171,7 @@ static bool may_take(void *arg, uint32_t width, uint32_t height)
 }
 
 /* The caller may refuse a picture's size before it takes memory for it. */
-static void test_memory_is_asked_for(void **state)
+TEST(test_memory_is_asked_for)
 {
 	struct image_picture p = {0};
 	struct asked asked = {.picture = &p};
@@ -191,7 +179,6 @@ static void test_memory_is_asked_for(void **state)
 		.program = getenv("TXDA_DECODE"), .may_take = may_take, .arg = &asked};
 	size_t n = read_picture("c.png");
 
-	(void)state;
 	assert_int_equal(image_decode_apart(file, n, 1 << 20, &o, &p, err, sizeof(err)), -EDQUOT);
 	assert_int_equal(asked.times, 1);
 	assert_int_equal(asked.width, 61);
@@ -219,12 +206,11 @@ static void *decode_many(void *arg)
 	return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
 	size_t n = read_picture("b.jpg");
 	pthread_t thread[4];
 
-	(void)state;
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, decode_many, &n), 0);
 	for (int i = 0; i < 4; i++) {
@@ -252,13 +238,12 @@ static bool has_line(pid_t pid, const char *line)
 }
 
 /* The program itself, before it has read the first byte of a picture. */
-static void test_confined(void **state)
+TEST(test_confined)
 {
 	const char *program = getenv("TXDA_DECODE");
 	int sockets[2], status;
 	pid_t pid;
 
-	(void)state;
 	if (!confine_works())
 		skip();
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
@@ -281,14 +266,4 @@ static void test_confined(void **state)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILURE);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_decodes),	       cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_other_programs), cmocka_unit_test(test_priority),
-		cmocka_unit_test(test_nobody_waits),   cmocka_unit_test(test_memory_is_asked_for),
-		cmocka_unit_test(test_threads),	       cmocka_unit_test(test_confined),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -6,18 +6,11 @@
  */
 #include <errno.h>
 #include <png.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <gif_lib.h>
 #include <turbojpeg.h>
 #include <webp/encode.h>
-#include <cmocka.h>
 
+#include "cmocka_test.h"
 #include "decode.h"
 #include "decode_internal.h"
 #include "safetensors.h"
@@ -86,11 +79,10 @@ static void compare(const char *model, const char *name, int levels)
 	safetensors_close(st);
 }
 
-static void test_golden(void **state)
+TEST(test_golden)
 {
 	static const char *const models[] = {"qwen2_vl", "qwen3_vl", "glm4v", "llava_next"};
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		compare(models[i], "b.jpg", 4); /* another release of the same decoder */
 		compare(models[i], "c.png", 0); /* alpha */
@@ -157,13 +149,12 @@ static struct bytes make_png(int type, int depth, int interlace, int orientation
 	return b;
 }
 
-static void test_png_kinds(void **state)
+TEST(test_png_kinds)
 {
 	static const int types[] = {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA,
 				    PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGB_ALPHA,
 				    PNG_COLOR_TYPE_PALETTE};
 
-	(void)state;
 	for (int i = 0; i < 5 * 2 * 2; i++) {
 		int type = types[i % 5], depth = i / 5 % 2 ? 16 : 8;
 		bool gray = !(type & PNG_COLOR_MASK_COLOR);
@@ -185,13 +176,12 @@ static void test_png_kinds(void **state)
 }
 
 /* Where the first point goes: EXIF's orientations 1 to 8. */
-static void test_orientation(void **state)
+TEST(test_orientation)
 {
 	static const int corner[9][2] = {{0, 0},	 {0, 0},	 {W - 1, 0},
 					 {W - 1, H - 1}, {0, H - 1},	 {0, 0},
 					 {H - 1, 0},	 {H - 1, W - 1}, {0, W - 1}};
 
-	(void)state;
 	for (int i = 1; i <= 8; i++) {
 		struct bytes b = make_png(PNG_COLOR_TYPE_GRAY, 8, 0, i);
 		struct image_picture p;
@@ -210,14 +200,13 @@ static void test_orientation(void **state)
 }
 
 /* In a JPEG a marker may have more bytes 0xff before its code. */
-static void test_fill_bytes(void **state)
+TEST(test_fill_bytes)
 {
 	static const uint8_t segment[] = {0xff, 0xff, 0xff, 0xe1, 0, 34, 'E', 'x', 'i', 'f',
 					  0,	0,    'M',  'M',  0, 42, 0,   0,   0,	8,
 					  0,	1,    1,    0x12, 0, 3,	 0,   0,   0,	1,
 					  0,	6,    0,    0,	  0, 0,	 0,   0};
 
-	(void)state;
 	for (size_t fill = 0; fill < 3; fill++) {
 		struct bytes b = read_file("qwen2_vl", "b.jpg");
 		size_t n = sizeof(segment) - fill;
@@ -237,14 +226,13 @@ static void test_fill_bytes(void **state)
 	}
 }
 
-static void test_exif_hostile(void **state)
+TEST(test_exif_hostile)
 {
 	static const uint8_t far[] = {'I', 'I', 42, 0, 0xff, 0xff, 0xff, 0xff},
 			     many[] = {'I', 'I', 42, 0, 8, 0, 0, 0, 0xff, 0xff, 0x12, 1},
 			     nine[] = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12,
 				       1,   3,	 0,  1, 0, 0, 0, 9, 0, 0, 0};
 
-	(void)state;
 	assert_int_equal(image_exif_orientation(far, sizeof(far)), 1);
 	assert_int_equal(image_exif_orientation(many, sizeof(many)), 1);
 	assert_int_equal(image_exif_orientation(nine, sizeof(nine)), 1);
@@ -342,13 +330,12 @@ static struct bytes make_gif(bool interlaced)
 	return b;
 }
 
-static void test_webp_and_gif(void **state)
+TEST(test_webp_and_gif)
 {
 	static const uint8_t colours[4][3] = {{9, 8, 7}, {255, 0, 0}, {0, 255, 0}, {0, 0, 255}};
 	struct bytes b = make_webp();
 	struct image_picture p;
 
-	(void)state;
 	assert_int_equal(decode(b, MANY, &p), 0);
 	for (int i = 0; i < W * H * 3; i++)
 		assert_int_equal(p.rgb[i], (uint8_t)(i * 5));
@@ -372,12 +359,11 @@ static void test_webp_and_gif(void **state)
 }
 
 /* The first frame where it lies, black around it, turned as its EXIF says. */
-static void test_animation(void **state)
+TEST(test_animation)
 {
 	struct bytes b;
 	struct image_picture p;
 
-	(void)state;
 	for (int orientation = 1; orientation <= 3; orientation += 2) {
 		b = make_animation(2, 4, orientation);
 		if (decode(b, MANY, &p))
@@ -428,13 +414,12 @@ static struct bytes sample(int i)
  * Cut short anywhere it is an error; changed anywhere it is a picture or an error in words.
  * TXDA_MUTATIONS=10000 is how many of each a proof by hand takes.
  */
-static void test_broken(void **state)
+TEST(test_broken)
 {
 	const char *many = getenv("TXDA_MUTATIONS");
 	const int mutations = many ? atoi(many) : 400;
 	uint32_t seed = 1;
 
-	(void)state;
 	for (int i = 0; i < 7; i++) {
 		struct bytes whole = sample(i);
 		struct image_picture p;
@@ -469,12 +454,11 @@ static void test_broken(void **state)
 }
 
 /* A header that promises much takes no memory. */
-static void test_bomb(void **state)
+TEST(test_bomb)
 {
 	struct bytes b = make_png(PNG_COLOR_TYPE_GRAY, 8, 0, 0);
 	struct image_picture p;
 
-	(void)state;
 	/* 50,000 x 50,000; whether the checksum is looked at first is the library's business. */
 	memcpy(b.data + 16, "\0\0\xc3\x50\0\0\xc3\x50", 8);
 	assert_true(decode(b, MANY, &p) < 0);
@@ -492,15 +476,4 @@ static void test_bomb(void **state)
 	free(b.data);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_golden),	     cmocka_unit_test(test_png_kinds),
-		cmocka_unit_test(test_orientation),  cmocka_unit_test(test_exif_hostile),
-		cmocka_unit_test(test_webp_and_gif), cmocka_unit_test(test_broken),
-		cmocka_unit_test(test_animation),    cmocka_unit_test(test_bomb),
-		cmocka_unit_test(test_fill_bytes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -4,15 +4,8 @@
 #include <errno.h>
 #include <malloc.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
+#include "cmocka_test.h"
 #include "tower.h"
 
 #define LIMITS "\"limits\":{\"tokens\":64,\"seqs\":8,\"rows\":200,\"blocks\":64}"
@@ -35,37 +28,47 @@ static int parse(const char *text, struct image_tower *t)
 	return r;
 }
 
-static void test_parse(void **state)
+static void must_parse(const char *text, struct image_tower *t)
+{
+	if (parse(text, t))
+		fail_msg("%s: %s", text, err);
+}
+
+static void refuse(const char *text)
 {
 	struct image_tower t;
 
-	(void)state;
-	assert_int_equal(parse(TOWER("merge", "bicubic", ",\"merge\":2"), &t), 0);
+	assert_true(parse(text, &t) < 0);
+}
+
+TEST(test_parse)
+{
+	struct image_tower t;
+
+	must_parse(TOWER("merge", "bicubic", ",\"merge\":2"), &t);
 	assert_int_equal(t.taps, 16);
 	assert_int_equal(image_patch_elements(&t), 12);
-	assert_int_equal(
-		parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"), &t), 0);
+	must_parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"), &t);
 	assert_int_equal(t.pinpoints[0][1], 16);
-	assert_true(parse(TOWER("merge", "bicubic", ""), &t) < 0);
+	refuse(TOWER("merge", "bicubic", ""));
 	assert_non_null(strstr(err, "vision.tower.merge"));
-	assert_true(parse(TOWER("merge", "cubic", ",\"merge\":2"), &t) < 0);
+	refuse(TOWER("merge", "cubic", ",\"merge\":2"));
 	assert_non_null(strstr(err, "vision.tower.positions"));
-	assert_true(parse(TOWER("merge", "tile", ",\"merge\":2"), &t) < 0);
-	assert_true(parse(TOWER("tiles", "tile", ",\"merge\":1"), &t) < 0);
-	assert_true(parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,12]]"), &t) <
-		    0);
-	assert_true(parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8]]"), &t) < 0);
-	assert_int_equal(parse(TOWER("slices", "nearest", ",\"merge\":2"), &t), 0);
+	refuse(TOWER("merge", "tile", ",\"merge\":2"));
+	refuse(TOWER("tiles", "tile", ",\"merge\":1"));
+	refuse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,12]]"));
+	refuse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8]]"));
+	must_parse(TOWER("slices", "nearest", ",\"merge\":2"), &t);
 	assert_int_equal(t.taps, 1);
-	assert_true(parse(TOWER("slices", "nearest", ",\"merge\":4"), &t) < 0);
-	assert_true(parse(TOWER("slices", "bilinear", ",\"merge\":2"), &t) < 0);
-	assert_true(parse(TOWER("merge", "nearest", ",\"merge\":2"), &t) < 0);
-	assert_true(parse("{}", &t) < 0);
-	assert_true(parse("{\"tower\":7,\"limits\":[]}", &t) < 0);
+	refuse(TOWER("slices", "nearest", ",\"merge\":4"));
+	refuse(TOWER("slices", "bilinear", ",\"merge\":2"));
+	refuse(TOWER("merge", "nearest", ",\"merge\":2"));
+	refuse("{}");
+	refuse("{\"tower\":7,\"limits\":[]}");
 }
 
 /* What another process says it has read. */
-static void test_check(void **state)
+TEST(test_check)
 {
 	static const struct {
 		size_t at;
@@ -91,34 +94,29 @@ static void test_check(void **state)
 	};
 	struct image_tower right, t;
 
-	(void)state;
-	assert_int_equal(
-		parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"), &right),
-		0);
+	must_parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"), &right);
 	t = right;
 	assert_int_equal(image_tower_check(&t, err, sizeof(err)), 0);
 	assert_memory_equal(&t, &right, sizeof(t));
-	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+	for (size_t i = 0; i < N_OF(lies); i++) {
 		t = right;
 		memcpy((char *)&t + lies[i].at, &lies[i].value, sizeof(lies[i].value));
 		assert_int_equal(image_tower_check(&t, err, sizeof(err)), -EINVAL);
 		if (!strstr(err, lies[i].words))
 			fail_msg("\"%s\" does not say \"%s\"", err, lies[i].words);
 	}
-	assert_int_equal(parse(TOWER("merge", "bicubic", ",\"merge\":2"), &t), 0);
+	must_parse(TOWER("merge", "bicubic", ",\"merge\":2"), &t);
 	t.n_pinpoints = UINT32_MAX;
 	assert_int_equal(image_tower_check(&t, err, sizeof(err)), 0);
 	assert_int_equal(t.n_pinpoints, 0);
 }
 
 /* Rows of a launch that no 32 bits can number. */
-static void test_many_rows(void **state)
+TEST(test_many_rows)
 {
 	struct image_tower t;
 
-	(void)state;
-	assert_int_equal(
-		parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"), &t), 0);
+	must_parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"), &t);
 	t.patch = 1;
 	t.side = t.tile = 128;
 	t.n_pinpoints = 1;
@@ -132,7 +130,7 @@ static void test_many_rows(void **state)
 }
 
 /* 3 x 5 units in windows of 2 x 2: those at the border are smaller. */
-static void test_windows(void **state)
+TEST(test_windows)
 {
 	static const int32_t spans[] = {0, 16, 16, 16, 32, 8, 40, 8, 48, 8, 56, 4},
 			     rows[] = {0, 1, 4, 5, 8, 2, 3, 6, 7, 9, 10, 11, 12, 13, 14};
@@ -140,8 +138,7 @@ static void test_windows(void **state)
 	struct image_plan p;
 	struct image_tower t;
 
-	(void)state;
-	assert_int_equal(parse(TOWER("merge", "none", ",\"merge\":2"), &t), 0);
+	must_parse(TOWER("merge", "none", ",\"merge\":2"), &t);
 	t.window = 2;
 	assert_int_equal(image_plan_make(&t, &size, 1, &p, err, sizeof(err)), 0);
 	assert_int_equal(p.rows, 60);
@@ -159,7 +156,7 @@ static void test_windows(void **state)
 }
 
 /* The weights of a patch's taps add up to 1, and a picture as large as the table has it as it is. */
-static void test_positions(void **state)
+TEST(test_positions)
 {
 	static const char *const kinds[] = {TOWER("merge", "bilinear", ",\"merge\":2"),
 					    TOWER("merge", "bicubic", ",\"merge\":2")};
@@ -167,10 +164,9 @@ static void test_positions(void **state)
 	struct image_plan p;
 	struct image_tower t;
 
-	(void)state;
 	for (unsigned k = 0; k < 2; k++)
 		for (unsigned i = 0; i < 3; i++) {
-			assert_int_equal(parse(kinds[k], &t), 0);
+			must_parse(kinds[k], &t);
 			assert_int_equal(image_plan_make(&t, &sizes[i], 1, &p, err, sizeof(err)),
 					 0);
 			for (unsigned row = 0; row < p.rows; row++) {
@@ -193,7 +189,7 @@ static void test_positions(void **state)
 		}
 }
 
-static void test_tiles(void **state)
+TEST(test_tiles)
 {
 	/* 10 wide, 4 high in a grid of 1 x 2 tiles: 8 columns, 3 of 4 lines show the picture … */
 	static const struct image_size size = {4, 10};
@@ -201,11 +197,9 @@ static void test_tiles(void **state)
 	struct image_plan p;
 	struct image_tower t;
 
-	(void)state;
-	assert_int_equal(parse(TOWER("tiles", "tile",
-				     ",\"merge\":1,\"grid_pinpoints\":[[8,16],[16,8],[16,16]]"),
-			       &t),
-			 0);
+	must_parse(
+		TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16],[16,8],[16,16]]"),
+		&t);
 	assert_int_equal(image_tile_grid(&t, size).height, 1);
 	assert_int_equal(image_tile_grid(&t, size).width, 2);
 	shown = image_find_shown(&t, size, image_tile_grid(&t, size));
@@ -227,16 +221,14 @@ static void test_tiles(void **state)
 }
 
 /* Tiles of 9 pixels with patches of 2: the last line and column are in no patch. */
-static void test_uneven_tile(void **state)
+TEST(test_uneven_tile)
 {
 	static const struct image_size size = {9, 18};
 	struct image_plan p;
 	struct image_tower t;
 	float *pixels, *out;
 
-	(void)state;
-	assert_int_equal(
-		parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"), &t), 0);
+	must_parse(TOWER("tiles", "tile", ",\"merge\":1,\"grid_pinpoints\":[[8,16]]"), &t);
 	t.tile = 9;
 	t.pinpoints[0][0] = 9;
 	t.pinpoints[0][1] = 18;
@@ -257,7 +249,7 @@ static void test_uneven_tile(void **state)
 }
 
 /* Two images of 4 x 8 and 4 x 4 patches: tokens of 16, window by window. */
-static void test_slices(void **state)
+TEST(test_slices)
 {
 	static const struct image_size sizes[] = {{4, 8}, {4, 4}};
 	static const uint32_t order[] = {4,  5,	 12, 13, 6,  7,	 14, 15,
@@ -267,8 +259,7 @@ static void test_slices(void **state)
 	struct image_tower t;
 	int32_t got[4][3], delta;
 
-	(void)state;
-	assert_int_equal(parse(TOWER("slices", "nearest", ",\"merge\":2"), &t), 0);
+	must_parse(TOWER("slices", "nearest", ",\"merge\":2"), &t);
 	t.window = 2;
 	t.merge = 4;
 	t.side = 3;
@@ -298,7 +289,7 @@ static void test_slices(void **state)
 	assert_int_equal(image_tokens(&t, (struct image_size){6, 8}), 0);
 }
 
-static void test_hostile_sizes(void **state)
+TEST(test_hostile_sizes)
 {
 	static const struct image_size bad[] = {
 		{0, 4}, {4, 0}, {3, 4}, {UINT32_MAX, 2}, {65536, 65536}};
@@ -306,9 +297,8 @@ static void test_hostile_sizes(void **state)
 	struct image_plan p;
 	struct image_tower t;
 
-	(void)state;
-	assert_int_equal(parse(TOWER("merge", "none", ",\"merge\":2"), &t), 0);
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	must_parse(TOWER("merge", "none", ",\"merge\":2"), &t);
+	for (unsigned i = 0; i < N_OF(bad); i++)
 		assert_int_equal(image_plan_make(&t, &bad[i], 1, &p, err, sizeof(err)), -EINVAL);
 	assert_int_equal(image_plan_make(&t, many, 2, &p, err, sizeof(err)), -E2BIG);
 	assert_int_equal(image_plan_make(&t, many, 1, &p, err, sizeof(err)), 0);
@@ -316,7 +306,7 @@ static void test_hostile_sizes(void **state)
 }
 
 /* What a plan takes is known before, to be charged. */
-static void test_bytes(void **state)
+TEST(test_bytes)
 {
 	static const char *const towers[] = {
 		TOWER("merge", "bicubic", ",\"merge\":2"),
@@ -325,20 +315,19 @@ static void test_bytes(void **state)
 	};
 	static const struct image_size size = {8, 12};
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(towers) / sizeof(towers[0]); i++) {
+	for (unsigned i = 0; i < N_OF(towers); i++) {
 		uint64_t bytes, found = 0;
 		struct image_plan p;
 		struct image_tower t;
 
-		assert_int_equal(parse(towers[i], &t), 0);
+		must_parse(towers[i], &t);
 		assert_int_equal(image_plan_make(&t, &size, 1, &p, err, sizeof(err)), 0);
 		const void *arrays[] = {p.order,       p.positions,    p.taps,	     p.tap_weights,
 					p.image_spans, p.window_spans, p.embed_rows, p.merged_spans,
 					p.mean_rows,   p.mean_weights};
 
 		bytes = image_plan_bytes(&t, size);
-		for (unsigned k = 0; k < sizeof(arrays) / sizeof(arrays[0]); k++)
+		for (unsigned k = 0; k < N_OF(arrays); k++)
 			found += malloc_usable_size((void *)(uintptr_t)arrays[k]);
 		/* An allocator rounds up. */
 		assert_in_range(found, bytes, bytes + 10 * 32);
@@ -346,7 +335,7 @@ static void test_bytes(void **state)
 	}
 }
 
-static void test_prompt(void **state)
+TEST(test_prompt)
 {
 	static const int32_t ids[] = {1, 9, 9, 9, 9, 9, 9, 2, 9, 9, 3};
 	static const struct image_size sizes[] = {{4, 6}, {2, 4}};
@@ -356,8 +345,7 @@ static void test_prompt(void **state)
 	struct image_tower t;
 	int32_t got[11][3], delta;
 
-	(void)state;
-	assert_int_equal(parse(TOWER("merge", "none", ",\"merge\":2"), &t), 0);
+	must_parse(TOWER("merge", "none", ",\"merge\":2"), &t);
 	assert_int_equal(
 		image_prompt_positions(&t, ids, 11, sizes, 2, got, &delta, err, sizeof(err)), 0);
 	assert_memory_equal(got, want, sizeof(want));
@@ -370,16 +358,4 @@ static void test_prompt(void **state)
 		    0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse),	      cmocka_unit_test(test_check),
-		cmocka_unit_test(test_many_rows),     cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_windows),	      cmocka_unit_test(test_positions),
-		cmocka_unit_test(test_tiles),	      cmocka_unit_test(test_uneven_tile),
-		cmocka_unit_test(test_hostile_sizes), cmocka_unit_test(test_slices),
-		cmocka_unit_test(test_prompt),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -1,131 +1,66 @@
 // SPDX-License-Identifier: MIT
 /* The strict JSON checker and parser: cases of its own, and JSONTestSuite's when the conformance
  * data is at hand. */
+#include "cmocka_test.h"
+#include "case_file.h"
 #include "json_strict.h"
 #include "conformance.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 static int check(const char *text)
 {
 	return txda_json_check(text, strlen(text), TXDA_JSON_MAX_DEPTH, NULL);
 }
 
-static void test_accepts(void **state)
+static void accept(char **field)
 {
-	static const char *const good[] = {
-		"0",
-		"-0",
-		"-1.5e+10",
-		"1E5",
-		"\"\"",
-		"null",
-		" true ",
-		"[]",
-		"{}",
-		"[ ]",
-		"{ }",
-		"[[],{},[{}]]",
-		"{\"a\":{\"b\":[1,2,{\"c\":null}]},\"d\":\"\\u00e9\\ud83d\\ude00\"}",
-		"\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"",
-		"\"\x7f\xc3\xa9\xf4\x8f\xbf\xbf\"",
-		"\"\\u0000\"",
-	};
+	cJSON *json = txda_json_parse(field[0], strlen(field[0]), NULL, 0);
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		cJSON *json = txda_json_parse(good[i], strlen(good[i]), NULL, 0);
-
-		if (check(good[i]) || !json)
-			fail_msg("refused: %s", good[i]);
-		cJSON_Delete(json);
-	}
+	if (check(field[0]) || !json)
+		fail_msg("refused: %s", field[0]);
+	cJSON_Delete(json);
 }
 
-static void test_refuses(void **state)
+static void refuse(char **field)
 {
-	static const char *const bad[] = {
-		"",
-		" ",
-		"01",
-		"1.",
-		".5",
-		"+1",
-		"-",
-		"1e",
-		"1e+",
-		"0x1",
-		"NaN",
-		"Infinity",
-		"nul",
-		"nulll",
-		"True",
-		"[",
-		"]",
-		"[1,]",
-		"[,1]",
-		"[1 2]",
-		"[1",
-		"{",
-		"}",
-		"{\"a\"}",
-		"{\"a\":}",
-		"{\"a\":1,}",
-		"{a:1}",
-		"{'a':1}",
-		"{1:1}",
-		"{\"a\":1 \"b\":2}",
-		"[}",
-		"{]",
-		"[1}",
-		"\"",
-		"\"\\\"",
-		"\"\\x41\"",
-		"\"\\u12g4\"",
-		"\"\\u123\"",
-		"\"\n\"",
-		"\"\t\"",
-		"1 2",
-		"[]x",
-		"\"\\ud800\"",
-		"\"\\ud800\\u0041\"",
-		"\"\\udc00\"",
-		"\"\xff\"",
-		"\"\xc0\x80\"",
-		"\"\xed\xa0\x80\"",
-		"\"\xf4\x90\x80\x80\"",
-		"\"\xe2\x82\"",
-		"\xef\xbb\xbf[]",
-		"// c\n1",
-		"[1]//",
-	};
+	cJSON *json = txda_json_parse(field[0], strlen(field[0]), NULL, 0);
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		cJSON *json = txda_json_parse(bad[i], strlen(bad[i]), NULL, 0);
+	if (check(field[0]) != -EINVAL || json)
+		fail_msg("accepted: %s", field[0]);
+}
 
-		if (check(bad[i]) != -EINVAL || json)
-			fail_msg("accepted: %s", bad[i]);
-	}
+TEST(test_accepts)
+{
+	each_case("json.txt", "accepts", accept);
+	accept((char *[]){"\"\x7f\xc3\xa9\xf4\x8f\xbf\xbf\""});
+}
+
+/* Also bytes that are not UTF-8, none at all, and NUL. */
+TEST(test_refuses)
+{
+	static const char *const bytes[] = {"",
+					    "\"\xff\"",
+					    "\"\xc0\x80\"",
+					    "\"\xed\xa0\x80\"",
+					    "\"\xf4\x90\x80\x80\"",
+					    "\"\xe2\x82\"",
+					    "\xef\xbb\xbf[]"};
+
+	each_case("json.txt", "refuses", refuse);
+	for (size_t i = 0; i < N_OF(bytes); i++)
+		refuse((char *[]){(char *)(uintptr_t)bytes[i]});
 	assert_int_equal(txda_json_check("1\0", 2, 8, NULL), -EINVAL);
 	assert_int_equal(txda_json_check("\"a\0b\"", 5, 8, NULL), -EINVAL);
 }
 
-static void test_depth(void **state)
+TEST(test_depth)
 {
 	static char text[2000000];
 	size_t off = 0;
 
-	(void)state;
 	memset(text, '[', sizeof(text));
 	assert_int_equal(txda_json_check(text, sizeof(text), 1u << 30, &off), -E2BIG);
 	assert_int_equal(off, TXDA_JSON_DEPTH_LIMIT);
@@ -140,13 +75,12 @@ static void test_depth(void **state)
 	assert_int_equal(txda_json_check("1", 1, 0, NULL), 0);
 }
 
-static void test_messages(void **state)
+TEST(test_messages)
 {
 	static const char text[] = "{\n  \"a\": 1,\n  \"b\": tru\n}";
 	char err[128];
 	size_t off = 77;
 
-	(void)state;
 	assert_null(txda_json_parse(text, sizeof(text) - 1, err, sizeof(err)));
 	assert_string_equal(err, "line 3, column 11: byte 0x0a cannot stand here");
 	assert_null(txda_json_parse("[1,]", 4, err, sizeof(err)));
@@ -165,12 +99,11 @@ static void test_messages(void **state)
 }
 
 /* What cJSON alone would cut short or refuse. */
-static void test_representation(void **state)
+TEST(test_representation)
 {
 	char text[600];
 	cJSON *json;
 
-	(void)state;
 	snprintf(text, sizeof(text), "[\"a\\u0000b\\\\u0000\"]");
 	json = txda_json_parse(text, strlen(text), NULL, 0);
 	assert_non_null(json);
@@ -190,14 +123,13 @@ static void test_representation(void **state)
 	cJSON_Delete(json);
 }
 
-static void test_suite_files(void **state)
+TEST(test_suite_files)
 {
 	char dir[512], path[1024];
 	size_t yes = 0, no = 0, wrong = 0;
 	struct dirent *entry;
 	DIR *files;
 
-	(void)state;
 	if (!conformance_path(dir, sizeof(dir), "json")) {
 		skip();
 		return;
@@ -234,13 +166,4 @@ static void test_suite_files(void **state)
 	assert_true(yes && no);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_accepts),	       cmocka_unit_test(test_refuses),
-		cmocka_unit_test(test_depth),	       cmocka_unit_test(test_messages),
-		cmocka_unit_test(test_representation), cmocka_unit_test(test_suite_files),
-	};
-
-	return cmocka_run_group_tests_name("json", tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The name that was probably meant. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "cmocka_test.h"
 #include "nearest.h"
 
 static const char *among(const char *word, const char *const *names)
@@ -20,7 +14,7 @@ static const char *among(const char *word, const char *const *names)
 	return found;
 }
 
-static void what_was_meant_is_found(void **state)
+TEST(what_was_meant_is_found)
 {
 	static const char *const names[] = {"temperature", "top_p", "top_k",  "min_p",
 					    "model",	   "mode",  "/clear", NULL};
@@ -45,8 +39,7 @@ static void what_was_meant_is_found(void **state)
 		{"", NULL},
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+	for (size_t i = 0; i < N_OF(words); i++) {
 		const char *found = among(words[i].word, names);
 
 		if (words[i].meant ? !found || strcmp(found, words[i].meant) != 0 : found != NULL)
@@ -56,12 +49,11 @@ static void what_was_meant_is_found(void **state)
 }
 
 /* Up to the longest name, whichever of the two is long, and whatever bytes there are. */
-static void long_words_are_like_none(void **state)
+TEST(long_words_are_like_none)
 {
 	char word[4 * NEAREST_MAX], name[NEAREST_MAX + 2];
 	const char *names[] = {name, NULL};
 
-	(void)state;
 	memset(name, '\xff', sizeof(name));
 	name[NEAREST_MAX] = 0;
 	for (size_t len = 0; len < sizeof(word); len++) {
@@ -78,12 +70,4 @@ static void long_words_are_like_none(void **state)
 	assert_null(among(word, names));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_was_meant_is_found),
-		cmocka_unit_test(long_words_are_like_none),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

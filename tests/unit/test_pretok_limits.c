@@ -4,17 +4,10 @@
  * has none. What comes out is the same, and a search that goes wrong is given up in bounded memory.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "cmocka_test.h"
 #include "confine.h"
 #include "pretok_regex.h"
 
@@ -53,7 +46,7 @@ static int search(void)
 	size_t start = 0, end = 0;
 	int wrong = 0, r;
 
-	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+	for (size_t i = 0; i < N_OF(plain); i++) {
 		start = end = 0;
 		r = find(plain[i].pattern, plain[i].text, strlen(plain[i].text), &start, &end);
 		if (r != plain[i].result || start != plain[i].start || end != plain[i].end) {
@@ -86,18 +79,12 @@ static int search_confined(void)
 	return search();
 }
 
-static void with_jit(void **state)
-{
-	(void)state;
-	assert_int_equal(search(), 0);
-}
-
-static void without_jit(void **state)
+/* First: a child would go on using memory that the JIT has already. */
+TEST(without_jit)
 {
 	int status;
 	pid_t pid;
 
-	(void)state;
 	if (!confine_works())
 		skip();
 	fflush(stdout);
@@ -110,13 +97,9 @@ static void without_jit(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-int main(void)
+TEST(with_jit)
 {
-	const struct CMUnitTest tests[] = {
-		/* First: a child would go on using memory that the JIT has already. */
-		cmocka_unit_test(without_jit),
-		cmocka_unit_test(with_jit),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	assert_int_equal(search(), 0);
 }
+
+TESTS(NULL, NULL)

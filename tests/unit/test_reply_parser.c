@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Replies taken apart, whole, in pieces, and cut off at every place. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <errno.h>
 
+#include "cmocka_test.h"
+#include "case_file.h"
 #include "reply_parser.h"
 
 /* What came out, written down: R[reasoning] C[content] name(arguments). */
@@ -109,28 +103,22 @@ static void check(const struct reply_options *options, const char *text, const c
 	}
 }
 
-static void reasoning_is_split_off(void **state)
+static void check_reasoning(char **field)
 {
-	const struct reply_options think = {.reasoning = REPLY_THINK};
-	const struct reply_options thinking = {.reasoning = REPLY_THINK, .in_reasoning = true};
-	const struct reply_options not = {0};
+	const struct reply_options o = {
+		.reasoning = strcmp(field[0], "plain") ? REPLY_THINK : REPLY_NO_REASONING,
+		.in_reasoning = !strcmp(field[0], "thinking"),
+	};
 
-	(void)state;
-	check(&think, "<think>\nLet me see.\n\nYes.\n</think>\n\nIt is so.\n",
-	      "Let me see.\n\nYes.", "It is so.\n", "");
-	check(&think, "\n<think>a</think>b", "a", "b", "");
-	check(&think, "No thought.", "", "No thought.", "");
-	check(&think, "  <thin ice", "", "  <thin ice", "");
-	check(&think, "<think>never done\n", "never done", "", "");
-	check(&think, "<think>\n\n</think>\n\nHi", "", "Hi", "");
-	check(&think, "<think>a </thin</think>b</think>", "a </thin", "b</think>", "");
-	check(&think, "", "", "", "");
-	check(&thinking, "\nso\n</think>\nthus", "so", "thus", "");
-	check(&thinking, "so", "so", "", "");
-	check(&not, "<think>a</think>b", "", "<think>a</think>b", "");
+	check(&o, field[1], field[2], field[3], "");
 }
 
-static void the_sink_can_stop_it(void **state)
+TEST(reasoning_is_split_off)
+{
+	each_case("replies.txt", "reasoning", check_reasoning);
+}
+
+TEST(the_sink_can_stop_it)
 {
 	struct result r = {.stop = true};
 	const struct reply_sink sink = {on_reasoning, on_content, on_call, on_arguments, &r};
@@ -138,57 +126,27 @@ static void the_sink_can_stop_it(void **state)
 	struct reply_parser *p = reply_parser_new(&o, &sink);
 	const char *text = "<tool_call>{\"name\": \"f\", \"arguments\": {}}";
 
-	(void)state;
 	assert_int_equal(reply_parser_feed(p, text, strlen(text)), -ECANCELED);
 	reply_parser_free(p);
 }
 
-/* Arguments that have begun are complete or were cut off, in whatever pieces they came. */
-static void arguments_end(void **state)
+static void check_arguments(char **field)
 {
-	static const struct {
-		enum reply_tools tools;
-		const char *text;
-		bool in_arguments;
-	} cases[] = {
-		{REPLY_HERMES, "no call {", false},
-		{REPLY_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": ", false},
-		{REPLY_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {", true},
-		{REPLY_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"}", true},
-		{REPLY_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"}\"}", false},
-		{REPLY_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": {}}}", false},
-		{REPLY_HERMES,
-		 "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": "
-		 "1</tool_call><tool_call>{\"name\": "
-		 "\"f\", \"arguments\": {}}",
-		 true},
-		{REPLY_HERMES,
-		 "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call><tool_call>{\"name\": "
-		 "\"f\", \"arguments\": {\"a\":",
-		 true},
-		{REPLY_QWEN_XML, "<tool_call>\n<function=f>\n", false},
-		{REPLY_QWEN_XML, "<tool_call>\n<function=f>\n<parameter=s>\nx", true},
-		{REPLY_QWEN_XML, "<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n",
-		 true},
-		{REPLY_QWEN_XML,
-		 "<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n</function>", false},
-		{REPLY_PYTHONIC, "[f(a=1", true},
-		{REPLY_PYTHONIC, "[f(a=1)", false},
-		{REPLY_MISTRAL, "[TOOL_CALLS]f[ARGS] {\"a\": [1, 2]", true},
-		{REPLY_MISTRAL, "[TOOL_CALLS]f[ARGS] {\"a\": [1, 2]}", false},
-	};
+	struct reply_options o = {0};
 	static struct result r;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		const struct reply_options o = {.tools = cases[i].tools};
-
-		for (size_t every = 1; every < 8; every++) {
-			parse(&o, cases[i].text, 0, every, &r);
-			if (r.in_arguments != cases[i].in_arguments)
-				fail_msg("%s in pieces of %zu: %s", cases[i].text, every, r.calls);
-		}
+	assert_true(reply_tools_named(field[0], &o.tools));
+	for (size_t every = 1; every < 8; every++) {
+		parse(&o, field[1], 0, every, &r);
+		if (r.in_arguments != !strcmp(field[2], "yes"))
+			fail_msg("%s in pieces of %zu: %s", field[1], every, r.calls);
 	}
+}
+
+/* Arguments that have begun are complete or were cut off, in whatever pieces they came. */
+TEST(arguments_end)
+{
+	each_case("replies.txt", "arguments", check_arguments);
 }
 
 static cJSON *functions;
@@ -217,11 +175,10 @@ static int free_functions(void **state)
 }
 
 /* Channels are parted also where there are no tools. */
-static void harmony_without_tools(void **state)
+TEST(harmony_without_tools)
 {
 	const struct reply_options none = {.reasoning = REPLY_CHANNELS};
 
-	(void)state;
 	check(&none,
 	      "<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>"
 	      "y<|return|>",
@@ -348,13 +305,12 @@ static void check_recorded(const struct reply_options *o, const struct recorded 
 		check_cut(o, r, at);
 }
 
-static void recorded_replies(void **state)
+TEST(recorded_replies)
 {
 	const char *dir = getenv("TXDA_REPLIES");
 	char path[512], name[32], reasoning[32];
 	static struct recorded r;
 
-	(void)state;
 	assert_non_null(dir);
 	for (unsigned i = REPLY_NO_TOOLS + 1; i < REPLY_TOOLS_COUNT; i++) {
 		struct reply_options o = {.tools = i, .functions = functions};
@@ -379,7 +335,7 @@ static void recorded_replies(void **state)
 	}
 }
 
-static void templates_tell_the_format(void **state)
+TEST(templates_tell_the_format)
 {
 	static const struct {
 		const char *source;
@@ -402,8 +358,7 @@ static void templates_tell_the_format(void **state)
 		{"{{ messages }}", REPLY_NO_TOOLS, REPLY_NO_REASONING},
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < N_OF(cases); i++) {
 		assert_int_equal(reply_tools_of_template(cases[i].source, strlen(cases[i].source)),
 				 cases[i].tools);
 		assert_int_equal(
@@ -412,12 +367,11 @@ static void templates_tell_the_format(void **state)
 	}
 }
 
-static void parsers_have_names(void **state)
+TEST(parsers_have_names)
 {
 	enum reply_reasoning reasoning;
 	enum reply_tools tools;
 
-	(void)state;
 	for (unsigned i = 0; i < REPLY_TOOLS_COUNT; i++) {
 		assert_true(reply_tools_named(reply_format(i)->name, &tools));
 		assert_int_equal(tools, i);
@@ -428,17 +382,4 @@ static void parsers_have_names(void **state)
 	assert_false(reply_reasoning_named("", &reasoning));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reasoning_is_split_off),
-		cmocka_unit_test(the_sink_can_stop_it),
-		cmocka_unit_test(arguments_end),
-		cmocka_unit_test(recorded_replies),
-		cmocka_unit_test(harmony_without_tools),
-		cmocka_unit_test(templates_tell_the_format),
-		cmocka_unit_test(parsers_have_names),
-	};
-
-	return cmocka_run_group_tests(tests, read_functions, free_functions);
-}
+TESTS(read_functions, free_functions)

@@ -5,17 +5,10 @@
  */
 #include <errno.h>
 #include <search.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "cmocka_test.h"
 #include "conformance.h"
 #include "json_strict.h"
 #include "sentencepiece.h"
@@ -43,35 +36,43 @@ static void put_varint(struct buffer *b, uint64_t v)
 	put(b, &(uint8_t){(uint8_t)v}, 1);
 }
 
+static void put_number(struct buffer *b, unsigned field, uint64_t v)
+{
+	put_varint(b, field << 3);
+	put_varint(b, v);
+}
+
+static void put_text(struct buffer *b, unsigned field, const void *text, size_t len)
+{
+	put_varint(b, field << 3 | 2);
+	put_varint(b, len);
+	put(b, text, len);
+}
+
+static void put_message(struct buffer *b, unsigned field, struct buffer *message)
+{
+	put_text(b, field, message->data, message->n);
+	free(message->data);
+}
+
 static void put_piece(struct buffer *b, const char *text, float score, unsigned type)
 {
 	struct buffer p = {0};
 
-	put_varint(&p, 1 << 3 | 2);
-	put_varint(&p, strlen(text));
-	put(&p, text, strlen(text));
+	put_text(&p, 1, text, strlen(text));
 	put_varint(&p, 2 << 3 | 5);
 	put(&p, &score, 4);
-	put_varint(&p, 3 << 3);
-	put_varint(&p, type);
-	put_varint(b, 1 << 3 | 2);
-	put_varint(b, p.n);
-	put(b, p.data, p.n);
-	free(p.data);
+	put_number(&p, 3, type);
+	put_message(b, 1, &p);
 }
 
 static void put_trainer(struct buffer *b, unsigned type, bool bytes)
 {
 	struct buffer t = {0};
 
-	put_varint(&t, 3 << 3);
-	put_varint(&t, type);
-	put_varint(&t, 35 << 3);
-	put_varint(&t, bytes);
-	put_varint(b, 2 << 3 | 2);
-	put_varint(b, t.n);
-	put(b, t.data, t.n);
-	free(t.data);
+	put_number(&t, 3, type);
+	put_number(&t, 35, bytes);
+	put_message(b, 2, &t);
 }
 
 /*
@@ -113,7 +114,7 @@ static struct buffer from_vocabulary(const cJSON *vocab, const cJSON *merges)
 	return b;
 }
 
-static void test_same_ids(void **state)
+TEST(test_same_ids)
 {
 	char path[512], dir[] = "/tmp/txda-sentencepiece-XXXXXX", err[256];
 	struct txda_tokenizer *tok;
@@ -123,7 +124,6 @@ static void test_same_ids(void **state)
 	unsigned n = 0;
 	FILE *f;
 
-	(void)state;
 	if (!conformance_path(path, sizeof(path), "tokenizers/llama2/tokenizer.json"))
 		skip();
 	assert_int_equal(txda_json_load(path, 1 << 28, &json, err, sizeof(err)), 0);
@@ -198,22 +198,12 @@ static void put_normalizer(struct buffer *b, const char *rule, const char *table
 {
 	struct buffer s = {0};
 
-	put_varint(&s, 1 << 3 | 2);
-	put_varint(&s, strlen(rule));
-	put(&s, rule, strlen(rule));
-	put_varint(&s, 2 << 3 | 2);
-	put_varint(&s, strlen(table));
-	put(&s, table, strlen(table));
-	if (strip_spaces >= 0) {
-		put_varint(&s, 4 << 3);
-		put_varint(&s, (unsigned)strip_spaces);
-	}
-	put_varint(&s, 5 << 3);
-	put_varint(&s, (unsigned)escape);
-	put_varint(b, 3 << 3 | 2);
-	put_varint(b, s.n);
-	put(b, s.data, s.n);
-	free(s.data);
+	put_text(&s, 1, rule, strlen(rule));
+	put_text(&s, 2, table, strlen(table));
+	if (strip_spaces >= 0)
+		put_number(&s, 4, (unsigned)strip_spaces);
+	put_number(&s, 5, (unsigned)escape);
+	put_message(b, 3, &s);
 }
 
 static void check_ids(const struct buffer *b, const char *text, const char *expected)
@@ -235,11 +225,10 @@ static void check_ids(const struct buffer *b, const char *text, const char *expe
 }
 
 /* Spaces are kept or not, as the model says; the ids are SentencePiece's. */
-static void test_spaces(void **state)
+TEST(test_spaces)
 {
 	struct buffer b = small();
 
-	(void)state;
 	check_ids(&b, "  a  b ", "3 3 7 3 3 5 3");
 	put_normalizer(&b, "identity", "", 0, 1);
 	check_ids(&b, "  a  b ", "3 3 7 3 3 5 3");
@@ -258,14 +247,13 @@ static void test_spaces(void **state)
 }
 
 /* Pieces of the user are found in the text, also those with spaces, and never merged. */
-static void test_user_defined(void **state)
+TEST(test_user_defined)
 {
 	struct txda_tokenizer *tok;
 	struct buffer b = small();
 	char *text;
 	size_t len;
 
-	(void)state;
 	put_piece(&b, "\xe2\x96\x81\xe2\x96\x81", 0, 4);
 	put_piece(&b,
 		  "b\xe2\x96\x81"
@@ -299,12 +287,11 @@ static void check_refused(const struct buffer *b, const char *part)
 }
 
 /* Settings without an equivalent are refused, not ignored. */
-static void test_settings(void **state)
+TEST(test_settings)
 {
 	struct buffer b = small();
 	size_t n = b.n;
 
-	(void)state;
 	put_normalizer(&b, "nmt_nfkc", "table", 0, 1);
 	check_refused(&b, "this is 'nmt_nfkc'");
 	b.n = n;
@@ -316,7 +303,7 @@ static void test_settings(void **state)
 	free(b.data);
 }
 
-static void test_damage(void **state)
+TEST(test_damage)
 {
 	struct buffer good = small(), bad = {0};
 	uint8_t *copy = malloc(good.n);
@@ -324,7 +311,6 @@ static void test_damage(void **state)
 	cJSON *json;
 	uint64_t rng = 1;
 
-	(void)state;
 	assert_int_equal(
 		sentencepiece_convert((char *)good.data, good.n, NULL, &json, err, sizeof(err)), 0);
 	/* "ab" by a score of -1 before its space: the merges are in that order */
@@ -371,12 +357,4 @@ static void test_damage(void **state)
 	free(copy);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same_ids), cmocka_unit_test(test_spaces),
-		cmocka_unit_test(test_user_defined), cmocka_unit_test(test_settings),
-		cmocka_unit_test(test_damage)};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

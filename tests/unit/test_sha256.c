@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* SHA-256: the examples of FIPS 180-4, whole and in pieces of each size. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
+#include "cmocka_test.h"
 #include "sha256.h"
 
 static void digest(const char *text, size_t len, size_t piece, char ret[65])
@@ -23,7 +16,7 @@ static void digest(const char *text, size_t len, size_t piece, char ret[65])
 		sprintf(ret + 2 * i, "%02x", out[i]);
 }
 
-static void examples(void **state)
+TEST(examples)
 {
 	static const struct {
 		const char *text, *digest;
@@ -39,8 +32,7 @@ static void examples(void **state)
 	static char million[1000000];
 	char got[65];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+	for (size_t i = 0; i < N_OF(known); i++) {
 		size_t len = strlen(known[i].text);
 
 		for (size_t piece = 1; piece <= len + 1; piece++) {
@@ -54,9 +46,4 @@ static void examples(void **state)
 			    "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {cmocka_unit_test(examples)};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -4,17 +4,10 @@
  * text, and files that are wrong.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
+#include "cmocka_test.h"
 #include "text_buf.h"
 #include "tokenizer.h"
 
@@ -128,17 +121,16 @@ static size_t naive(const char *text, const char *const *words, unsigned n_words
 	}
 }
 
-static void test_by_rank(void **state)
+TEST(test_by_rank)
 {
 	/* Several ways to make one: aba of ab and a or of a and ba. */
 	static const char *const words[] = {"ba",  "ab", "aba",	  "aa", "abab",
 					    "baa", "bb", "ababa", "abb"};
-	enum { N = sizeof(words) / sizeof(words[0]) };
+	enum { N = N_OF(words) };
 	struct text_buf file = {0};
 	struct txda_tokenizer *tok;
 	uint32_t random = 1;
 
-	(void)state;
 	make_file(&file, words, N);
 	tok = load(&file, 256 + N);
 	for (unsigned i = 0; i < 5000; i++) {
@@ -161,7 +153,7 @@ static void test_by_rank(void **state)
 	free(file.data);
 }
 
-static void test_splits(void **state)
+TEST(test_splits)
 {
 	/* Each would be taken, were the text not split in it. */
 	static const char *const words[] = {
@@ -183,14 +175,13 @@ static void test_splits(void **state)
 		{"!\n\n", {"!\n", "\n"}},
 		{"Éé", {"Éé"}},
 	};
-	enum { N = sizeof(words) / sizeof(words[0]) };
+	enum { N = N_OF(words) };
 	struct text_buf file = {0};
 	struct txda_tokenizer *tok;
 
-	(void)state;
 	make_file(&file, words, N);
 	tok = load(&file, 256 + N);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < N_OF(cases); i++) {
 		size_t n, len, text_len;
 		uint32_t *ids = encode(tok, cases[i].text, 0, &n);
 		char *text;
@@ -212,7 +203,7 @@ static void test_splits(void **state)
 	free(file.data);
 }
 
-static void test_special(void **state)
+TEST(test_special)
 {
 	static const char *const words[] = {"[B"};
 	struct text_buf file = {0};
@@ -220,7 +211,6 @@ static void test_special(void **state)
 	uint32_t *ids;
 	size_t n;
 
-	(void)state;
 	make_file(&file, words, 1);
 	tok = load(&file, 257);
 	assert_int_equal(txda_tokenizer_vocab_size(tok), 257 + 256);
@@ -252,7 +242,7 @@ static void check_refused(const char *text, size_t len, const char *config, cons
 		fail_msg("the message is \"%s\", not \"%s\"", err, expected);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	static const struct {
 		const char *more, *expected;
@@ -277,11 +267,10 @@ static void test_refused(void **state)
 	struct text_buf file = {0}, many = {0};
 	size_t len;
 
-	(void)state;
 	snprintf(config, sizeof(config), CONFIG, 256, 257, 261);
 	make_file(&file, NULL, 0);
 	len = file.len;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < N_OF(cases); i++) {
 		file.len = len;
 		assert_true(text_buf_add_string(&file, cases[i].more));
 		check_refused(file.data, file.len, config, cases[i].expected);
@@ -329,14 +318,13 @@ static void write_file(const char *dir, const char *name, const void *data, size
 	fclose(f);
 }
 
-static void test_directory(void **state)
+TEST(test_directory)
 {
 	char dir[] = "/tmp/txda-tiktoken-XXXXXX", config[512], err[512], path[128];
 	static const char *const names[] = {"tiktoken.model", "tokenizer_config.json"};
 	struct text_buf file = {0};
 	struct txda_tokenizer *tok;
 
-	(void)state;
 	assert_non_null(mkdtemp(dir));
 	snprintf(config, sizeof(config), CONFIG, 256, 257, 261);
 	make_file(&file, NULL, 0);
@@ -360,13 +348,4 @@ static void test_directory(void **state)
 	free(file.data);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_by_rank),	  cmocka_unit_test(test_splits),
-		cmocka_unit_test(test_special),	  cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_directory),
-	};
-
-	return cmocka_run_group_tests_name("tiktoken", tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* The tokeniser against the text conformance data, where it is at hand. Cases of its own:
- * test_tokenizer_own.c. */
+/* The tokeniser against the text conformance data, where it is at hand. Cases of its own are in
+ * test_tokenizer_load.c and test_tokenizer_parts.c. */
+#include "cmocka_test.h"
 #include "detok.h"
 #include "json_strict.h"
 #include "conformance.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 #define FILE_MAX_BYTES (64u << 20)
 
@@ -329,17 +322,16 @@ static size_t report(const char *name, const char *file, struct count count)
 	return count.failed;
 }
 
-static void test_conformance(void **state)
+TEST(test_conformance)
 {
 	size_t failed = 0;
 	char dir[512];
 
-	(void)state;
 	if (!conformance_path(dir, sizeof(dir), "tokenizers")) {
 		skip();
 		return;
 	}
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < N_OF(names); i++) {
 		struct txda_tokenizer *tok = NULL;
 		char err[256], path[768];
 
@@ -360,11 +352,4 @@ static void test_conformance(void **state)
 	assert_int_equal(failed, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_conformance),
-	};
-
-	return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

@@ -3,17 +3,12 @@
  * Whole tokenisers: the shipped models (TXDA_MODELS names their directory, TXDA_FIXTURES that of
  * the fixtures), small ones made here, what is refused and how, and many threads at once.
  */
+#include "cmocka_test.h"
+#include "case_file.h"
 #include "detok.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 static struct txda_tokenizer *load_shipped(const char *variable, const char *name)
 {
@@ -108,13 +103,12 @@ static const char *const texts[] = {
 	"<|im_start|>user\nHi<|im_end|>\n",
 };
 
-static void test_demo(void **state)
+TEST(test_demo)
 {
 	struct txda_tokenizer *tok = load_shipped("TXDA_MODELS", "demo");
 	uint32_t *ids;
 	size_t n, len;
 
-	(void)state;
 	if (!tok)
 		skip();
 	assert_int_equal(txda_tokenizer_vocab_size(tok), 4096);
@@ -130,7 +124,7 @@ static void test_demo(void **state)
 	assert_int_equal(txda_tokenizer_piece_id(tok, "no such piece", 13), TXDA_TOKEN_NONE);
 	n = txda_tokenizer_piece_id(tok, "\xC4\xA0the", 5);
 	assert_string_equal(txda_tokenizer_bytes(tok, (uint32_t)n, NULL), " the");
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+	for (size_t i = 0; i < N_OF(texts); i++)
 		check_round_trip(tok, texts[i]);
 	check_ids(tok, "<|im_end|>", 0, IDS(2));
 	assert_int_equal(txda_tokenizer_encode(tok, "<|im_end|>", 10, TXDA_ENCODE_NO_SPECIAL_PARSE,
@@ -147,13 +141,12 @@ static void test_demo(void **state)
 	txda_tokenizer_free(tok);
 }
 
-static void test_fixtures(void **state)
+TEST(test_fixtures)
 {
 	static const char *const names[] = {"llama2", "llama31", "qwen2-sharded", "qwen3",
 					    "internlm3"};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < N_OF(names); i++) {
 		struct txda_tokenizer *tok = load_shipped("TXDA_FIXTURES", names[i]);
 
 		if (!tok)
@@ -166,29 +159,28 @@ static void test_fixtures(void **state)
 /* A model of a few tokens, SentencePiece style; %s stands for further members. */
 #define SMALL_MODEL                                                                                \
 	"\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":" \
-	"true,\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</s>\":2,\"\\u2581\":3,\"a\":4,\"b\":5,"          \
-	"\"ab\":6,\"\\u2581ab\":7,\"<0xC3>\":8,\"<0xA9>\":9},\"merges\":[\"a b\",\"\\u2581 "       \
-	"ab\"]},"                                                                                  \
-	"\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true},"                       \
-	"{\"id\":10,\"content\":\"<x>\",\"special\":false,\"normalized\":false}]"
+	"true,\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</"                                               \
+	"s>\":2,\"\\u2581\":3,\"a\":4,\"b\":5,\"ab\":6,\"\\u2581ab\":7,\"<0xC3>\":8,\"<0xA9>\":9}" \
+	",\"merges\":[\"a b\",\"\\u2581 "                                                          \
+	"ab\"]},\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true},{\"id\":10,"     \
+	"\"content\":\"<x>\",\"special\":false,\"normalized\":false}]"
 
 #define SMALL_DECODER                                                                              \
-	"\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":"      \
-	"{\"String\":\"\\u2581\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},"                 \
-	"{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}"
+	"\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{"     \
+	"\"String\":\"\\u2581\"},\"content\":\" "                                                  \
+	"\"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" "  \
+	"\",\"start\":1,\"stop\":0}]}"
 
-static void test_small(void **state)
+TEST(test_small)
 {
-	struct txda_tokenizer *tok = load_text(
-		"{" SMALL_MODEL "," SMALL_DECODER
-		",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
-		"\"\\u2581\"}}",
-		"{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</"
-		"s>\",\"add_bos_token\":true}");
+	struct txda_tokenizer *tok = load_text("{" SMALL_MODEL "," SMALL_DECODER
+					       ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{"
+					       "\"String\":\" \"},\"content\":\"\\u2581\"}}",
+					       "{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":"
+					       "\"</s>\",\"add_bos_token\":true}");
 	char *text;
 	size_t len;
 
-	(void)state;
 	check_ids(tok, " ab ab", 0, IDS(7, 7));
 	check_ids(tok, "ab", TXDA_ENCODE_ADD_SPECIAL, IDS(1, 6));
 	check_ids(tok,
@@ -209,13 +201,12 @@ static void test_small(void **state)
 }
 
 /* A map holds a key once, with its last value; several keys may have one value. */
-static void test_duplicates(void **state)
+TEST(test_duplicates)
 {
 	static const char *const decoders[] = {"",
-					       ",\"pre_tokenizer\":{\"type\":\"ByteLevel\","
-					       "\"add_prefix_space\":false,\"use_regex\":false}"};
+					       ",\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_"
+					       "prefix_space\":false,\"use_regex\":false}"};
 
-	(void)state;
 	for (size_t i = 0; i < 2; i++) {
 		struct txda_tokenizer *tok;
 		char json[512];
@@ -242,45 +233,21 @@ static void test_duplicates(void **state)
 	}
 }
 
-/* As Gemma's: spaces become U+2581 before anything is split, so that nothing is; runs of them and
- * of line ends are added tokens. */
-static void test_gemma(void **state)
+static struct txda_tokenizer *loaded;
+
+static void load_row(char **field)
 {
-	struct txda_tokenizer *tok = load_text(
-		"{\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":\"<unk>\","
-		"\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,\"fuse_unk\":true,"
-		"\"byte_fallback\":true,\"ignore_merges\":false,\"vocab\":{\"<pad>\":0,\"<eos>\":1,"
-		"\"<bos>\":2,\"<unk>\":3,\"\\n\":4,\"\\n\\n\":5,\"\\u2581\\u2581\":6,\"a\":7,\"b\":"
-		"8,"
-		"\"ab\":9,\"\\u2581\":10,\"\\u2581ab\":11,\"<0xC3>\":12,\"<0xA9>\":13,"
-		"\"<start_of_turn>\":14,\"b\\u2581a\":15},\"merges\":[[\"a\",\"b\"],"
-		"[\"\\u2581\",\"ab\"],[\"\\u2581\",\"\\u2581\"],[\"\\n\",\"\\n\"]]},"
-		"\"added_tokens\":[{\"id\":1,\"content\":\"<eos>\",\"single_word\":false,"
-		"\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true},"
-		"{\"id\":2,\"content\":\"<bos>\",\"special\":true,\"normalized\":false},"
-		"{\"id\":5,\"content\":\"\\n\\n\",\"special\":false,\"normalized\":false},"
-		"{\"id\":6,\"content\":\"\\u2581\\u2581\",\"special\":false,\"normalized\":false},"
-		"{\"id\":14,\"content\":\"<start_of_turn>\",\"special\":true,\"normalized\":false}]"
-		","
-		"\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
-		"\"content\":\"\\u2581\"},"
-		"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},"
-		"\"behavior\":\"MergedWithPrevious\",\"invert\":false},"
-		"\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
-		"{\"id\":\"<bos>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"
-		"\"pair\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"Sequence\":{\"id\":\"B\","
-		"\"type_id\":1}}],\"special_tokens\":{\"<bos>\":{\"id\":\"<bos>\",\"ids\":[2],"
-		"\"tokens\":[\"<bos>\"]}}},"
-		"\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
-		"\"pattern\":"
-		"{\"String\":\"\\u2581\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},"
-		"{\"type\":\"Fuse\"}]}}",
-		"{\"bos_token\":\"<bos>\",\"eos_token\":\"<eos>\",\"add_bos_token\":true,"
-		"\"add_eos_token\":false,\"tokenizer_class\":\"GemmaTokenizer\"}");
+	loaded = load_text(field[0], field[1]);
+}
+
+TEST(test_gemma)
+{
+	struct txda_tokenizer *tok;
 	char *text;
 	size_t len;
 
-	(void)state;
+	each_case("tokenizers.txt", "gemma", load_row);
+	tok = loaded;
 	check_ids(tok, "ab ab", 0, IDS(9, 11));
 	check_ids(tok, "ab  ab", TXDA_ENCODE_ADD_SPECIAL, IDS(2, 9, 10, 11));
 	check_ids(tok, "<start_of_turn>a\n\n\nb", 0, IDS(14, 7, 5, 4, 8));
@@ -302,14 +269,13 @@ static void feed(struct txda_detok *detok, uint32_t id, const char *want)
 	assert_int_equal(len, strlen(want));
 }
 
-static void test_stream(void **state)
+TEST(test_stream)
 {
 	struct txda_tokenizer *tok = load_text("{" SMALL_MODEL "," SMALL_DECODER "}", NULL);
 	struct txda_detok *detok;
 	const char *text;
 	size_t len;
 
-	(void)state;
 	assert_int_equal(txda_detok_new(tok, true, NULL, 0, &detok), 0);
 	feed(detok, 1, "");
 	feed(detok, 7, "ab");
@@ -337,83 +303,23 @@ static void test_stream(void **state)
 	txda_tokenizer_free(tok);
 }
 
-static void check_refused(const char *json, const char *config, const char *expected)
+static void refuse(char **field)
 {
+	const char *at = strchr(field[0], '@');
 	struct txda_tokenizer *tok = NULL;
-	char err[512] = "";
+	char json[2048], err[512] = "";
 
-	if (parse_text(json, config, &tok, err, sizeof(err)) != -EINVAL || tok)
-		fail_msg("taken: %s", json);
-	if (!strstr(err, expected))
-		fail_msg("%s: the message is \"%s\", not \"%s\"", json, err, expected);
+	snprintf(json, sizeof(json), "%.*s%s%s", at ? (int)(at - field[0]) : (int)strlen(field[0]),
+		 field[0], at ? SMALL_MODEL : "", at ? at + 1 : "");
+	if (parse_text(json, field[2], &tok, err, sizeof(err)) != -EINVAL || tok)
+		fail_msg("taken: %s", field[0]);
+	if (!strstr(err, field[1]))
+		fail_msg("%s: the message is \"%s\", not \"%s\"", field[0], err, field[1]);
 }
 
-#define MODEL(members) "{\"model\":{" members "}}"
-
-static void test_refused(void **state)
+TEST(test_refused)
 {
-	(void)state;
-	check_refused("{", NULL, "line 1, column 2");
-	check_refused("[]", NULL, "\"model\" is missing");
-	check_refused(MODEL("\"type\":\"Unigram\""), NULL,
-		      "model.type: \"Unigram\" is not supported");
-	check_refused(MODEL("\"vocab\":[]"), NULL, "model.vocab");
-	check_refused(MODEL("\"vocab\":{\"a\":-1}"), NULL, "model.vocab: the id of \"a\"");
-	check_refused(MODEL("\"vocab\":{\"a\":1.5}"), NULL, "model.vocab: the id of \"a\"");
-	check_refused(MODEL("\"vocab\":{\"a\":3000000}"), NULL, "below 2097152");
-	check_refused(MODEL("\"vocab\":{\"a\":1}"), NULL, "model.merges");
-	check_refused(MODEL("\"vocab\":{\"a\":1},\"merges\":[\"a\"]"), NULL, "model.merges[0]");
-	check_refused(MODEL("\"vocab\":{\"a\":1},\"merges\":[[\"a\"]]"), NULL, "model.merges[0]");
-	check_refused(MODEL("\"vocab\":{\"a\":1},\"merges\":[[\"a\",\"a\"]]"), NULL,
-		      "model.merges[0]");
-	check_refused(MODEL("\"vocab\":{\"a\":1},\"merges\":[],\"unk_token\":\"u\""), NULL,
-		      "model.unk_token");
-	check_refused(MODEL("\"vocab\":{},\"merges\":[],\"dropout\":0.1"), NULL,
-		      "model.dropout: 0.1");
-	check_refused(MODEL("\"vocab\":{},\"merges\":[],\"end_of_word_suffix\":\"w\""), NULL,
-		      "model.end_of_word_suffix: \"w\" is not supported");
-	check_refused("{" SMALL_MODEL ",\"normalizer\":{\"type\":\"Nmt\"}}", NULL,
-		      "normalizer.type: \"Nmt\" is not supported");
-	check_refused("{" SMALL_MODEL
-		      ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
-		      "\"NFC\"},{\"type\":\"Precompiled\"}]}}",
-		      NULL, "normalizer.normalizers[1].type: \"Precompiled\"");
-	check_refused("{" SMALL_MODEL ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", NULL,
-		      "pre_tokenizer.type: \"UnicodeScripts\" is not supported");
-	check_refused("{" SMALL_MODEL
-		      ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},"
-		      "\"behavior\":\"Isolated\"}}",
-		      NULL, "pre_tokenizer.pattern.Regex: ");
-	check_refused("{" SMALL_MODEL
-		      ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},"
-		      "\"behavior\":\"Odd\"}}",
-		      NULL, "pre_tokenizer.behavior: \"Odd\" is not supported");
-	check_refused("{" SMALL_MODEL ",\"decoder\":{\"type\":\"CTC\"}}", NULL,
-		      "decoder.type: \"CTC\"");
-	check_refused("{" SMALL_MODEL
-		      ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},"
-		      "{\"type\":\"ByteFallback\"}]}}",
-		      NULL, "decoder.decoders[1]: ByteFallback behind Fuse");
-	check_refused("{" SMALL_MODEL ",\"post_processor\":{\"type\":\"Odd\"}}", NULL,
-		      "post_processor.type: \"Odd\"");
-	check_refused("{" SMALL_MODEL
-		      ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}",
-		      NULL, "post_processor.single");
-	check_refused("{" SMALL_MODEL
-		      ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":"
-		      "[{\"SpecialToken\":{\"id\":\"q\"}}]}}",
-		      NULL, "no ids for \"q\"");
-	check_refused("{" SMALL_MODEL "}", "[]", "tokenizer_config.json");
-	check_refused("{" SMALL_MODEL "}", "{\"add_bos_token\":\"yes\"}",
-		      "tokenizer_config.json.add_bos_token: \"yes\"");
-	check_refused("{" SMALL_MODEL "}", "{\"added_tokens_decoder\":{\"x\":{\"content\":\"q\"}}}",
-		      "added_tokens_decoder.x");
-	check_refused("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"added_tokens\":[{\"id\":0,"
-		      "\"content\":\"b\"}]}",
-		      NULL, "id 0 belongs to \"a\" and to \"b\"");
-	check_refused(
-		"{\"model\":{\"vocab\":{},\"merges\":[]},\"added_tokens\":[{\"content\":\"b\"}]}",
-		NULL, "added_tokens[0]: \"id\" is missing");
+	each_case("tokenizers.txt", "refused", refuse);
 }
 
 struct work {
@@ -434,14 +340,13 @@ static void *encode_thread(void *arg)
 	return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
 	struct txda_tokenizer *tok = load_shipped("TXDA_MODELS", "demo");
 	struct work work[4];
 	pthread_t threads[4];
 	char text[60000];
 
-	(void)state;
 	if (!tok)
 		skip();
 	for (size_t i = 0; i < sizeof(text); i++)
@@ -462,7 +367,7 @@ static void test_threads(void **state)
 }
 
 /* A word of a megabyte, a megabyte of marks: each must take about as long as prose. */
-static void test_hostile_sizes(void **state)
+TEST(test_hostile_sizes)
 {
 	static const char *const units[] = {"a",	" ",	       "\n ",
 					    "'",	"<|im_start|", "\xCC\x81\xCC\xA3",
@@ -472,13 +377,12 @@ static void test_hostile_sizes(void **state)
 	char *text = malloc(size + 16);
 	uint32_t *ids;
 
-	(void)state;
 	if (!tok || !text) {
 		free(text);
 		skip();
 		return;
 	}
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+	for (size_t i = 0; i < N_OF(units); i++) {
 		size_t unit = strlen(units[i]), len = 0;
 
 		for (; len < size; len += unit)
@@ -491,15 +395,4 @@ static void test_hostile_sizes(void **state)
 	txda_tokenizer_free(tok);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_demo),	      cmocka_unit_test(test_fixtures),
-		cmocka_unit_test(test_small),	      cmocka_unit_test(test_stream),
-		cmocka_unit_test(test_gemma),	      cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_duplicates),    cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_hostile_sizes),
-	};
-
-	return cmocka_run_group_tests_name("tokenizer load", tests, NULL, NULL);
-}
+TESTS(NULL, NULL)

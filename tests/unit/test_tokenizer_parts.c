@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: MIT
 /* The tokeniser's parts alone: splitting, expressions, normalising, merging, added tokens. */
+#include "cmocka_test.h"
 #include "bpe.h"
+#include "case_file.h"
 #include "pretok.h"
 #include "text_unicode.h"
 #include "tokenizer_added.h"
 #include "tokenizer_normalize.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 static uint64_t random_state = 88172645463325252ull;
 
@@ -92,103 +87,37 @@ static void check_words(const char *json, const char *text, bool first, const ch
 	"\",\"invert\":" invert "}"
 #define DASH "{\"String\":\"-\"}"
 
-static void test_split_behaviors(void **state)
+static void check_row(char **field)
 {
-	static const char text[] = "the-final--countdown";
-
-	(void)state;
-	check_words(SPLIT(DASH, "Removed", "false"), text, true, "the|final|countdown");
-	check_words(SPLIT(DASH, "Isolated", "false"), text, true, "the|-|final|-|-|countdown");
-	check_words(SPLIT(DASH, "MergedWithPrevious", "false"), text, true,
-		    "the-|final-|-|countdown");
-	check_words(SPLIT(DASH, "MergedWithNext", "false"), text, true, "the|-final|-|-countdown");
-	check_words(SPLIT(DASH, "Contiguous", "false"), text, true, "the|-|final|--|countdown");
-	check_words(SPLIT("{\"Regex\":\"[a-z]+\"}", "Removed", "true"), text, true,
-		    "the|final|countdown");
-	check_words(SPLIT("{\"Regex\":\"-?\"}", "Isolated", "false"), "ab-c", true, "a|b|-|c");
-	/* What is left is what else would go. */
-	check_words(SPLIT(DASH, "Removed", "true"), text, true, "-|-|-");
-	check_words(SPLIT(DASH, "Isolated", "true"), text, true, "the|-|final|-|-|countdown");
-	check_words(SPLIT(DASH, "MergedWithPrevious", "true"), text, true,
-		    "the|-final|-|-countdown");
-	check_words(SPLIT(DASH, "MergedWithNext", "true"), text, true, "the-|final-|-|countdown");
-	check_words(SPLIT(DASH, "Contiguous", "true"), text, true, "the|-|final|--|countdown");
-	check_words(SPLIT(DASH, "Isolated", "false"), "-", true, "-");
-	check_words(SPLIT(DASH, "MergedWithNext", "false"), "a-", true, "a|-");
-	check_words(SPLIT("{\"String\":\".*\"}", "Isolated", "false"), "a.*b", true, "a|.*|b");
+	check_words(field[0], field[1], !field[3], field[2]);
 }
 
-static void test_other_splits(void **state)
+TEST(test_splits)
 {
-	(void)state;
-	check_words("{\"type\":\"Digits\",\"individual_digits\":true}", "a12b\xC2\xBD", true,
-		    "a|1|2|b|\xC2\xBD");
-	check_words("{\"type\":\"Digits\",\"individual_digits\":false}", "a12b\xC2\xBD", true,
-		    "a|12|b|\xC2\xBD");
-	check_words("{\"type\":\"Punctuation\"}", "a,b$-\xE3\x80\x82\xE2\x82\xAC", true,
-		    "a|,|b|$|-|\xE3\x80\x82|\xE2\x82\xAC");
-	check_words("{\"type\":\"Punctuation\",\"behavior\":\"Removed\"}", "a,b$-c", true, "a|b|c");
-	check_words("{\"type\":\"Punctuation\",\"behavior\":\"Contiguous\"}", "a,b$-c", true,
-		    "a|,|b|$-|c");
-	check_words("{\"type\":\"Punctuation\",\"behavior\":\"MergedWithPrevious\"}", "a,b$-c",
-		    true, "a,|b$|-|c");
-	check_words("{\"type\":\"Punctuation\",\"behavior\":\"MergedWithNext\"}", "a,b$-c", true,
-		    "a|,b|$|-c");
-	check_words("{\"type\":\"WhitespaceSplit\"}",
-		    " a\tb\xE3\x80\x80"
-		    "c ",
-		    true, "a|b|c");
-	check_words("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\"}",
-		    "Hey my  friend", false, "_Hey|_my|_|_friend");
-	check_words("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\"}",
-		    "Hey friend", false, "Hey|_friend");
-	check_words("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\","
-		    "\"split\":false}",
-		    "Hey friend", true, "_Hey_friend");
-	check_words("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"never\"}",
-		    "Hey friend", true, "Hey|_friend");
-	check_words("{\"type\":\"Sequence\",\"pretokenizers\":[" SPLIT(
-			    DASH, "Removed",
-			    "false") ","
-				     "{\"type\":\"Digits\",\"individual_digits\":true},"
-				     "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}]}",
-		    "ab-c12'll d", true, " ab| c| 1| 2| '|ll| d");
-	check_words("{\"type\":\"Sequence\",\"pretokenizers\":[]}", "as it is", true, "as it is");
+	each_case("splits.txt", "behaviors", check_row);
+	each_case("splits.txt", "other splits", check_row);
+	check_words("{\"type\":\"WhitespaceSplit\"}", " a\tb\u3000c ", true, "a|b|c");
+}
+
+static void refuse_regex(char **field)
+{
+	char err[256] = "";
+	struct json_errors errors = {err, sizeof(err), 0};
+	struct pretok pretok = {0};
+	cJSON *tree = cJSON_Parse(SPLIT("{}", "Isolated", "false"));
+
+	cJSON_AddStringToObject(cJSON_GetObjectItem(tree, "pattern"), "Regex", field[0]);
+	if (pretok_load(&pretok, tree, &errors) != -EINVAL)
+		fail_msg("taken: %s", field[0]);
+	assert_non_null(strstr(err, "pre_tokenizer.pattern.Regex"));
+	cJSON_Delete(tree);
+	pretok_free(&pretok);
 }
 
 /* Where PCRE2 reads an expression otherwise than Oniguruma: \s without U+180E, \w with marks, and
  * what is refused. */
-static void test_regex_dialect(void **state)
+TEST(test_regex_dialect)
 {
-	static const char *const refused[] = {
-		"\\\\b",
-		"\\\\G",
-		"(?<n>a)",
-		"(?m:a)",
-		"(*UTF)a",
-		"a{1,3}+",
-		"a{,3}",
-		"[a&&b]",
-		"[[a]b]",
-		"[^\\\\W]",
-		"(",
-		"[a",
-		"\\\\",
-		"\\\\k<n>",
-		"\\\\1",
-		"[[:alpha:]]",
-		"a{x}",
-		"\\\\p{Foo}",
-		"\\\\R",
-		"[^\\\\p{L}&&[^x]]",
-		"[\\\\p{L}&&x]",
-		"[\\\\p{L}a&&[^x]]",
-		"[\\\\p{L}&&[^x]y]",
-		"[\\\\p{L}&&[^x",
-	};
-	char json[256], err[256];
-
-	(void)state;
 	check_words(SPLIT("{\"Regex\":\"\\\\s+\"}", "Removed", "false"),
 		    "a\xE1\xA0\x8E"
 		    "b\xC2\x85"
@@ -215,27 +144,11 @@ static void test_regex_dialect(void **state)
 		    "abカ好 xcA-", true, "abカ|好 x|c|A-");
 	check_words(SPLIT("{\"Regex\":\"(?i:'s|'ll)\"}", "Isolated", "false"), "a'S'LL'\xC5\xBF",
 		    true, "a|'S|'LL|'\xC5\xBF");
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-		struct json_errors errors = {err, sizeof(err), 0};
-		struct pretok pretok = {0};
-		cJSON *tree;
-
-		snprintf(json, sizeof(json),
-			 "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},\"behavior\":"
-			 "\"Isolated\"}",
-			 refused[i]);
-		tree = cJSON_Parse(json);
-		assert_non_null(tree);
-		if (pretok_load(&pretok, tree, &errors) != -EINVAL)
-			fail_msg("taken: %s", refused[i]);
-		assert_non_null(strstr(err, "pre_tokenizer.pattern.Regex"));
-		cJSON_Delete(tree);
-		pretok_free(&pretok);
-	}
+	each_case("splits.txt", "refused expressions", refuse_regex);
 }
 
 /* The scanners by hand must give what the expressions give. */
-static void test_fast_scanner(void **state)
+TEST(test_fast_scanner)
 {
 	static const char *const choices[] = {
 		"a",
@@ -274,22 +187,19 @@ static void test_fast_scanner(void **state)
 	static const char *const jsons[] = {
 		"{\"type\":\"ByteLevel\",\"add_prefix_space\":false}",
 		SPLIT("{\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?"
-		      "\\\\p{L}"
-		      "+|\\\\p{N}| "
-		      "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+("
-		      "?!\\\\S)|\\\\s+\"}",
+		      "\\\\p{L}+|\\\\p{N}| "
+		      "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|"
+		      "\\\\s+\"}",
 		      "Isolated", "false"),
 		SPLIT("{\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?"
-		      "\\\\p{L}"
-		      "+|\\\\p{N}{1,3}| "
-		      "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|"
-		      "\\\\s+(?!\\\\S)|\\\\s+\"}",
+		      "\\\\p{L}+|\\\\p{N}{1,3}| "
+		      "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|"
+		      "\\\\s+\"}",
 		      "Isolated", "false"),
 	};
 	char text[256];
 
-	(void)state;
-	for (size_t j = 0; j < sizeof(jsons) / sizeof(jsons[0]); j++) {
+	for (size_t j = 0; j < N_OF(jsons); j++) {
 		struct pretok fast, slow;
 
 		load_pretok(&fast, jsons[j]);
@@ -297,8 +207,7 @@ static void test_fast_scanner(void **state)
 		assert_true(fast.steps[0].fast.on);
 		slow.steps[0].fast.on = false;
 		for (unsigned i = 0; i < 100000; i++) {
-			size_t len = random_text(choices, sizeof(choices) / sizeof(choices[0]), 12,
-						 text);
+			size_t len = random_text(choices, N_OF(choices), 12, text);
 			char *a = words(&fast, text, len, true), *b = words(&slow, text, len, true);
 
 			if (strcmp(a, b))
@@ -338,9 +247,8 @@ static void check_normalized(const char *json, const char *text, const char *exp
 	normalizer_free(&normalizer);
 }
 
-static void test_normalizers(void **state)
+TEST(test_normalizers)
 {
-	(void)state;
 	check_normalized("{\"type\":\"NFC\"}", "cafe\xCC\x81!", "caf\xC3\xA9!");
 	/* U+11A7 composes with nothing, U+11A8 does */
 	check_normalized("{\"type\":\"NFC\"}",
@@ -365,14 +273,13 @@ static void test_normalizers(void **state)
 			 "a b\n",
 			 "a b");
 	check_normalized(
-		"{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
-		"\"_\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
-		"\"_\"}]}",
+		"{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"_\"},{"
+		"\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"_\"}]}",
 		"a b", "_a_b");
 }
 
 /* NFC region by region is NFC of the whole, and what counts as inert is. */
-static void test_nfc(void **state)
+TEST(test_nfc)
 {
 	static const char *const choices[] = {
 		"a",
@@ -406,9 +313,8 @@ static void test_nfc(void **state)
 	};
 	char text[256];
 
-	(void)state;
 	for (unsigned i = 0; i < 50000; i++) {
-		size_t len = random_text(choices, sizeof(choices) / sizeof(choices[0]), 40, text);
+		size_t len = random_text(choices, N_OF(choices), 40, text);
 		char *got = normalized(&normalizer, text, len);
 		utf8proc_uint8_t *want = utf8proc_NFC((const utf8proc_uint8_t *)text);
 
@@ -459,7 +365,7 @@ static size_t naive_merge(const struct bpe *bpe, uint32_t *symbols, size_t n,
 	}
 }
 
-static void test_merging(void **state)
+TEST(test_merging)
 {
 	static const char *const pieces[] = {"a",   "b",   "c",	   "ab", "bc",	"aa",
 					     "abc", "aaa", "aaaa", "ca", "abca"};
@@ -472,7 +378,6 @@ static void test_merging(void **state)
 	struct string_table table;
 	char text[400];
 
-	(void)state;
 	assert_int_equal(string_table_init(&table, 11, 0), 0);
 	assert_int_equal(string_index_init(&bpe.words, &table, 11), 0);
 	for (uint32_t i = 0; i < 11; i++) {
@@ -503,7 +408,7 @@ static void test_merging(void **state)
 	string_table_free(&table);
 }
 
-static void test_added_tokens(void **state)
+TEST(test_added_tokens)
 {
 	static const struct added_token tokens[] = {
 		{.id = 10, .special = true},
@@ -516,7 +421,6 @@ static void test_added_tokens(void **state)
 	struct added_set set = {.tokens = tokens};
 	struct added_walk walk = {0};
 
-	(void)state;
 	assert_false(added_set_next(&set, text, sizeof(text) - 1, false, &walk));
 	for (uint32_t i = 0; i < 4; i++)
 		assert_int_equal(added_set_add(&set, spellings[i], strlen(spellings[i]), i), 0);
@@ -546,14 +450,4 @@ static void test_added_tokens(void **state)
 	added_set_free(&set);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_split_behaviors), cmocka_unit_test(test_other_splits),
-		cmocka_unit_test(test_regex_dialect),	cmocka_unit_test(test_fast_scanner),
-		cmocka_unit_test(test_normalizers),	cmocka_unit_test(test_nfc),
-		cmocka_unit_test(test_merging),		cmocka_unit_test(test_added_tokens),
-	};
-
-	return cmocka_run_group_tests_name("tokenizer parts", tests, NULL, NULL);
-}
+TESTS(NULL, NULL)
