@@ -37,13 +37,6 @@ grep '^data: ' "$tmp/stream" | tail -n 2 | head -n 1 | grep -q '"choices":\[\],"
 pieces=$(grep '"delta":{"content":' "$tmp/stream" | member content | sed 's/^"//; s/"$//' | tr -d '\n')
 [ "\"$pieces\"" = "$whole" ] || fail "the stream says \"$pieces\", the whole answer $whole"
 
-# Log probabilities in both shapes.
-post $chat "{$hi,\"max_tokens\":2,\"logprobs\":true,\"top_logprobs\":2,\"ignore_eos\":true,\"temperature\":0}" >"$tmp/answer"
-grep -q '"logprobs":{"content":\[{"token":"[^"]*","logprob":-\{0,1\}[0-9.e-]*,"bytes":\[[0-9,]*\],"top_logprobs":\[{"token"' "$tmp/answer" ||
-	fail "logprobs of a chat: $(cat "$tmp/answer")"
-post $comp '{"prompt":"Once upon a time","max_tokens":2,"logprobs":2,"echo":true,"ignore_eos":true,"temperature":0}' >"$tmp/answer"
-grep -q '"text":"Once upon a time.*"logprobs":{"tokens":\["Once".*"token_logprobs":\[null,-.*"top_logprobs":\[null,.*"text_offset":\[0,' "$tmp/answer" ||
-	fail "logprobs of a completion: $(cat "$tmp/answer")"
 post $comp '{"prompt":"Once upon a time","max_tokens":0,"logprobs":0,"echo":true}' >"$tmp/answer"
 grep -q '"text":"Once upon a time","logprobs".*"completion_tokens":0' "$tmp/answer" || fail "scoring a prompt: $(cat "$tmp/answer")"
 
@@ -55,22 +48,6 @@ seed9='"seed":9223372036854775807,"temperature":1,"max_tokens":12'
 a=$(post $comp "{\"prompt\":\"The old king\",$seed9}" | member text)
 b=$(post $comp "{\"prompt\":[\"The old king\",\"A fox\"],$seed9}" | sed 's/},{"index":1.*//' | member text)
 [ "$a" = "$b" ] || fail "the same seed gives $a and $b"
-
-# Stop strings: nothing of them, nothing after them.
-text=$(post $comp '{"prompt":"Once upon a time","max_tokens":24,"temperature":0}' | member text | sed 's/^"//; s/"$//')
-stop=$(printf '%s' "$text" | cut -c 8-11)
-case $stop in
-*[\\\"]* | '') ;;
-*)
-	post $comp "{\"prompt\":\"Once upon a time\",\"max_tokens\":24,\"temperature\":0,\"stop\":[\"$stop\",\"never said\"]}" >"$tmp/answer"
-	before=${text%%"$stop"*}
-	[ "$(member text <"$tmp/answer")" = "\"$before\"" ] || fail "stopped before '$stop' of '$text': $(cat "$tmp/answer")"
-	grep -q '"finish_reason":"stop"' "$tmp/answer" || fail "stopped, but $(member finish_reason <"$tmp/answer")"
-	post $comp "{\"prompt\":\"Once upon a time\",\"max_tokens\":24,\"temperature\":0,\"stop\":\"$stop\",\"stream\":true}" >"$tmp/stream"
-	pieces=$(grep '^data: {' "$tmp/stream" | member text | sed 's/^"//; s/"$//' | tr -d '\n')
-	[ "$pieces" = "$before" ] || fail "streamed '$pieces', not '$before'"
-	;;
-esac
 
 # A chunked body, Expect, HEAD, a strange Host, two requests on one connection, a client of HTTP/1.0.
 post $chat "{$hi,\"max_tokens\":1}" -H 'Transfer-Encoding: chunked' -H 'Expect: 100-continue' -H 'Host: evil.example' |
@@ -97,6 +74,7 @@ post $comp '{"prompt":"Say","guided_grammar":"root ::= \"<\" [a-z]{2,4} \">\"","
 post $comp '{"prompt":"Once upon a time","max_tokens":4,"temperature":0,"logit_bias":{"300":50},"frequency_penalty":1}' |
 	grep -q text_completion || fail "logit_bias"
 post /tokenize '{"prompt":"Once upon a time"}' | grep -qE '"count":[1-9][0-9]*,"max_model_len":[0-9]+,"tokens":\[[0-9,]+\]' || fail "tokenize"
+post /tokenize '{"prompt":"Once upon","return_token_strs":true}' | grep -q '"token_strs":\["Once",' || fail "token_strs"
 ids=$(post /tokenize '{"prompt":"Once upon a time"}' | sed 's/.*"tokens":\(\[[0-9,]*\]\).*/\1/')
 [ "$(post /detokenize "{\"tokens\":$ids}")" = '{"prompt":"Once upon a time"}' ] || fail "detokenize $ids"
 grep -q '"POST /tokenize" 200 ' "$tmp/txdad.log" || fail "no access log"
@@ -114,11 +92,6 @@ post $chat "{$hi,\"max_tokens\":1}" -i | grep -qi ignored && fail "something is 
 post $chat '{"messages":[{"role":"user","content":"a","x\r\nSet-Cookie: y":1}],"max_tokens":1}' -i | tr -d '\r' >"$tmp/answer"
 grep -qx 'Txda-Ignored: messages\[\].x??Set-Cookie??y' "$tmp/answer" || fail "a hostile name: $(head -c 400 "$tmp/answer")"
 grep -qi '^set-cookie' "$tmp/answer" && fail "a client wrote a header"
-# max_new_tokens is max_tokens.
-a=$(post $chat "{$hi,\"max_tokens\":6,\"seed\":4,\"ignore_eos\":true}" | sed 's/.*"choices"//')
-b=$(post $chat "{$hi,\"max_new_tokens\":6,\"seed\":4,\"ignore_eos\":true}" | sed 's/.*"choices"//')
-[ "${a%%'"usage"'*}" = "${b%%'"usage"'*}" ] || fail "max_new_tokens: $b, not $a"
-
 # ---- errors ------------------------------------------------------------------------------------
 
 while IFS='|' read -r status words path body; do
@@ -130,36 +103,28 @@ done <<END
 400|not valid JSON|$chat|{$hi,"x":"\\ud800"}
 400|twice|$chat|{$hi,"n":1,"n":1}
 400|messages is missing|$chat|{"model":"demo"}
-400|temperature must be a number between 0 and 2, not 3|$chat|{$hi,"temperature":3}
-400|top_p must be a number between 0 and 1, not \\"x\\"|$chat|{$hi,"top_p":"x"}
-400|"param":"max_tokens"|$chat|{$hi,"max_tokens":-5}
 400|max_tokens is 100000, but the model's context is|$chat|{$hi,"max_tokens":100000}
 400|"code":"context_length_exceeded"|$chat|{$hi,"max_tokens":100000}
-400|max_new_tokens is 6, but max_tokens, which means the same, is 5|$chat|{$hi,"max_tokens":5,"max_new_tokens":6}
 400|Unrecognized request argument supplied: max_token; did you mean max_tokens?|$chat|{$hi,"max_token":5}
 400|"param":"max_token","code":"unknown_parameter"|$chat|{$hi,"max_token":5}
 400|stream_options.include_use; did you mean include_usage?|$chat|{$hi,"stream":true,"stream_options":{"include_use":true}}
 400|Unrecognized request argument supplied: \u0001\"|$comp|{"prompt":"a","\\u0001\"":1}
-400|verbosity is not supported|$chat|{$hi,"verbosity":"high"}
 400|Unrecognized request argument supplied: force|/v1/models/load|{"model":"demo","force":true}
 400|Unrecognized request argument supplied: wait|/v1/models/unload|{"model":"demo","wait":true}
 400|Unrecognized request argument supplied: model|/v1/requests/cancel|{"id":"x","model":"demo"}
-400|stop has 5 strings; the limit is 4|$chat|{$hi,"stop":["a","b","c","d","e"]}
 400|the model does not support images|$chat|{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}
 400|\\"image_url\\" are supported|$chat|{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]}
 400|prompt has the token id 99999999|$comp|{"prompt":[99999999]}
 400|prompt[1] has the token id 99999999|$comp|{"prompt":[[5],[99999999]]}
 400|prompt[2] must hold token ids, not -1|$comp|{"prompt":[[5],[6],[7,-1]]}
-400|prompt[1] must not be empty|$comp|{"prompt":[[5],[]]}
 400|"message":"prompt must not be empty|$comp|{"prompt":[]}
+400|logit_bias has the id 99999999|$comp|{"prompt":"a","logit_bias":{"99999999":1}}
 400|"message":"prompt has the token id 99999999|$comp|{"prompt":[[99999999]]}
 400|input[1] is empty: the model needs at least one token","type":"invalid_request_error","param":"input[1]"|/v1/embeddings|{"input":["a","","b"],"add_special_tokens":false}
 400|token|$comp|{"prompt":""}
 400|may begin with itself|$comp|{"prompt":"a","guided_grammar":"root ::= root \\"a\\" | \\"b\\""}
 400|invalid_grammar|$comp|{"prompt":"a","guided_regex":"("}
 400|does not resolve|$comp|{"prompt":"a","guided_json":{"\$ref":"#/x"}}
-400|logit_bias has the id 99999999|$comp|{"prompt":"a","logit_bias":{"99999999":1}}
-400|there are no tools|$chat|{$hi,"tool_choice":"required"}
 404|the model \\"gpt-4\\" does not exist; served are: demo, tales|$chat|{$hi,"model":"gpt-4"}
 404|"code":"model_not_found"|$chat|{$hi,"model":"gpt-4"}
 404|there is nothing at /v1/nothing|/v1/nothing|{}

@@ -21,13 +21,14 @@
 #include <unistd.h>
 
 #include "beam.h"
+#include "beam_run.h"
 #include "clock.h"
 #include "engine.h"
 #include "cache.h"
 #include "cache_room.h"
 #include "txda.h"
 
-#define MAX_REQUESTS 4096
+#define MAX_REQUESTS 8192
 #define MAX_CHIPS    8
 #define KV_BLOCK     ((uint64_t)64 << 10)
 #define KV_BLOCKS    1024
@@ -215,7 +216,8 @@ struct engine {
 	bool stop, lost;
 	struct engine_request *requests[MAX_REQUESTS];
 	unsigned n;
-	struct engine_request *ready, *ready_last;
+	struct engine_request *ready[MAX_REQUESTS]; /* oldest first */
+	unsigned n_ready;
 	unsigned max_queue;
 	struct engine_stats stats;
 	long token_us, lost_after;
@@ -223,40 +225,6 @@ struct engine {
 	uint64_t bytes;
 	unsigned kv_blocks;
 };
-
-int engine_request_new(const int32_t *prompt, unsigned n_prompt,
-		       const struct engine_sampling *sampling, bool prompt_logprobs,
-		       struct engine_request **ret)
-{
-	struct engine_request *r = calloc(1, sizeof(*r));
-	int32_t *copy = malloc((n_prompt + 1) * sizeof(*copy));
-	unsigned top = sampling->logprobs > 0 ? (unsigned)sampling->logprobs : 0;
-
-	if (!r || !copy)
-		return -ENOMEM;
-	memcpy(copy, prompt, n_prompt * sizeof(*copy));
-	r->prompt = copy;
-	r->n_prompt = n_prompt;
-	r->sampling = *sampling;
-	r->tokens = calloc(sampling->max_tokens, sizeof(*r->tokens));
-	if (sampling->logprobs >= 0)
-		r->logprobs = calloc(sampling->max_tokens, sizeof(*r->logprobs));
-	if (top)
-		r->top = calloc((size_t)sampling->max_tokens * top, sizeof(*r->top));
-	if (prompt_logprobs) {
-		r->prompt_lp = calloc(n_prompt, sizeof(float));
-		for (unsigned i = 0; i < n_prompt; i++)
-			r->prompt_lp[i] = i ? -0.5f : NAN;
-	}
-	if (prompt_logprobs && top) {
-		r->prompt_top = calloc((size_t)n_prompt * top, sizeof(*r->prompt_top));
-		for (unsigned i = 0; i < n_prompt * top; i++)
-			r->prompt_top[i] = (struct engine_logprob){(int32_t)(5 + i % top), -0.25f};
-	}
-	atomic_store(&r->refs, 1);
-	*ret = r;
-	return 0;
-}
 
 #define MAX_HIDDEN 4096
 
@@ -267,78 +235,27 @@ static unsigned n_hidden(void)
 	return n > 0 && n <= MAX_HIDDEN ? (unsigned)n : 16;
 }
 
-int engine_embedding_new(const int32_t *prompt, unsigned n_prompt,
-			 const struct engine_pooling *pooling, struct engine_request **ret)
+/* Requests are the engine's own (request.c); it does no beam search. */
+int beam_run_new(struct engine_request *r, const struct beam_options *options,
+		 struct beam_run **ret)
 {
-	const struct engine_sampling one = {.top_p = 1, .logprobs = -1, .max_tokens = 1};
-	int r = engine_request_new(prompt, n_prompt, &one, false, ret);
-
-	if (r)
-		return r;
-	(*ret)->pooling = *pooling;
-	(*ret)->embedding = calloc(pooling->dimensions, sizeof(float));
-	return (*ret)->embedding ? 0 : -ENOMEM;
+	(void)r;
+	(void)options;
+	*ret = NULL;
+	return 0;
 }
 
-int engine_forward_new(const int32_t *prompt, unsigned n_prompt, struct engine_sink *sink,
-		       struct engine_request **ret)
+void beam_run_free(struct beam_run *b)
 {
-	const struct engine_sampling one = {.top_p = 1, .logprobs = -1, .max_tokens = 1};
-	int r = engine_request_new(prompt, n_prompt, &one, false, ret);
-
-	if (!r)
-		(*ret)->sink = sink;
-	return r;
-}
-
-int engine_beam_new(const int32_t *prompt, unsigned n_prompt, const struct beam_options *options,
-		    struct engine_request **ret)
-{
-	const struct engine_sampling one = {.top_p = 1, .logprobs = -1, .max_tokens = 1};
-	int r = engine_request_new(prompt, n_prompt, &one, false, ret);
-
-	return r ? r : beam_search_new(options, &(*ret)->search);
-}
-
-struct engine_request *engine_request_ref(struct engine_request *r)
-{
-	atomic_fetch_add(&r->refs, 1);
-	return r;
-}
-
-void engine_request_unref(struct engine_request *r)
-{
-	if (!r || atomic_fetch_sub(&r->refs, 1) != 1)
-		return;
-	if (r->constraint)
-		r->constraint->ops->free(r->constraint);
-	if (r->sink)
-		r->sink->ops->free(r->sink);
-	beam_search_free(r->search);
-	free((void *)(uintptr_t)r->prompt);
-	free(r->tokens);
-	free(r->logprobs);
-	free(r->top);
-	free(r->prompt_lp);
-	free(r->prompt_top);
-	free(r->embedding);
-	free(r);
+	(void)b; /* NULL */
 }
 
 static void put_ready(struct engine *e, struct engine_request *r)
 {
 	const uint64_t one = 1;
 
-	if (!atomic_exchange(&r->on_ready_list, true)) {
-		engine_request_ref(r);
-		/* ready_next is the client's: linked by what is the engine's own. */
-		r->seq = NULL;
-		if (e->ready)
-			e->ready_last->seq = (struct engine_seq *)r;
-		else
-			e->ready = r;
-		e->ready_last = r;
-	}
+	if (!atomic_exchange(&r->on_ready_list, true))
+		e->ready[e->n_ready++] = engine_request_ref(r);
 	if (write(e->fd, &one, sizeof(one)) < 0)
 		abort();
 }
@@ -440,21 +357,6 @@ static enum engine_finish give_row(struct engine_request *r)
 	return ++r->n_taken == sink->n_rows ? ENGINE_FINISH_COMPLETE : ENGINE_RUNNING;
 }
 
-/* A round: what follows each beam is the prompt's first token and those after it. */
-static enum engine_finish search(struct engine_request *r)
-{
-	const struct engine_logprob *candidates[ENGINE_MAX_BEAMS];
-	struct engine_logprob list[ENGINE_MAX_LOGPROBS];
-
-	for (int k = 0; k < ENGINE_MAX_LOGPROBS; k++)
-		list[k] = (struct engine_logprob){(r->prompt[0] + k) % VOCAB, -0.25f - (float)k};
-	for (unsigned i = 0; i < ENGINE_MAX_BEAMS; i++)
-		candidates[i] = list;
-	if (beam_search_step(r->search, candidates, ENGINE_MAX_LOGPROBS))
-		abort();
-	return beam_search_live(r->search) ? ENGINE_RUNNING : ENGINE_FINISH_COMPLETE;
-}
-
 /* One token for @r; true when it ended. */
 static bool step(struct engine *e, struct engine_request *r)
 {
@@ -475,8 +377,6 @@ static bool step(struct engine *e, struct engine_request *r)
 		how = embed(r);
 	} else if (r->sink) {
 		how = give_row(r);
-	} else if (r->search) {
-		how = search(r);
 	} else if (!r->constraint || (how = constrained(r, &token)) != ENGINE_FINISH_ERROR) {
 		r->tokens[n] = token;
 		if (r->logprobs)
@@ -603,8 +503,6 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 
 void engine_free(struct engine *e)
 {
-	struct engine_request *r;
-
 	if (!e)
 		return;
 	pthread_mutex_lock(&e->lock);
@@ -614,10 +512,8 @@ void engine_free(struct engine *e)
 	pthread_join(e->thread, NULL);
 	while (e->n)
 		engine_request_unref(e->requests[--e->n]);
-	while ((r = e->ready)) {
-		e->ready = (struct engine_request *)r->seq;
-		engine_request_unref(r);
-	}
+	while (e->n_ready)
+		engine_request_unref(e->ready[--e->n_ready]);
 	if (e->lost)
 		atomic_store(&was_lost, true);
 	pthread_mutex_lock(&chips_lock);
@@ -625,6 +521,17 @@ void engine_free(struct engine *e)
 	pthread_mutex_unlock(&chips_lock);
 	close(e->fd);
 	free(e);
+}
+
+/* Each token of the prompt but the first is as probable as any other. */
+static void score_prompt(struct engine_request *r)
+{
+	unsigned top = r->sampling.logprobs > 0 ? (unsigned)r->sampling.logprobs : 0;
+
+	for (unsigned i = 1; r->prompt_lp && i < r->n_prompt; i++)
+		r->prompt_lp[i] = -0.5f;
+	for (unsigned i = 0; r->prompt_top && i < r->n_prompt * top; i++)
+		r->prompt_top[i] = (struct engine_logprob){(int32_t)(5 + i % top), -0.25f};
 }
 
 int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t errlen)
@@ -643,6 +550,7 @@ int engine_submit(struct engine *e, struct engine_request *r, char *err, size_t 
 		result = -EAGAIN;
 	} else {
 		for (struct engine_request *f = r; f; f = f == r ? r->forks : f->fork_next) {
+			score_prompt(f);
 			f->queued_ns = clock_ns();
 			e->requests[e->n++] = engine_request_ref(f);
 		}
@@ -665,16 +573,17 @@ int engine_ready_fd(struct engine *e)
 
 struct engine_request *engine_take_ready(struct engine *e)
 {
-	struct engine_request *first;
+	struct engine_request *first = NULL;
 	uint64_t count;
 
 	pthread_mutex_lock(&e->lock);
 	if (read(e->fd, &count, sizeof(count)) < 0)
 		count = 0;
-	first = e->ready;
-	e->ready = NULL;
-	for (struct engine_request *r = first; r; r = r->ready_next) {
-		r->ready_next = (struct engine_request *)r->seq;
+	while (e->n_ready) {
+		struct engine_request *r = e->ready[--e->n_ready];
+
+		r->ready_next = first;
+		first = r;
 		atomic_store(&r->on_ready_list, false);
 	}
 	pthread_mutex_unlock(&e->lock);

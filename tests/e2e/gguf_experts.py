@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 #
-# gguf_experts.py TXDA-VERIFY FIXTURES - gpt-oss, GLM-4.5 and DeepSeek-V3 as GGUF files against the checkpoints that they are
-# made of: experts stacked, MXFP4 in its own blocks, the layer that predicts a further token, latent attention in one matrix
-# for all heads and in two for each.
+# gguf_experts.py - gpt-oss, GLM-4.5 and DeepSeek-V3 as GGUF files against the checkpoints that they
+# are made of: experts stacked, MXFP4 in its own blocks, the layer that predicts a further token,
+# latent attention in one matrix for all heads and in two for each.
 import json
+import os
 import struct
 import sys
 import tempfile
 
 import gguf
+from daemon import read_tensors
 
 MXFP4 = 39
 OF_LAYER = {**gguf.OF_LAYER, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm",
@@ -21,14 +23,6 @@ OF_LAYER = {**gguf.OF_LAYER, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_la
             **{f"mlp.shared_experts.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")}}
 # Names without a suffix, which files give one.
 BARE = {"self_attn.sinks": "attn_sinks.weight", "mlp.gate.e_score_correction_bias": "exp_probs_b.bias"}
-
-
-def read(directory):
-    with open(directory + "/model.safetensors", "rb") as f:
-        (n,) = struct.unpack("<Q", f.read(8))
-        header, data = json.loads(f.read(n)), f.read()
-    return {name: (t["dtype"], t["shape"], data[slice(*t["data_offsets"])]) for name, t in header.items()
-            if name != "__metadata__"}
 
 
 def single(part):
@@ -131,7 +125,7 @@ def keys_of(c, by_heads):
 def convert(directory, path, by_heads):
     with open(directory + "/config.json") as f:
         c = json.load(f)
-    tensors = read(directory)
+    tensors = read_tensors(directory + "/model.safetensors")[1]
     oss = c["model_type"] == "gpt_oss"
     out = gpt_oss_experts(tensors) if oss else one_by_one_experts(tensors)
     for name, (_, shape, part) in tensors.items():
@@ -158,7 +152,7 @@ RUNS = [("gptoss", False, [[], ["--tp", "2"]]), ("glm4moe-mtp", False, [[], ["--
 
 
 def main():
-    verify, fixtures = sys.argv[1:]
+    verify, fixtures = os.environ["TXDA_VERIFY"], os.environ["FIXTURES"]
     passed = failed = 0
     for name, by_heads, options in RUNS:
         with tempfile.TemporaryDirectory() as directory:

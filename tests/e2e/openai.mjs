@@ -135,26 +135,6 @@ assert.ok(vectors.usage.prompt_tokens >= 12);
 const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
 for (const entry of vectors.data)
 	assert.ok(Math.abs(dot(entry.embedding, entry.embedding) - 1) < 1e-5);
-const vector = async (wanted) => (await client.embeddings.create({ model: "embed", ...wanted })).data[0].embedding;
-// Alone as among others, as text as in tokens.
-const alone = await vector({ input: inputs[2] });
-assert.deepEqual(Array.from(alone), Array.from(vectors.data[2].embedding));
-const ids = (await (await fetch(`${base}/tokenize`, { method: "POST",
-	headers: { "Content-Type": "application/json", Authorization: `Bearer ${key}` },
-	body: JSON.stringify({ model: "embed", prompt: inputs[2], add_special_tokens: true }) })).json()).tokens;
-assert.deepEqual(Array.from(await vector({ input: ids })), Array.from(alone));
-assert.deepEqual(Array.from(await vector({ input: [ids] })), Array.from(alone));
-// Fewer dimensions are the first ones, of length 1 again.
-const few = await vector({ input: inputs[2], dimensions: 8 });
-assert.equal(few.length, 8);
-assert.ok(Math.abs(dot(few, few) - 1) < 1e-5);
-assert.ok(Math.abs(few[0] / few[1] - alone[0] / alone[1]) < 1e-3);
-assert.notDeepEqual(Array.from(await vector({ input: inputs[2], pooling: "mean" })), Array.from(alone));
-await assert.rejects(client.embeddings.create({ model: "embed", input: "x", dimensions: 99999 }), (e) => {
-	assert.ok(e instanceof OpenAI.BadRequestError);
-	assert.equal(e.param, "dimensions");
-	return true;
-});
 
 // The best of several, and beams.
 const best = await client.completions.create({ model: "demo", prompt: "Once", max_tokens: 6, n: 2, best_of: 5, seed: 1 });
@@ -174,22 +154,6 @@ await assert.rejects(client.chat.completions.create({ model: "demo", messages, t
 	assert.match(e.message, /between 0 and 2, not 9/);
 	return true;
 });
-
-// What was cancelled is not sent again by the client itself.
-const patient = client.withOptions({ maxRetries: 2 });
-const api = async (path, body) => (await fetch(base + path, { method: body ? "POST" : "GET",
-	headers: { Authorization: `Bearer ${key}` }, body: body && JSON.stringify(body) })).json();
-let over = false;
-const refused = assert.rejects(patient.completions.create({ model: "demo", prompt: "Once upon a time", max_tokens: 1500, ignore_eos: true,
-	n: 16 }), { status: 409, code: "cancelled" }).finally(() => { over = true; });
-let cancelled = 0;
-while (!over) {
-	for (const request of (await api("/v1/requests")).data)
-		cancelled += (await api("/v1/requests/cancel", { id: request.id })).cancelled ? 1 : 0;
-	await new Promise((resolve) => setTimeout(resolve, 50));
-}
-await refused;
-assert.equal(cancelled, 1);
 
 // An abort ends the request in the daemon, too.
 const controller = new AbortController();

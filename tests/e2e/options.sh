@@ -78,67 +78,12 @@ shows b '"weights":"keep"' '"max_num_seqs":4'
 shows c '"weights":"keep"' '"max_num_seqs":5' '"state":"unloaded"'
 stop
 
-# What is wrong is said, with the place.
-while IFS='|' read -r line words; do
-	printf 'model = a=%s\n%s\n' "$MODEL" "$line" >"$tmp/conf"
-	"$TXDAD" --config "$tmp/conf" 2>"$tmp/err" && fail "$line is accepted"
-	if ! grep -qF -- "$words" "$tmp/err" || ! grep -q "conf, line 2: " "$tmp/err"; then
-		fail "$line: $(cat "$tmp/err")"
-	fi
-done <<END
-weights = w9|--weights must be keep, bf16, w8 or w4, not w9
-tp-size = 65|--tp-size must be a number between 0 and 64, not 65
-kv-cache-dtype = fp8|--kv-cache-dtype must be auto, bf16 or int8, not fp8
-max-model-len = -1|--max-model-len must be a number between 0 and 16777216, not -1
-speculative = yes|--speculative must be off or ngram, not yes
-num-speculative-tokens = 17|--num-speculative-tokens must be a number between 1 and 16, not 17
-END
 # A key that there is not: which file, which line, and what was probably meant; no daemon, status 78.
 printf '# settings\nmodel = a=%s\nmax-num-sequs = 3\n' "$MODEL" >"$tmp/conf"
 status=0
 "$TXDAD" --config "$tmp/conf" 2>"$tmp/err" || status=$?
 [ "$status" = 78 ] || fail "an unknown key: status $status"
 grep -qF "$tmp/conf, line 3: unknown setting 'max-num-sequs'; did you mean 'max-num-seqs'?" "$tmp/err" || fail "an unknown key: $(cat "$tmp/err")"
-
-# Files that are none, or never end, or contain themselves.
-mkdir "$tmp/directory"
-printf 'model = x\nconfig = %s\n' "$tmp/itself" >"$tmp/itself"
-printf 'model = x\npin\0 = x\n' >"$tmp/nul"
-{
-	printf 'model = '
-	head -c 5000 /dev/zero | tr '\0' x
-} >"$tmp/long"
-while IFS='|' read -r file words; do
-	"$TXDAD" --config "$file" 2>"$tmp/err" && fail "$file is accepted"
-	grep -qF -- "$words" "$tmp/err" || fail "$file: $(cat "$tmp/err")"
-done <<END
-$tmp/directory|cannot read $tmp/directory: Is a directory
-$tmp/missing|cannot read $tmp/missing: No such file or directory
-$tmp/itself|$tmp/itself, line 2: --config is not allowed in a file
-$tmp/nul|$tmp/nul, line 2: the line contains a NUL byte
-$tmp/long|$tmp/long, line 1: the line has 5008 bytes, the limit is 4096
-/dev/zero|/dev/zero has more than 1048576 bytes
-END
-if [ "$(id -u)" = 0 ]; then
-	printf 'model = x\n' >"$tmp/secret"
-	chmod 711 "$tmp"
-	chmod 600 "$tmp/secret"
-	setpriv --reuid=65534 --regid=65534 --clear-groups "$TXDAD" --config "$tmp/secret" 2>"$tmp/err" && fail "a file that may not be read is accepted"
-	grep -qF "cannot read $tmp/secret: Permission denied" "$tmp/err" || fail "a file that may not be read: $(cat "$tmp/err")"
-fi
-
-# At a reload a key that there is not changes nothing, and what takes a restart is told.
-printf 'model = a=%s\nmax-queue = 7\n' "$MODEL" >"$tmp/conf"
-: >"$tmp/txdad.log"
-start --config "$tmp/conf"
-printf 'model = b=%s\nmodle = c\n' "$MODEL" >"$tmp/conf"
-kill -HUP "$daemon"
-until_true 60 grep -qF "conf, line 2: unknown setting 'modle'; did you mean 'model'?" "$tmp/txdad.log" || fail "a reload with an unknown key"
-[ "$(http -o /dev/null -w '%{http_code}' http://localhost/v1/models/a)" = 200 ] || fail "a wrong file changed the models"
-printf 'model = a=%s\nmax-queue = 8\n' "$MODEL" >"$tmp/conf"
-kill -HUP "$daemon"
-until_true 60 grep -q -- '--max-queue has changed; restart to apply it' "$tmp/txdad.log" || fail "the log does not say which option needs a restart"
-stop
 
 # A chip that hangs is lost after the time that is said, and what runs on it is told.
 TXDA_CMODEL=chips=1,mem=512M,faults=hang:after=100 start --model "a=$MODEL" --step-timeout 2

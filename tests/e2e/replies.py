@@ -1,17 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 #
-# replies.py TXDAD MODEL REPLIES - the recorded replies of each format (REPLIES/FORMAT.txt) through the daemon. Its fake
-# engine says the prompt again, and each model's template makes the reply the prompt: what comes out, whole and streamed,
-# must be the right calls, content, reasoning and finish_reason. The template's text alone tells the format.
-import http.client
-import json
+# replies.py - recorded replies of each format (tests/unit/replies/FORMAT.txt, of which
+# test_reply_parser reads all) through the daemon. Its fake engine says the prompt again, and each
+# model's template makes the reply the prompt: what comes out, whole and streamed, must be the right
+# calls, content, reasoning and finish_reason. The template's text alone tells the format.
 import os
-import socket
-import subprocess
-import sys
-import tempfile
-import time
+
+from daemon import MODEL, Daemon, check, conclude, directory
 
 # What stands in the templates of such models.
 SIGNS = {
@@ -24,7 +20,8 @@ SIGNS = {
 THINK = {"mistral": "[/THINK]", "gpt_oss": ""}
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": properties}}}
          for name, properties in (
-             ("f", {"s": {"type": "string"}, "n": {"type": "integer"}, "o": {"type": "object"}, "e": {"enum": ["1", "2"]}, "u": {}}),
+             ("f", {"s": {"type": "string"}, "n": {"type": "integer"}, "o": {"type": "object"},
+                    "e": {"enum": ["1", "2"]}, "u": {}}),
              ("g", {}), ("get.weather-now_2", {"city": {"type": "string"}}))]
 
 
@@ -54,26 +51,13 @@ def make_model(source, path, name, reasoning):
                 "{{- messages[0].content }}<|im_end|>")
 
 
-class Connection(http.client.HTTPConnection):
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.host)
-
-
-def ask(connection, body):
-    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
-    response = connection.getresponse()
-    text = response.read().decode()
-    if response.status != 200:
-        raise SystemExit(f"{body['model']}: {response.status} {text}")
+def ask(d, body):
     if not body["stream"]:
-        choice = json.loads(text)["choices"][0]
+        choice = d.post("/v1/chat/completions", body)[1]["choices"][0]
         return choice["message"], choice["finish_reason"]
     message, finish = {"content": "", "reasoning_content": "", "tool_calls": []}, None
-    for line in text.split("\n\n"):
-        if not line.startswith("data: {"):
-            continue
-        for choice in json.loads(line[6:])["choices"]:
+    for event in list(d.stream("/v1/chat/completions", body))[:-1]:
+        for choice in event["choices"]:
             delta, finish = choice["delta"], choice["finish_reason"] or finish
             for key in "content", "reasoning_content":
                 message[key] += delta.get(key) or ""
@@ -91,51 +75,35 @@ def said(message, ids):
     return [calls, message.get("content") or "", message.get("reasoning_content") or ""]
 
 
+def check_format(d, name, rows):
+    for text, *want in rows:
+        ids = "#" in want[0]
+        # Arguments that never began are an empty object to clients.
+        want[0] = "|".join(call + "{}" if call.endswith(":") else call for call in want[0].split("|"))
+        # Calls that end within the arguments of the last one were cut off.
+        finish = "tool_calls" if want[0].endswith(("}", "|f:3")) else "stop"
+        body = {"model": name, "messages": [{"role": "user", "content": text}], "tools": TOOLS, "max_tokens": 1500}
+        for stream in False, True:
+            message, ended = ask(d, {**body, "stream": stream})
+            check(said(message, ids) == want and ended == finish,
+                  f"{name}, {stream=}: {text!r}\n  is {said(message, ids)} {ended}\n not {want} {finish}")
+    for limit in range(1, 12):
+        body = {"model": name, "messages": [{"role": "user", "content": rows[0][0]}], "tools": TOOLS, "max_tokens": limit}
+        check(ask(d, {**body, "stream": False})[1] == "length", f"{name}: {limit} tokens")
+
+
 def main():
-    txdad, model, replies = sys.argv[1:]
-    failed = n = 0
-    with tempfile.TemporaryDirectory() as directory:
-        path = directory + "/socket"
-        rows, command = {}, [txdad, "--socket", path, "--load", "demand"]
+    replies = os.path.dirname(__file__) + "/../unit/replies"
+    with directory() as where:
+        rows, options = {}, ["--load", "demand"]
         for name in SIGNS:
             reasoning, rows[name] = read_replies(f"{replies}/{name}.txt")
-            make_model(model, f"{directory}/{name}", name, reasoning)
-            command += ["--model", f"{name}={directory}/{name}"]
-        log = open(directory + "/log", "w+")
-        daemon = subprocess.Popen(command, stderr=log)
-        try:
-            while not os.path.exists(path) and daemon.poll() is None:
-                time.sleep(0.05)
-            connection = Connection(path)
+            make_model(MODEL, f"{where}/{name}", name, reasoning)
+            options += ["--model", f"{name}={where}/{name}"]
+        with Daemon(*options, model=False, env={"FAKE_TOKEN_US": "0"}) as d:
             for name in rows:
-                for text, *want in rows[name]:
-                    ids = "#" in want[0]
-                    # Arguments that never began are an empty object to clients.
-                    want[0] = "|".join(call + "{}" if call.endswith(":") else call for call in want[0].split("|"))
-                    for stream in False, True:
-                        got = ask(connection, {"model": name, "messages": [{"role": "user", "content": text}], "tools": TOOLS,
-                                               "stream": stream, "max_tokens": 1500})
-                        n += 1
-                        # Calls that end within the arguments of the last one were cut off.
-                        finish = "tool_calls" if want[0].endswith(("}", "|f:3")) else "stop"
-                        if said(got[0], ids) != want or got[1] != finish:
-                            failed += 1
-                            print(f"{name}, {stream=}: {text!r}\n  is {said(got[0], ids)} {got[1]}\n not {want} {finish}")
-                text, calls = rows[name][0][:2]
-                for limit in range(1, 12):
-                    got = ask(connection, {"model": name, "messages": [{"role": "user", "content": text}], "tools": TOOLS,
-                                           "stream": False, "max_tokens": limit})
-                    n += 1
-                    failed += got[1] != "length"
-        finally:
-            daemon.terminate()
-            if daemon.wait() or failed:
-                failed += 1
-                log.seek(0)
-                print(log.read()[-4000:])
-    print(f"{n} replies, {failed} wrong")
-    return 1 if failed or not n else 0
+                check_format(d, name, rows[name])
+    conclude()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main()

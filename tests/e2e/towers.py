@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 #
-# towers.py TXDA-VERIFY [NAME...] - vision models of shapes that no checkpoint has, against a second implementation.
+# towers.py [NAME...] - vision models of shapes that no checkpoint has, against a second implementation.
 #
-# Makes tiny checkpoints with made-up weights (odd heads, patches, merges, depths, windows and tables, keys of
-# config.json left out, older and newer spellings), decodes made-up pictures to pixels, computes embeddings and logits in
-# float64 straight from the definitions, and has txda-verify compare all of it in precise mode.
+# Makes tiny checkpoints with made-up weights (odd heads, patches, merges, depths, windows and
+# tables, keys of config.json left out, older and newer spellings), decodes made-up pictures to
+# pixels, computes embeddings and logits in float64 straight from the definitions, and has
+# txda-verify compare all of it in precise mode.
 import json
 import math
-import os
 import random
 import struct
-import subprocess
 import sys
-import tempfile
 from operator import mul
 
 import reference
@@ -481,16 +479,12 @@ OWN = {"mean": [0.1, 0.45, 0.7], "std": [0.2, 0.9, 0.33]}
 # Towers, and how config.json says them.
 QWEN2 = dict(OWN, patch=7, merge=3, frames=1, hidden=24, heads=3, inner=60, depth=2, act="gelu", eps=1e-6, out=42, older=True,
              least=1500, most=2700)
-QWEN2_WIDE = dict(CLIP_MEAN, patch=5, merge=2, frames=3, hidden=20, heads=1, inner=30, depth=3, act="quick_gelu", eps=1e-6,
-                  out=36, older=True, least=300, most=1200, resample=2)
 QWEN25 = dict(CLIP_MEAN, patch=5, merge=2, frames=2, hidden=60, heads=5, inner=37, depth=2, act="silu", eps=1e-6, rms=True,
               gated=True, out=40, older=True, window=3, full=[], least=400, most=2500)
 QWEN25_SMALL = dict(HALF, patch=4, merge=1, frames=2, hidden=24, heads=2, inner=50, depth=3, act="silu", eps=1e-6, rms=True,
                     gated=True, out=40, older=True, window=2, full=[0, 2], least=100, most=1000)
 QWEN3 = dict(HALF, patch=6, merge=3, frames=2, hidden=36, heads=3, inner=50, depth=4, act="gelu_pytorch_tanh", eps=1e-6, out=42,
              older=False, patch_bias=True, table="bilinear", side=3, taps=[3, 0], least=700, most=2800)
-QWEN3_MOE = dict(OWN, patch=9, merge=2, frames=2, hidden=16, heads=1, inner=40, depth=2, act="quick_gelu", eps=1e-6, out=34,
-                 older=False, patch_bias=True, table="bilinear", side=7, taps=[1], least=700, most=2800)
 QWEN35 = dict(HALF, patch=5, merge=2, frames=2, hidden=28, heads=7, inner=33, depth=2, act="gelu", eps=1e-6, out=42, older=False,
               patch_bias=True, table="bilinear", side=1, theta=500.0, least=300, most=1500)
 GLM = dict(OWN, patch=7, merge=3, frames=2, hidden=36, heads=3, inner=40, depth=2, act="silu", eps=1e-3, rms=True, gated=True,
@@ -501,8 +495,6 @@ GLM_MOE = dict(CLIP_MEAN, patch=4, merge=2, frames=1, hidden=20, heads=5, inner=
                side=2, downsample=True, merge_inner=31, count_frames=True, least=200, most=1000)
 LLAVA = dict(CLIP_MEAN, tile=26, patch=6, hidden=30, heads=2, inner=41, depth=3, act="gelu", eps=1e-4, out=48, feature=3,
              merge_act="quick_gelu", merge_bias=False, pinpoints=[(26, 52), (78, 26)])
-LLAVA_EARLY = dict(OWN, tile=15, patch=5, hidden=24, heads=12, inner=31, depth=3, act="quick_gelu", eps=1e-5, out=44, feature=1,
-                   merge_act="gelu", merge_bias=True, pinpoints=[(15, 15), (30, 45), (15, 60)], resample=2)
 MINICPM = dict(HALF, patch=3, hidden=18, heads=2, inner=25, depth=3, act="gelu", eps=1e-4, out=42, side=7, twice=True, shrink=0,
                slices=6, resolution=26)
 MINICPM_FINE = dict(OWN, patch=4, hidden=20, heads=2, inner=17, depth=2, act="gelu_pytorch_tanh", eps=1e-6, out=42, side=5,
@@ -538,17 +530,6 @@ CASES = {
                    "vision_config": {"depth": 2, "embed_dim": 24, "num_heads": 3, "mlp_ratio": 2.5, "hidden_size": 42,
                                      "patch_size": 7, "spatial_merge_size": 3, "temporal_patch_size": 1, "hidden_act": "gelu"}},
         "processor": processor("Qwen2VLImageProcessor", QWEN2, size={"min_pixels": 1500, "max_pixels": 2700}, **squares(QWEN2))},
-    # As newer files say it; no square has more than four.
-    "qwen2-vl-nested": {
-        "kind": Merging, "tower": QWEN2_WIDE, "newer": True, "tp": [],
-        "text": dict(hidden=36, inner=29, layers=1, heads=2, kv=2, d=18, vocab=VOCAB, sections=(3, 3, 3), qkv_bias=True, tied=True,
-                     eps=1e-5, theta=1000.0),
-        "config": {"model_type": "qwen2_vl", "image_token_id": IMAGE, "tie_word_embeddings": True, "dtype": "bfloat16",
-                   "text_config": {"model_type": "qwen2_vl_text", **sizes(36, 29, 1, 2, 2),
-                                   "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [3, 3, 3]}},
-                   "vision_config": {"model_type": "qwen2_vl", "depth": 3, "embed_dim": 20, "num_heads": 1, "mlp_ratio": 1.5,
-                                     "hidden_size": 36, "patch_size": 5, "temporal_patch_size": 3}},
-        "processor": processor("Qwen2VLImageProcessorFast", QWEN2_WIDE, size=limits(QWEN2_WIDE), **squares(QWEN2_WIDE))},
     # Five heads of twelve; no layer sees all of an image.
     "qwen2.5-vl-all-windows": {
         "kind": Merging, "tower": QWEN25, "tp": [2],
@@ -585,21 +566,6 @@ CASES = {
                                      "intermediate_size": 50, "out_hidden_size": 42, "patch_size": 6, "spatial_merge_size": 3,
                                      "num_position_embeddings": 9, "deepstack_visual_indexes": [3, 0]}},
         "processor": processor("Qwen2VLImageProcessorFast", QWEN3, size=limits(QWEN3), **squares(QWEN3))},
-    "qwen3-vl-moe-one-tap": {
-        "kind": Merging, "tower": QWEN3_MOE, "newer": True, "tp": [2],
-        "text": dict(hidden=34, inner=37, layers=3, heads=2, kv=2, d=16, vocab=VOCAB, qk_norm=True, sections=(4, 2, 2),
-                     interleaved=True, theta=5e6, experts=5, top_k=3, expert_inner=11, normalise=True, qkv_bias=True, o_bias=True,
-                     sparse=lambda layer: layer != 1),
-        "config": {"model_type": "qwen3_vl_moe", "image_token_id": IMAGE,
-                   "text_config": {"model_type": "qwen3_vl_moe_text", **sizes(34, 37, 3, 2, 2), "head_dim": 16,
-                                   "rope_parameters": {"rope_theta": 5e6, "mrope_section": [4, 2, 2], "mrope_interleaved": True,
-                                                       "rope_type": "default"},
-                                   "attention_bias": True, "num_experts": 5, "num_experts_per_tok": 3, "mlp_only_layers": [1],
-                                   "moe_intermediate_size": 11},
-                   "vision_config": {"depth": 2, "hidden_size": 16, "num_heads": 1, "intermediate_size": 40, "out_hidden_size": 34,
-                                     "patch_size": 9, "num_position_embeddings": 49, "deepstack_visual_indexes": [1],
-                                     "hidden_act": "quick_gelu"}},
-        "processor": processor("Qwen3VLImageProcessor", QWEN3_MOE, size=limits(QWEN3_MOE), **squares(QWEN3_MOE))},
     # One learned position for all patches, another base for the tower's rotation.
     "qwen3.5": {
         "kind": Merging, "tower": QWEN35, "newer": True, "tp": [2], "text": HYBRID,
@@ -609,17 +575,6 @@ CASES = {
                                      "intermediate_size": 33, "out_hidden_size": 42, "patch_size": 5, "num_position_embeddings": 1,
                                      "hidden_act": "gelu", "rope_parameters": {"rope_type": "axial", "rope_theta": 500.0}}},
         "processor": processor("Qwen2VLImageProcessorFast", QWEN35, size=limits(QWEN35), **squares(QWEN35))},
-    "qwen3.5-moe": {
-        "kind": Merging, "tower": QWEN35, "newer": True, "tp": [2],
-        "text": dict(HYBRID, experts=5, top_k=2, expert_inner=11, normalise=True, shared_gated=13, stacked=True,
-                     sparse=lambda layer: True),
-        "config": {"model_type": "qwen3_5_moe", "image_token_id": IMAGE, "tie_word_embeddings": False,
-                   "text_config": {"model_type": "qwen3_5_moe_text", **HYBRID_KEYS, "num_experts": 5, "num_experts_per_tok": 2,
-                                   "moe_intermediate_size": 11, "shared_expert_intermediate_size": 13},
-                   "vision_config": {"depth": 2, "hidden_size": 28, "num_heads": 7, "intermediate_size": 33, "out_hidden_size": 42,
-                                     "patch_size": 5, "num_position_embeddings": 1, "hidden_act": "gelu",
-                                     "rope_parameters": {"rope_theta": 500.0}}},
-        "processor": processor(None, QWEN35, size=limits(QWEN35), **squares(QWEN35))},
     # An epsilon of its own for the merger's norm, whatever the tower's is.
     "glm4v-nines": {
         "kind": Merging, "tower": GLM, "newer": True, "tp": [2], "text": GLM_TEXT,
@@ -655,16 +610,6 @@ CASES = {
                                      "hidden_act": "gelu", "layer_norm_eps": 1e-4}},
         "processor": processor("LlavaNextImageProcessor", LLAVA, size={"shortest_edge": 26}, crop_size={"height": 26, "width": 26},
                                image_grid_pinpoints=LLAVA["pinpoints"], do_center_crop=True)},
-    # Twelve heads of two, an early layer, a Qwen2.
-    "llava-next-qwen2": {
-        "kind": Tiles, "tower": LLAVA_EARLY, "tp": [2],
-        "text": dict(hidden=44, inner=39, layers=1, heads=4, kv=2, d=11 + 1, vocab=VOCAB, qkv_bias=True, eps=1e-6),
-        "config": {"model_type": "llava_next", "image_token_index": IMAGE, "vision_feature_layer": 1,
-                   "vision_feature_select_strategy": "default", "image_grid_pinpoints": LLAVA_EARLY["pinpoints"],
-                   "text_config": {"model_type": "qwen2", **sizes(44, 39, 1, 4, 2), "head_dim": 12, "rms_norm_eps": 1e-6},
-                   "vision_config": {"hidden_size": 24, "num_attention_heads": 12, "intermediate_size": 31,
-                                     "num_hidden_layers": 3, "image_size": 15, "patch_size": 5}},
-        "processor": processor("LlavaNextImageProcessorFast", LLAVA_EARLY, size={"height": 15, "width": 15})},
     # Windows merge behind the first layer; heads of nine.
     "minicpm-first-layer": {
         "kind": Slices, "tower": MINICPM, "newer": True, "tp": [2], "text": MINICPM_TEXT,
@@ -761,8 +706,6 @@ def golden(case, m, seed):
 def spelt(case, name):
     """The name of a tensor in the file."""
     text = name.startswith(("model.", "lm_head."))
-    if case["kind"] is Tiles and not case.get("newer"):
-        return "language_model." + name if text else name
     if not case.get("newer"):
         return name
     if text:
@@ -786,24 +729,5 @@ def make(directory, case, seed):
             json.dump(what, f)
 
 
-def main():
-    verify, names = sys.argv[1], sys.argv[2:]
-    failed = 0
-    for seed, (name, case) in enumerate(CASES.items()):
-        if names and name not in names:
-            continue
-        with tempfile.TemporaryDirectory() as directory:
-            make(directory, case, seed)
-            for tp in [1, *case["tp"]]:
-                run = subprocess.run([verify, directory, directory + "/golden.safetensors", "--precise", "--tp", str(tp)],
-                                     capture_output=True, text=True, env={**os.environ, "TXDA_BACKEND": "cmodel"})
-                print(f"{name}, {tp} chips: {(run.stdout.strip().splitlines() or ['nothing said'])[-1]}")
-                if run.returncode:
-                    failed += 1
-                    print(run.stdout, run.stderr)
-    print(f"{failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    reference.run_cases(CASES, make, sys.argv[1:])

@@ -8,7 +8,7 @@
 #ifndef TXDA_TESTS_CASE_FILE_H
 #define TXDA_TESTS_CASE_FILE_H
 
-#include "cmocka_test.h"
+#include "unit.h"
 
 #define CASE_FIELDS 4
 

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "config.h"
 #include "family.h"
 
@@ -121,7 +121,7 @@ static inline double number_of(const char *text)
 	char *end;
 	double value = strtod(text, &end);
 
-	for (size_t i = 0; i < N_OF(constants); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(constants); i++) {
 		if (!strcmp(constants[i].name, text))
 			return constants[i].value;
 	}
@@ -145,7 +145,7 @@ static inline double member_of(const struct model_config *c, const char *name)
 	if (!strcmp(name, "context"))
 		return config_default_context(c);
 	while (strncmp(m->name, name, len) || m->name[len])
-		if (++m == members + N_OF(members))
+		if (++m == members + ARRAY_SIZE(members))
 			fail_msg("%s is no member", name);
 	memcpy(&got, (const char *)c + m->at + index * m->bytes, m->bytes);
 	switch (m->bytes) {

@@ -3,7 +3,7 @@
 #ifndef TXDA_TESTS_GGUF_TEST_H
 #define TXDA_TESTS_GGUF_TEST_H
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "../memory_file.h"
 #include "ggml.h"
 #include "gguf_model.h"

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "grammar.h"
 #include "grammar_build.h"
 #include "grammar_gbnf.h"

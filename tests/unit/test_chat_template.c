@@ -3,7 +3,7 @@
  * Chat templates of models: where they are found, what requests become, what is refused; and that
  * the probes tell real templates apart, where the conformance data is present.
  */
-#include "cmocka_test.h"
+#include "unit.h"
 #include "case_file.h"
 #include "chat_template.h"
 #include "json_strict.h"
@@ -32,7 +32,7 @@ static int remove_directory(void)
 	char path[256];
 	size_t i;
 
-	for (i = 0; i < N_OF(files); i++) {
+	for (i = 0; i < ARRAY_SIZE(files); i++) {
 		snprintf(path, sizeof(path), "%s/%s", directory, files[i]);
 		remove(path);
 	}
@@ -311,7 +311,7 @@ TEST(test_real_templates)
 
 	if (!conformance_path(path, sizeof(path), "chat"))
 		skip();
-	for (i = 0; i < N_OF(models); i++) {
+	for (i = 0; i < ARRAY_SIZE(models); i++) {
 		const struct txda_chat_capabilities *caps, *e = &models[i].expected;
 		struct txda_chat_template *chat;
 		const cJSON *source;
@@ -335,4 +335,4 @@ TEST(test_real_templates)
 	}
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

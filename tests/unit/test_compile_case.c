@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "compile.h"
 #include "crc32c.h"
 #include "files.h"
@@ -158,7 +158,7 @@ TEST(test_fixtures)
 	unsigned i, tp;
 	int w;
 
-	for (i = 0; i < N_OF(names); i++) {
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
 		for (tp = 1; tp <= 4; tp *= 2) {
 			for (w = WEIGHTS_KEEP; w <= WEIGHTS_W4; w += tp == 1 ? 1 : 4) {
 				o.tp = tp;
@@ -335,7 +335,7 @@ TEST(test_older_quantised)
 	} older[] = {{"llama-gptq", "quantize_config.json"}, {"qwen2-awq", "quant_config.json"}};
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 
-	for (size_t i = 0; i < N_OF(older); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(older); i++) {
 		shell("rm -rf %s/* && cp -r %s %s/model && chmod -R u+w %s/model", dir,
 		      fixture(older[i].fixture), dir, dir);
 		assert_int_equal(compile(in_dir("model"), in_dir("a"), &o, false), 0);
@@ -372,7 +372,7 @@ TEST(test_pooling)
 		{"[]", "[1]", "1_Pooling/config.json: not an object", -EINVAL},
 	};
 
-	for (size_t i = 0; i < N_OF(cases); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct model m;
 		int r;
 

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "case_file.h"
 #include "config_members.h"
 #include "family.h"
@@ -298,4 +298,4 @@ TEST(test_shards)
 	assert_non_null(strstr(error.text, "vocab_size 5"));
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "check.h"
 #include "ggml.h"
 #include "gguf_model.h"
@@ -183,7 +183,7 @@ TEST(test_tiles)
 		if (!f || !f->bits)
 			continue;
 		t = ggml_tensor(type, 32, 512, data);
-		for (unsigned i = 0; i < N_OF(parts); i++) {
+		for (unsigned i = 0; i < ARRAY_SIZE(parts); i++) {
 			struct param_part part = {.source = t, .rows = 32, .col = parts[i].first};
 			struct k_order order;
 			struct param_tiles tiles = {.name = f->name,
@@ -309,7 +309,7 @@ TEST(test_names)
 	};
 	char name[] = "d/a-00001-of-00012.gguf", whole_name[] = "a.b.gguf";
 
-	for (unsigned i = 0; i < N_OF(none); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(none); i++)
 		assert_int_equal(gguf_name_parts(none[i]), 0);
 	assert_int_equal(gguf_name_parts(name), 12);
 	gguf_name_set_part(name, 12);
@@ -415,10 +415,10 @@ TEST(test_parts)
 	gguf_model_free(m);
 
 	unlinkat(fd, "m-00002-of-00003.gguf", 0);
-	for (unsigned i = 0; i < N_OF(names); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++)
 		unlinkat(fd, names[i], 0);
 	close(fd);
 	assert_int_equal(rmdir(dir), 0);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "case_file.h"
 #include "compile.h"
 #include "config_members.h"
@@ -273,7 +273,7 @@ TEST(test_unused)
 		"blk.0.ffn_gate.bias",	    "output_norm.bias",	    "blk.1.attn_norm.weight",
 	};
 
-	for (size_t i = 0; i < N_OF(more); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(more); i++) {
 		struct file f = {0};
 
 		add(&f, "llama llama.block_count=1");
@@ -400,4 +400,4 @@ TEST(test_hostile_tokenizer)
 	expect_tokenizer(&f, "tokens: element 1");
 }
 
-TESTS(read_bases, free_bases)
+TEST_MAIN_ALL(read_bases, free_bases)

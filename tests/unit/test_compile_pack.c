@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "crc32c.h"
 #include "floats.h"
 #include "param.h"
@@ -262,7 +262,7 @@ TEST(test_types)
 		{TXDA_W8, 128}, {TXDA_W4, 32},	{TXDA_W4, 64}, {TXDA_W4, 128},
 	};
 
-	for (size_t i = 0; i < N_OF(types); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
 		pack_type(types[i].dtype, types[i].group);
 }
 
@@ -440,4 +440,4 @@ TEST(test_floats)
 		    isnan(bf16_to_float(float_to_bf16(NAN))));
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

@@ -3,7 +3,7 @@
  * never overlap, and damage is found. */
 #include <errno.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "crc32c.h"
 #include "graph.h"
 #include "model.h"
@@ -244,7 +244,7 @@ TEST(test_rounding)
 		{TWO_LAYERS("glm4_moe", GLM), 2, 1 + 2 * 2 + 2 + 2},
 	};
 
-	for (unsigned i = 0; i < N_OF(cases); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		unsigned experts, others;
 
 		count_unrounded(cases[i].config, &experts, &others);
@@ -361,4 +361,4 @@ TEST(test_damage)
 	free(data);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

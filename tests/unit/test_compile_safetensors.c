@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "../memory_file.h"
 #include "case_file.h"
 #include "quant.h"
@@ -263,4 +263,4 @@ TEST(test_truncated)
 	free(file);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

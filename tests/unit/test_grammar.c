@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The matcher: texts of grammars and expressions, masks against their definition, bounds. */
-#include "cmocka_test.h"
+#include "unit.h"
 #include "case_file.h"
 #include "grammar_test.h"
 
@@ -337,7 +337,7 @@ TEST(too_much_is_an_error)
 		"root ::= \"(\" root \")\" root | \"(\" root | \"z\"",
 	};
 
-	for (size_t i = 0; i < N_OF(hostile); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(hostile); i++) {
 		struct grammar *g = gbnf(hostile[i]);
 		struct grammar_matcher *m;
 		struct grammar_mask mask;
@@ -481,7 +481,7 @@ TEST(threads_share_a_grammar)
 static int set_up(void **state)
 {
 	(void)state;
-	vocab = test_vocab(words, N_OF(words), &n_tokens);
+	vocab = test_vocab(words, ARRAY_SIZE(words), &n_tokens);
 	return 0;
 }
 
@@ -493,4 +493,4 @@ static int tear_down(void **state)
 	return 0;
 }
 
-TESTS(set_up, tear_down)
+TEST_MAIN_ALL(set_up, tear_down)

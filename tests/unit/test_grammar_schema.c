@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* JSON Schema as grammars: what is valid and what is not, and hostile schemas. */
-#include "cmocka_test.h"
+#include "unit.h"
 #include "case_file.h"
 #include "grammar_test.h"
 
@@ -67,7 +67,7 @@ TEST(number_bounds_are_exact)
 		"1.0", "1.01",	"1.05",	 "1.051", "1.06",  "8.9",    "9",     "9.5",
 		"10",  "10.01", "10.02", "99.9",  "100",   "100.01", "101",
 	};
-	const size_t n = N_OF(bounds);
+	const size_t n = ARRAY_SIZE(bounds);
 
 	for (size_t i = 0; i < n * n * 4; i++) {
 		double least = bounds[i % n], most = bounds[i / n % n];
@@ -85,7 +85,7 @@ TEST(number_bounds_are_exact)
 			continue;
 		}
 		g = schema_of(schema, true);
-		for (size_t k = 0; k < N_OF(values); k++) {
+		for (size_t k = 0; k < ARRAY_SIZE(values); k++) {
 			double x = atof(values[k]);
 			bool in = (open_least ? x > least : x >= least) &&
 				  (open_most ? x < most : x <= most);
@@ -422,4 +422,4 @@ static int tear_down(void **state)
 	return 0;
 }
 
-TESTS(set_up, tear_down)
+TEST_MAIN_ALL(set_up, tear_down)

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "clock.h"
 #include "confine.h"
 #include "decode_apart.h"
@@ -266,4 +266,4 @@ TEST(test_confined)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILURE);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

@@ -10,7 +10,7 @@
 #include <turbojpeg.h>
 #include <webp/encode.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "decode.h"
 #include "decode_internal.h"
 #include "safetensors.h"
@@ -476,4 +476,4 @@ TEST(test_bomb)
 	free(b.data);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "case_file.h"
 #include "processor.h"
 
@@ -194,7 +194,7 @@ TEST(test_keys)
 		{"MiniCPMV4_6ImageProcessor", &sliced, "slices"},
 	};
 
-	for (size_t i = 0; i < N_OF(processors); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(processors); i++) {
 		type = processors[i].type;
 		tower = processors[i].tower;
 		each_case("images.txt", "all", check_key);
@@ -217,7 +217,7 @@ TEST(test_slices_sizes)
 	struct image_parts got;
 
 	must_parse(MINICPM(",\"max_slice_nums\":4,\"scale_resolution\":32"), &sliced, &p);
-	for (unsigned i = 0; i < N_OF(known); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(known); i++) {
 		assert_int_equal(image_process_size(&p, &sliced, known[i].width, known[i].height,
 						    &got, err, sizeof(err)),
 				 0);
@@ -371,4 +371,4 @@ TEST(test_values)
 	}
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

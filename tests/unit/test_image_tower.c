@@ -5,7 +5,7 @@
 #include <malloc.h>
 #include <math.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "tower.h"
 
 #define LIMITS "\"limits\":{\"tokens\":64,\"seqs\":8,\"rows\":200,\"blocks\":64}"
@@ -98,7 +98,7 @@ TEST(test_check)
 	t = right;
 	assert_int_equal(image_tower_check(&t, err, sizeof(err)), 0);
 	assert_memory_equal(&t, &right, sizeof(t));
-	for (size_t i = 0; i < N_OF(lies); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
 		t = right;
 		memcpy((char *)&t + lies[i].at, &lies[i].value, sizeof(lies[i].value));
 		assert_int_equal(image_tower_check(&t, err, sizeof(err)), -EINVAL);
@@ -298,7 +298,7 @@ TEST(test_hostile_sizes)
 	struct image_tower t;
 
 	must_parse(TOWER("merge", "none", ",\"merge\":2"), &t);
-	for (unsigned i = 0; i < N_OF(bad); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_int_equal(image_plan_make(&t, &bad[i], 1, &p, err, sizeof(err)), -EINVAL);
 	assert_int_equal(image_plan_make(&t, many, 2, &p, err, sizeof(err)), -E2BIG);
 	assert_int_equal(image_plan_make(&t, many, 1, &p, err, sizeof(err)), 0);
@@ -315,7 +315,7 @@ TEST(test_bytes)
 	};
 	static const struct image_size size = {8, 12};
 
-	for (unsigned i = 0; i < N_OF(towers); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(towers); i++) {
 		uint64_t bytes, found = 0;
 		struct image_plan p;
 		struct image_tower t;
@@ -327,7 +327,7 @@ TEST(test_bytes)
 					p.mean_rows,   p.mean_weights};
 
 		bytes = image_plan_bytes(&t, size);
-		for (unsigned k = 0; k < N_OF(arrays); k++)
+		for (unsigned k = 0; k < ARRAY_SIZE(arrays); k++)
 			found += malloc_usable_size((void *)(uintptr_t)arrays[k]);
 		/* An allocator rounds up. */
 		assert_in_range(found, bytes, bytes + 10 * 32);
@@ -358,4 +358,4 @@ TEST(test_prompt)
 		    0);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

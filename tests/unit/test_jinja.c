@@ -3,7 +3,7 @@
  * The template interpreter: each feature, each kind of error, each limit, many threads at once, and
  * all cases of the conformance data where it is present.
  */
-#include "cmocka_test.h"
+#include "unit.h"
 #include "case_file.h"
 #include "jinja.h"
 #include "json_strict.h"
@@ -85,7 +85,7 @@ static void expect_error(const char *source, const char *what)
 
 	assert_true(sscanf(what, "%15s %u %99[^\n]", name, &line, words) >= 2);
 	while (strcmp(kinds[k].name, name))
-		assert_true(++k < N_OF(kinds));
+		assert_true(++k < ARRAY_SIZE(kinds));
 	if (!rc)
 		fail_msg("%s: rendered to %s", source, text);
 	if (error.kind != kinds[k].kind || !strstr(error.message, words) || error.line != line)
@@ -165,7 +165,7 @@ TEST(test_parse_limits)
 	char *source = malloc(TXDA_TEMPLATE_MAX_SOURCE + 1);
 	size_t i, k;
 
-	for (i = 0; i < N_OF(units); i++) {
+	for (i = 0; i < ARRAY_SIZE(units); i++) {
 		size_t n = strlen(units[i][0]), unit = strlen(units[i][1]);
 
 		memcpy(source, units[i][0], n);
@@ -350,4 +350,4 @@ TEST(test_conformance)
 	assert_int_equal(passed, total);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

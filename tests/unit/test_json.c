@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The strict JSON checker and parser: cases of its own, and JSONTestSuite's when the conformance
  * data is at hand. */
-#include "cmocka_test.h"
+#include "unit.h"
 #include "case_file.h"
 #include "json_strict.h"
 #include "conformance.h"
@@ -50,7 +50,7 @@ TEST(test_refuses)
 					    "\xef\xbb\xbf[]"};
 
 	each_case("json.txt", "refuses", refuse);
-	for (size_t i = 0; i < N_OF(bytes); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(bytes); i++)
 		refuse((char *[]){(char *)(uintptr_t)bytes[i]});
 	assert_int_equal(txda_json_check("1\0", 2, 8, NULL), -EINVAL);
 	assert_int_equal(txda_json_check("\"a\0b\"", 5, 8, NULL), -EINVAL);
@@ -166,4 +166,4 @@ TEST(test_suite_files)
 	assert_true(yes && no);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

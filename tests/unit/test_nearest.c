@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The name that was probably meant. */
-#include "cmocka_test.h"
+#include "unit.h"
 #include "nearest.h"
 
 static const char *among(const char *word, const char *const *names)
@@ -39,7 +39,7 @@ TEST(what_was_meant_is_found)
 		{"", NULL},
 	};
 
-	for (size_t i = 0; i < N_OF(words); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
 		const char *found = among(words[i].word, names);
 
 		if (words[i].meant ? !found || strcmp(found, words[i].meant) != 0 : found != NULL)
@@ -70,4 +70,4 @@ TEST(long_words_are_like_none)
 	assert_null(among(word, names));
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "confine.h"
 #include "pretok_regex.h"
 
@@ -46,7 +46,7 @@ static int search(void)
 	size_t start = 0, end = 0;
 	int wrong = 0, r;
 
-	for (size_t i = 0; i < N_OF(plain); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(plain); i++) {
 		start = end = 0;
 		r = find(plain[i].pattern, plain[i].text, strlen(plain[i].text), &start, &end);
 		if (r != plain[i].result || start != plain[i].start || end != plain[i].end) {
@@ -102,4 +102,4 @@ TEST(with_jit)
 	assert_int_equal(search(), 0);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

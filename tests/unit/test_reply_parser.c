@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "case_file.h"
 #include "reply_parser.h"
 
@@ -358,7 +358,7 @@ TEST(templates_tell_the_format)
 		{"{{ messages }}", REPLY_NO_TOOLS, REPLY_NO_REASONING},
 	};
 
-	for (size_t i = 0; i < N_OF(cases); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		assert_int_equal(reply_tools_of_template(cases[i].source, strlen(cases[i].source)),
 				 cases[i].tools);
 		assert_int_equal(
@@ -382,4 +382,4 @@ TEST(parsers_have_names)
 	assert_false(reply_reasoning_named("", &reasoning));
 }
 
-TESTS(read_functions, free_functions)
+TEST_MAIN_ALL(read_functions, free_functions)

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "conformance.h"
 #include "json_strict.h"
 #include "sentencepiece.h"
@@ -357,4 +357,4 @@ TEST(test_damage)
 	free(copy);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

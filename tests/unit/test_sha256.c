@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* SHA-256: the examples of FIPS 180-4, whole and in pieces of each size. */
-#include "cmocka_test.h"
+#include "unit.h"
 #include "sha256.h"
 
 static void digest(const char *text, size_t len, size_t piece, char ret[65])
@@ -32,7 +32,7 @@ TEST(examples)
 	static char million[1000000];
 	char got[65];
 
-	for (size_t i = 0; i < N_OF(known); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
 		size_t len = strlen(known[i].text);
 
 		for (size_t piece = 1; piece <= len + 1; piece++) {
@@ -46,4 +46,4 @@ TEST(examples)
 			    "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

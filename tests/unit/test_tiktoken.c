@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmocka_test.h"
+#include "unit.h"
 #include "text_buf.h"
 #include "tokenizer.h"
 
@@ -126,7 +126,7 @@ TEST(test_by_rank)
 	/* Several ways to make one: aba of ab and a or of a and ba. */
 	static const char *const words[] = {"ba",  "ab", "aba",	  "aa", "abab",
 					    "baa", "bb", "ababa", "abb"};
-	enum { N = N_OF(words) };
+	enum { N = ARRAY_SIZE(words) };
 	struct text_buf file = {0};
 	struct txda_tokenizer *tok;
 	uint32_t random = 1;
@@ -175,13 +175,13 @@ TEST(test_splits)
 		{"!\n\n", {"!\n", "\n"}},
 		{"Éé", {"Éé"}},
 	};
-	enum { N = N_OF(words) };
+	enum { N = ARRAY_SIZE(words) };
 	struct text_buf file = {0};
 	struct txda_tokenizer *tok;
 
 	make_file(&file, words, N);
 	tok = load(&file, 256 + N);
-	for (size_t i = 0; i < N_OF(cases); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		size_t n, len, text_len;
 		uint32_t *ids = encode(tok, cases[i].text, 0, &n);
 		char *text;
@@ -270,7 +270,7 @@ TEST(test_refused)
 	snprintf(config, sizeof(config), CONFIG, 256, 257, 261);
 	make_file(&file, NULL, 0);
 	len = file.len;
-	for (size_t i = 0; i < N_OF(cases); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		file.len = len;
 		assert_true(text_buf_add_string(&file, cases[i].more));
 		check_refused(file.data, file.len, config, cases[i].expected);
@@ -348,4 +348,4 @@ TEST(test_directory)
 	free(file.data);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The tokeniser against the text conformance data, where it is at hand. Cases of its own are in
  * test_tokenizer_load.c and test_tokenizer_parts.c. */
-#include "cmocka_test.h"
+#include "unit.h"
 #include "detok.h"
 #include "json_strict.h"
 #include "conformance.h"
@@ -331,7 +331,7 @@ TEST(test_conformance)
 		skip();
 		return;
 	}
-	for (size_t i = 0; i < N_OF(names); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		struct txda_tokenizer *tok = NULL;
 		char err[256], path[768];
 
@@ -352,4 +352,4 @@ TEST(test_conformance)
 	assert_int_equal(failed, 0);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

@@ -3,7 +3,7 @@
  * Whole tokenisers: the shipped models (TXDA_MODELS names their directory, TXDA_FIXTURES that of
  * the fixtures), small ones made here, what is refused and how, and many threads at once.
  */
-#include "cmocka_test.h"
+#include "unit.h"
 #include "case_file.h"
 #include "detok.h"
 
@@ -124,7 +124,7 @@ TEST(test_demo)
 	assert_int_equal(txda_tokenizer_piece_id(tok, "no such piece", 13), TXDA_TOKEN_NONE);
 	n = txda_tokenizer_piece_id(tok, "\xC4\xA0the", 5);
 	assert_string_equal(txda_tokenizer_bytes(tok, (uint32_t)n, NULL), " the");
-	for (size_t i = 0; i < N_OF(texts); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		check_round_trip(tok, texts[i]);
 	check_ids(tok, "<|im_end|>", 0, IDS(2));
 	assert_int_equal(txda_tokenizer_encode(tok, "<|im_end|>", 10, TXDA_ENCODE_NO_SPECIAL_PARSE,
@@ -146,7 +146,7 @@ TEST(test_fixtures)
 	static const char *const names[] = {"llama2", "llama31", "qwen2-sharded", "qwen3",
 					    "internlm3"};
 
-	for (size_t i = 0; i < N_OF(names); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		struct txda_tokenizer *tok = load_shipped("TXDA_FIXTURES", names[i]);
 
 		if (!tok)
@@ -382,7 +382,7 @@ TEST(test_hostile_sizes)
 		skip();
 		return;
 	}
-	for (size_t i = 0; i < N_OF(units); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
 		size_t unit = strlen(units[i]), len = 0;
 
 		for (; len < size; len += unit)
@@ -395,4 +395,4 @@ TEST(test_hostile_sizes)
 	txda_tokenizer_free(tok);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The tokeniser's parts alone: splitting, expressions, normalising, merging, added tokens. */
-#include "cmocka_test.h"
+#include "unit.h"
 #include "bpe.h"
 #include "case_file.h"
 #include "pretok.h"
@@ -199,7 +199,7 @@ TEST(test_fast_scanner)
 	};
 	char text[256];
 
-	for (size_t j = 0; j < N_OF(jsons); j++) {
+	for (size_t j = 0; j < ARRAY_SIZE(jsons); j++) {
 		struct pretok fast, slow;
 
 		load_pretok(&fast, jsons[j]);
@@ -207,7 +207,7 @@ TEST(test_fast_scanner)
 		assert_true(fast.steps[0].fast.on);
 		slow.steps[0].fast.on = false;
 		for (unsigned i = 0; i < 100000; i++) {
-			size_t len = random_text(choices, N_OF(choices), 12, text);
+			size_t len = random_text(choices, ARRAY_SIZE(choices), 12, text);
 			char *a = words(&fast, text, len, true), *b = words(&slow, text, len, true);
 
 			if (strcmp(a, b))
@@ -314,7 +314,7 @@ TEST(test_nfc)
 	char text[256];
 
 	for (unsigned i = 0; i < 50000; i++) {
-		size_t len = random_text(choices, N_OF(choices), 40, text);
+		size_t len = random_text(choices, ARRAY_SIZE(choices), 40, text);
 		char *got = normalized(&normalizer, text, len);
 		utf8proc_uint8_t *want = utf8proc_NFC((const utf8proc_uint8_t *)text);
 
@@ -450,4 +450,4 @@ TEST(test_added_tokens)
 	added_set_free(&set);
 }
 
-TESTS(NULL, NULL)
+TEST_MAIN

@@ -1,183 +1,71 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 #
-# fairness.py - four users, one of whom floods the daemon with 100 requests (in full: 1000): the others are served between them,
-# not behind them. Users are uids, which takes root; without it the times are printed and the order, which is between users, is not
-# seen.
-#
-# A time is not asserted. Asserted is the order: the flood takes all slots with requests that are long, and light ones are through
-# before any of these ends. In full it prints a light request's time to the first token beside a full step and an idle daemon's, and
-# what the flood keeps of its tokens a second; tests/sim asserts these in simulated time.
-import json
+# fairness.py - one user floods the daemon with 100 requests (in full: 1000), and others are served
+# between them, not behind them; then priorities: of the requests that wait for the one place there
+# is, the most urgent one goes first. Users are uids, which takes root. The policies themselves are
+# those of test_engine_sharing and tests/sim, in simulated time: this shows that they have their way
+# through the daemon.
 import os
-import statistics
+import re
+import signal
 import sys
-import time
 
-from proof import FULL, Daemon, Tally, UnixConnection, raw_request, size
+from daemon import Daemon, check, conclude, raw_request, size, until
 
-FLOOD = size(100, 1000)
-ROUNDS = 6
-tally = Tally()
-FLOOD_BODY = {"model": "demo", "prompt": "Once upon a time there was a king who had a daughter and a fox", "max_tokens": 1500, "ignore_eos": True}
-
-
-def users():
-    """Uids that this process may take on."""
-    return [] if os.geteuid() else [60001, 60002, 60003, 60004]
-
-
-def as_user(uid, work):
-    """Runs work() in a process of that uid; its result, as JSON."""
-    out, into = os.pipe()
-    pid = os.fork()
-    if not pid:
-        status = 1
-        try:
-            os.close(out)
-            os.setgroups([])
-            os.setresgid(uid, uid, uid)
-            os.setresuid(uid, uid, uid)
-            with os.fdopen(into, "w") as f:
-                json.dump(work(), f)
-            status = 0
-        except BaseException as e:
-            print(f"uid {uid}: {e!r}", flush=True)
-        finally:
-            os._exit(status)
-    os.close(into)
-    with os.fdopen(out) as f:
-        data = f.read()
-    os.waitpid(pid, 0)
-    return json.loads(data) if data else None
-
-
-def flood_of(path, uid):
-    """Sends all of it and holds it, as that user; (pid, the end of a pipe whose closing ends it)."""
-    told, tell = os.pipe()
-    hold, release = os.pipe()
-    pid = os.fork()
-    if not pid:
-        try:
-            os.close(release)
-            if uid is not None:
-                os.setgroups([])
-                os.setresgid(uid, uid, uid)
-                os.setresuid(uid, uid, uid)
-            streams = [raw_request(path, "/v1/completions", {**FLOOD_BODY, "seed": i}) for i in range(FLOOD)]
-            os.write(tell, b"x")
-            os.read(hold, 1)
-            for s in streams:
-                s.close()
-        finally:
-            os._exit(0)
-    os.close(tell)
-    os.close(hold)
-    if not os.read(told, 1):
-        tally.check(False, "the flood could not be sent")
-    return pid, release
-
-
-def first_token(path, tokens):
-    """Seconds until the first token of a light request."""
-    body = {"model": "demo", "prompt": tokens, "max_tokens": 12, "ignore_eos": True, "temperature": 0, "stream": True}
-    c = UnixConnection(path)
-    start = time.monotonic()
-    c.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-    answer = c.getresponse()
-    answer.readline()
-    taken = time.monotonic() - start
-    tally.check(answer.status == 200, f"a light request: {answer.status}")
-    answer.read()
-    c.close()
-    return taken
-
-
-def light(path, uid, n_prompt, turn=[0]):
-    turn[0] += 1
-    tokens = [20 + turn[0] % 400] * n_prompt  # nothing of it is in the prefix cache
-    if uid is None:
-        return first_token(path, tokens)
-    return as_user(uid, lambda: first_token(path, tokens))
+FLOOD, SLOTS = size(100, 1000), 16
+FLOODER, LIGHT = 60001, (60002, 60003, 60004)
 
 
 def ended(d):
     return d.metrics()['request_success_total{finished_reason="length"}']
 
 
-def rate(d, work):
-    """Tokens a second while work() runs."""
-    begun, before = time.monotonic(), d.metrics()["generation_tokens_total"]
-    work()
-    return (d.metrics()["generation_tokens_total"] - before) / (time.monotonic() - begun)
-
-
-def in_order(d, who, n_prompt, n_before):
-    """Light requests one behind the other, while the flood's first requests run: how many end before any of these."""
-    first = 0
-    for i in range(3 * ROUNDS):
-        before = ended(d)
-        if d.metrics()["num_requests_waiting"] < 2:
-            break
-        light(d.path, who[1 + i % 3], n_prompt)
-        first += ended(d) == i + 1 + n_before and before == i + n_before
-    return first
-
-
-def once_a_second(d, who, n_prompt, seqs, idle):
-    """First tokens of light requests, one a second, and what the flood loses by them: in turns with as long without them."""
-    taken, alone, beside = [], [], []
-
-    def ask():
-        for i in range(3):
-            time.sleep(1)
-            taken.append(light(d.path, who[1 + i % 3], n_prompt))
-
-    for _ in range(5):
-        alone.append(rate(d, lambda: time.sleep(3)))
-        beside.append(rate(d, ask))
-    step = min(seqs, FLOOD) / statistics.median(alone)
-    print(f"  one light request a second: first token after {statistics.median(taken) * 1e3:.1f} ms in the median, "
-          f"{statistics.median(taken) / (idle + step):.2f} times a full step ({step * 1e3:.1f} ms) and an idle daemon's first token, "
-          f"{max(taken) / (idle + step):.2f} at most; {sum(beside) / sum(alone):.2f} of the tokens a second without them "
-          f"({statistics.median(alone):.0f})", flush=True)
-
-
-def scenario(who, seqs, n_prompt):
-    options = ["--socket-mode", "0666", "--max-num-seqs", str(seqs), "--max-queue", "2000", "--max-connections", "1500",
-               "--no-access-log"]
+def flood():
+    """The flood takes all slots with long requests; light ones are through before any of these ends."""
+    options = ["--socket-mode", "0666", "--max-num-seqs", str(SLOTS), "--max-queue", "2000", "--max-connections", "1500"]
     with Daemon(*options, env={"TXDA_CMODEL": "chips=1,mem=4G"}) as d:
-        os.chmod(d.directory, 0o711)
-        light(d.path, who[1], n_prompt)
-        idle = [light(d.path, uid, n_prompt) for _ in range(3) for uid in who[1:]]
-        base = statistics.median(idle)
-        pid, release = flood_of(d.path, who[0])
-        tally.check(d.until(lambda: d.metrics()["num_requests_running"] == min(seqs, FLOOD)), f"the flood does not take {seqs} slots")
-        first = in_order(d, who, n_prompt, len(idle) + 1)
-        print(f"a flood of {FLOOD}, {seqs} run at once, prompts of {n_prompt} tokens, first token of an idle daemon after "
-              f"{base * 1e3:.1f} ms: {first} light requests one behind the other ended before any of the flood; "
-              f"{d.metrics()['num_preemptions_total']:.0f} preempted", flush=True)
-        if FULL:
-            once_a_second(d, who, n_prompt, seqs, base)
-        os.close(release)
-        os.waitpid(pid, 0)
-        tally.check(d.until(d.idle), "it does not come to rest")
-        if who[0] is not None:
-            tally.check(first >= 3, f"only {first} light requests were served before the flood's first one ended")
+        body = {"model": "demo", "prompt": "Once upon a time there was a king", "max_tokens": 1500, "ignore_eos": True}
+        crowd = [raw_request(d.path, "/v1/completions", {**body, "seed": i}, FLOODER) for i in range(FLOOD)]
+        check(until(lambda: d.metrics()["num_requests_running"] == SLOTS), f"the flood does not take {SLOTS} slots")
+        for i, uid in enumerate(LIGHT):
+            # Nothing of it is in the prefix cache.
+            light = {"model": "demo", "prompt": [20 + i] * 16, "max_tokens": 12, "ignore_eos": True}
+            check(d.post("/v1/completions", light, uid)[0] == 200, f"a light request of user {uid}")
+        through = ended(d)
+        check(through == len(LIGHT), f"{through - len(LIGHT):.0f} requests of the flood ended before the light ones")
+        for s in crowd:
+            s.close()
+        check(until(d.idle), "it does not come to rest")
+
+
+def priorities():
+    with Daemon("--max-num-seqs", "1") as d:
+        # One has the place until all others wait. Who waits rises by one every 256 steps: they come together, far apart.
+        first = raw_request(d.path, "/v1/completions", {"prompt": "Once", "ignore_eos": True, "max_tokens": 1900,
+                                                        "n": 64, "priority": -32})
+        check(until(lambda: d.metrics()["num_requests_running"] == 1), "the first one does not run")
+        d.process.send_signal(signal.SIGSTOP)
+        waiting = [raw_request(d.path, "/v1/completions", {
+            "prompt": "Once", "ignore_eos": True, "max_tokens": 600 + priority, "priority": priority})
+            for priority in (32, 0, -31)]
+        d.process.send_signal(signal.SIGCONT)
+        check(until(lambda: len(re.findall(rb'"running":[1-9]', d.get("/v1/requests")[1])) == 4), "they do not wait")
+        first.close()
+        for s in waiting:
+            s.recv(1)
+        # In the daemon's own order: clients may be told late. Each is known by its tokens.
+        order = re.findall(r"\+(569|600|632) tokens", d.log())
+        check(order == ["569", "600", "632"], f"by tokens they end in the order {order}")
 
 
 def main():
-    who = users()
-    if not who:
-        print("not root: one user floods and asks, which shows times, and no order between users")
-        who = [None] * 4
-    scenario(who, 16, 16)
-    if FULL:
-        scenario(who, 16, 400)
-        scenario(who, 256, 16)
-        scenario(who, 256, 400)
-    tally.conclude()
+    if os.geteuid():
+        print("several users take root")
+        sys.exit(77)
+    flood()
+    priorities()
+    conclude()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main()
