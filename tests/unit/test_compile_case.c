@@ -441,5 +441,7 @@ int main(int argc, char **argv)
 		puts("TXDA_FIXTURES does not name the fixtures");
 		return 77;
 	}
-	return run_tests_of_file(argc > 1 ? argv[1] : NULL, setup, teardown);
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(unit_tests, setup, teardown);
 }
