@@ -8,7 +8,7 @@
   stage    check                                      in full
   user     user space with gcc, warnings are errors;  every test
            the tests that are not of suite full
-  asan     AddressSanitizer and UBSan of gcc, suites  those of clang, the end-to-end tests of suite asan, too,
+  asan     AddressSanitizer and UBSan of gcc, suites  those of clang, the end-to-end tests of sanitize, too,
            unit and fuzz, on kernels of stage user    and the compute kernels themselves
   tsan     -                                          clang and ThreadSanitizer, suite threads
   arm      -                                          NEON kernels and two models, in an emulator
@@ -145,8 +145,8 @@ def kernels(stage):
 
 def asan(stage):
     sanitized = SANITIZED + ["-Db_sanitize=address,undefined"]
-    suites = ["--suite", "unit", "--suite", "fuzz", "--no-suite", "kernels", "--no-suite", "full"]
-    suites += ["--suite", "asan"] if stage.full else []
+    suites = ["--suite", "unit", "--suite", "fuzz", "--no-suite", "kernels"]
+    suites += ["--suite", "sanitize"] if stage.full else ["--no-suite", "full"]
     ready = kernels(stage)
     if not stage.full:
         stage.sanitized(B / "asan", sanitized + [ready], ["--setup", "asan", *suites])

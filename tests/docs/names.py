@@ -37,7 +37,7 @@ def help_of(program):
 helps = {program: options_in(help_of(program)) | {"--help"} for program in programs}
 all_options = set().union(*helps.values())
 # Of other programs' options documents name these.
-foreign_options = {"--unix-socket", "--group-add", "--no-rebuild", "--list", "--force", "--all", "--import", "--test-key", "--sb-state", "--list-enrolled"}
+foreign_options = {"--unix-socket", "--group-add", "--suite", "--no-suite", "--setup", "--list", "--force", "--all", "--import", "--test-key", "--sb-state", "--list-enrolled"}
 
 
 def prose(path):
