@@ -1,51 +1,52 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# kernel-headers.sh CACHE - unpack Debian's kernel headers for the kernels that txda supports
-# into CACHE (nothing is installed) and print their build directories, one a line.
+# kernel-headers.sh [-i IMAGES] CACHE [K...] - unpack Debian's kernel headers for the kernels K (6.12, 7.2, newest: all that
+# txda supports) into CACHE (nothing is installed) and print their build directories, one a line. A K that cannot be had
+# is left out. With -i also the kernel and its modules, into IMAGES/RELEASE: vmlinuz, and usr/lib/modules in tree/.
 #
 # Debian 12's own kernel has no accel subsystem, and a container has no kernel at all, so the
 # headers come from Debian 13 and its backports, from the very mirror that this machine's apt uses. What is
 # in CACHE already is not fetched again.
 set -eu
 
-# Those that are promised, and the newest one, which tells early what will have to change.
-kernels="6.12 7.2 newest"
 # shellcheck source=scripts/debian.sh
 . "$(dirname "$0")/debian.sh"
+images=
+if [ "$1" = -i ]; then
+	images=$(mkdir -p "$2" && cd "$2" && pwd)
+	shift 2
+fi
 cache=$(mkdir -p "$1" && cd "$1" && pwd)
-stamp=$cache/complete-$(echo "$kernels" | tr ' ' -)
+shift
+# Those that are promised, and the newest one, which tells early what will have to change.
+kernels=${*:-6.12 7.2 newest}
+apt=$cache/apt
+# Several may want the same.
+exec 9>"$cache/lock"
+flock 9
 
 say() {
 	echo "kernel-headers: $*" >&2
 }
 
-if [ -e "$stamp" ]; then
-	cat "$stamp"
-	exit 0
-fi
+# have K - is it here?
+have() {
+	[ -e "$cache/$1" ] && dir=$(cat "$cache/$1") && [ -e "$dir/Makefile" ] &&
+		{ [ -z "$images" ] || [ -e "$images/${dir##*/linux-headers-}/vmlinuz" ]; }
+}
 
-if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
-	say "no apt here, so no headers can be fetched"
-	exit 0
-fi
-
-if ! debian_mirror >/dev/null; then
-	say "apt's configuration names no Debian mirror, so no headers can be fetched"
-	exit 0
-fi
-arch=$(dpkg --print-architecture)
-apt=$cache/apt
-mkdir -p "$cache/debs" "$cache/root"
-
+# unpack DIR PACKAGE...
 unpack() {
-	say "fetching $*"
-	rm -f "$cache/debs/"*.deb
+	to=$1
+	shift
+	rm -rf "$cache/debs"
+	mkdir -p "$cache/debs" "$to"
 	(cd "$cache/debs" && debian_apt "$apt" apt-get download "$@" >/dev/null) || return 1
 	for deb in "$cache/debs/"*.deb; do
-		dpkg -x "$deb" "$cache/root" || return 1
+		dpkg -x "$deb" "$to" || return 1
 	done
-	rm -f "$cache/debs/"*.deb
+	rm -rf "$cache/debs"
 }
 
 # kbuild's helpers are built for that suite's libraries. Where this machine's are older or missing,
@@ -58,7 +59,8 @@ wrap_tools() {
 		[ "$(head -c 4 "$tool" | tr -d '\177')" = ELF ] || continue
 		ldd "$tool" 2>&1 | grep -q 'not found' || continue
 		if [ -z "$loader" ]; then
-			[ -e "$cache/root/usr/share/doc/libc6" ] || unpack libc6 libelf1t64 zlib1g libzstd1 || return 1
+			[ -e "$cache/root/usr/share/doc/libc6" ] ||
+				unpack "$cache/root" libc6 libelf1t64 zlib1g libzstd1 || return 1
 			loader=$(find "$cache/root/usr/lib" "$cache/root/usr/lib64" -name 'ld-linux*.so.*' \
 				2>/dev/null | head -n 1)
 			libs=$(dirname "$(find "$cache/root/usr/lib" -name libc.so.6 | head -n 1)")
@@ -70,27 +72,55 @@ wrap_tools() {
 	done
 }
 
-: >"$cache/dirs"
-if ! debian_apt_setup "$apt" trixie trixie-backports; then
-	say "the mirror has no trixie with its backports"
-	exit 0
+# fetch K - the newest release of K.
+fetch() {
+	prefix=$1
+	[ "$1" != newest ] || prefix=
+	release=$(debian_kernel "$apt" "$prefix") || return 1
+	version=${release%-"$arch"}
+	dir=$cache/root/usr/src/linux-headers-$release
+	if ! grep -qsx "$dir" "$cache"/[0-9n]*; then
+		say "fetching headers of $release"
+		unpack "$cache/root" "linux-headers-$release" "linux-headers-$version-common" \
+			"linux-kbuild-$version" || return 1
+		sed -i "s,/usr/src/,$cache/root/usr/src/," "$dir/Makefile"
+		wrap_tools "$version" || return 1
+	fi
+	echo "$dir" >"$cache/$1"
+	[ -n "$images" ] && [ ! -e "$images/$release/vmlinuz" ] || return 0
+	say "fetching kernel $release"
+	image=$images/$release
+	rm -rf "$image"
+	# Newer kernels have their image and their modules in packages of their own.
+	# shellcheck disable=SC2046 # names are words
+	unpack "$image/tree" $(debian_apt "$apt" apt-cache pkgnames linux- |
+		grep -Fx -e "linux-image-$release" -e "linux-base-$release" -e "linux-binary-$release" -e "linux-modules-$release") ||
+		return 1
+	rm -rf "$image/tree/usr/share/doc"
+	[ -d "$image/tree/usr/lib/modules" ] || { mkdir -p "$image/tree/usr" && mv "$image/tree/lib" "$image/tree/usr/lib"; }
+	mv "$(find "$image/tree" -name 'vmlinuz*')" "$image/vmlinuz" && rm -rf "$image/tree/boot"
+}
+
+missing=
+for kernel in $kernels; do
+	have "$kernel" || missing="$missing $kernel"
+done
+if [ -n "$missing" ]; then
+	if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
+		say "no apt here, so no headers can be fetched"
+	elif ! debian_mirror >/dev/null; then
+		say "apt's configuration names no Debian mirror, so no headers can be fetched"
+	elif ! debian_apt_setup "$apt" trixie trixie-backports; then
+		say "the mirror has no trixie with its backports"
+	else
+		arch=$(dpkg --print-architecture)
+		for kernel in $missing; do
+			fetch "$kernel" || say "the mirror has no kernel $kernel for $arch"
+		done
+	fi
+	# An interrupted or failed fetch is tried again next time.
+	rm -rf "$apt" "$cache/debs"
 fi
 for kernel in $kernels; do
-	prefix=$kernel
-	[ "$kernel" != newest ] || prefix=
-	if ! release=$(debian_kernel "$apt" "$prefix"); then
-		say "the mirror has no kernel $kernel for $arch"
-		continue
-	fi
-	dir=$cache/root/usr/src/linux-headers-$release
-	! grep -q "^$dir\$" "$cache/dirs" || continue
-	version=${release%-"$arch"}
-	unpack "linux-headers-$release" "linux-headers-$version-common" "linux-kbuild-$version" || continue
-	sed -i "s,/usr/src/,$cache/root/usr/src/," "$dir/Makefile"
-	wrap_tools "$version" || continue
-	echo "$dir" >>"$cache/dirs"
-done
-rm -rf "$apt" "$cache/debs"
-# An interrupted or failed fetch is tried again next time.
-[ -s "$cache/dirs" ] && mv "$cache/dirs" "$stamp" && cat "$stamp"
-exit 0
+	! have "$kernel" || echo "$dir"
+done | awk '!seen[$0]++'

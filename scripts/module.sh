@@ -1,11 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# module.sh [KDIR] - build txda.ko against the kernel build directory KDIR. Without a usable KDIR
+# module.sh [-m DIR] [KDIR] - build txda.ko against the kernel build directory KDIR. Without a usable KDIR
 # it builds against Debian's headers of each supported kernel instead, which proves the source
 # but gives no module for the running kernel. The objects land in build/module/RELEASE, the
-# source tree stays clean.
+# source tree stays clean. With -m the module of DIR, into a directory of that name there.
 set -eu
+sources="Kbuild dkms.conf driver uapi" name=''
+of=$(dirname "$0")/..
+if [ "${1:-}" = -m ]; then
+	of=$2 sources=. name=${2##*/}
+	shift 2
+fi
+of=$(cd "$of" && pwd)
 cd "$(dirname "$0")/.."
 mkdir -p "${B:=build}"
 B=$(cd "$B" && pwd)
@@ -14,9 +21,12 @@ flags=${KFLAGS:-W=1}
 build_one() {
 	kdir=$1
 	release=$(cat "$kdir/include/config/kernel.release")
-	out=$B/module/$release
+	out=$B/module/$release${name:+/$name}
 	mkdir -p "$out"
-	cp -a -u Kbuild dkms.conf driver uapi "$out/"
+	exec 8>"$B/module/$release.lock"
+	flock 8
+	# shellcheck disable=SC2086 # names are words
+	(cd "$of" && cp -a -u $sources "$out/")
 
 	# The kernel was configured for the compiler that built it. Where that one is missing, the
 	# machine's gcc serves, without the one option that gcc 12 does not know.
@@ -34,15 +44,15 @@ build_one() {
 	# shellcheck disable=SC2086 # flags are words
 	if ! make -C "$kdir" M="$out" $flags "$@" modules >"$log" 2>&1; then
 		cat "$log" >&2
-		echo "txda.ko does not build for $release" >&2
+		echo "${name:-txda.ko} does not build for $release" >&2
 		return 1
 	fi
 	# Only what speaks of these sources: kbuild itself also remarks on tools that it misses.
 	if grep -E '(driver|uapi|txda)[^ ]*: (warning|error):|^(WARNING|ERROR): modpost' "$log" >&2; then
-		echo "txda.ko builds with warnings for $release" >&2
+		echo "${name:-txda.ko} builds with warnings for $release" >&2
 		return 1
 	fi
-	echo "$out/txda.ko"
+	ls "$out"/*.ko
 }
 
 usable() {
