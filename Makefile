@@ -50,14 +50,14 @@ soak: $(B)/check/build.ninja ## mixed traffic for MINUTES=30, with a table of me
 bench-serve: all ## tokens a second through the daemon against those without it, in pairs: PAIRS=5 STREAMS="16 64"
 	B=$(B) sh scripts/bench-serve.sh
 
-vm: ## a shell in a virtual machine with chips, on kernel K: K=7.2 CHIPS=1 IRQ=msix MEM=1G
-	@B=$(B) sh tests/vm/run.sh -b -k $(or $(K),7.2) -n $(or $(CHIPS),1) -i $(or $(IRQ),msix) -m $(or $(MEM),1G)
+vm: ## a shell in a virtual machine with chips, on kernel K: K=newest CHIPS=1 IRQ=msix MEM=1G
+	@B=$(B) sh tests/vm/run.sh -b -k $(or $(K),newest) -n $(or $(CHIPS),1) -i $(or $(IRQ),msix) -m $(or $(MEM),1G)
 
-check-vm: ## only the tests of the driver in virtual machines, on kernels K="6.12 7.2"; K=debug: one that looks closely; LONG=1: storms in full
-	@B=$(B) sh tests/vm/check.sh $(if $(LONG),-L) -k "$(or $(K),6.12 7.2)"
+check-vm: ## only the tests of the driver in virtual machines, on kernels K="6.12 newest"; K=debug: one that looks closely; LONG=1: storms in full
+	@B=$(B) sh tests/vm/check.sh $(if $(LONG),-L) -k "$(or $(K),6.12 newest)"
 
-bench-vm: ## what the way through the driver costs, against the same in one process, on kernel K=7.2, J=threads of the chip
-	@B=$(B) sh tests/vm/bench.sh -k $(or $(K),7.2) $(if $(J),-j $(J))
+bench-vm: ## what the way through the driver costs, against the same in one process, on kernel K=newest, J=threads of the chip
+	@B=$(B) sh tests/vm/bench.sh -k $(or $(K),newest) $(if $(J),-j $(J))
 
 install: all ## install into DESTDIR/PREFIX
 	meson configure $(B) -Dprefix=$(PREFIX)
@@ -74,7 +74,7 @@ format: ## clang-format over the C files that git knows
 
 clean: ## remove what was built, keep downloads and compiled models
 	find $(B) -mindepth 1 -maxdepth 1 ! -name node ! -name kernel-headers ! -name vm ! -name bare ! -name promtool -exec rm -rf {} + 2>/dev/null || true
-	rm -rf $(B)/vm/tree
+	rm -rf $(B)/vm/stage $(B)/vm/stage.img $(B)/vm/reference
 
 distclean: ## remove everything that was built or downloaded
 	rm -rf $(B)

@@ -111,7 +111,7 @@ in_time() {
 # in_machine - the packages on a machine with systemd and chips, which not every host can start.
 in_machine() {
 	step_line=$(($(wc -l <"$log") + 1))
-	if sh tests/vm/prepare.sh root >>"$log" 2>&1; then
+	if sh tests/vm/prepare.sh root base >>"$log" 2>&1; then
 		check "packages in a virtual machine" sh tests/vm/packages.sh "$debs"
 	elif [ $? -eq 77 ]; then
 		record SKIP "packages in a virtual machine" "$(tail -n 1 "$log")"

@@ -12,6 +12,7 @@
 #   module   what `make module` needs
 #   deb      what `make deb` needs on top of `make`
 #   vm       what `make vm` and `make check-vm` need on top of `make`
+#   kernel   what a kernel is built with, on top of that for its modules
 #   bare     what bare.sh needs
 #
 # Does nothing (quickly) when all is there. Otherwise says what is missing and what for, then installs it,
@@ -20,7 +21,7 @@
 set -eu
 
 usage() {
-	sed -n '4,18s/^# \{0,1\}//p' "$0" >&2
+	sed -n '4,19s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }
 
@@ -108,8 +109,21 @@ packages() {
 	vm)
 		cat <<-'END'
 			mmdebstrap mmdebstrap makes the file system of the guests
-			xz-utils xz unpacks modules of Debian's kernels
+			squashfs-tools mksquashfs makes images of it
+			cpio cpio makes the initramfs
+			kmod depmod orders modules of Debian's kernels
+			xz-utils xz unpacks them
 			util-linux flock keeps two from making the same image
+		END
+		;;
+	kernel)
+		cat <<-'END'
+			bc bc computes constants
+			flex flex reads Kconfig files
+			bison bison reads Kconfig files
+			libelf-dev - reads objects
+			libssl-dev - hashes
+			xz-utils xz unpacks the sources
 		END
 		;;
 	bare)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# bench.sh [-k K] [-w WEIGHTS] [-j N] - what the way through the driver costs, on kernel K (7.2): submission,
+# bench.sh [-k K] [-w WEIGHTS] [-j N] - what the way through the driver costs, on kernel K (newest): submission,
 # copies and decoding in a virtual machine, and the same programs on the host with the chip in their own
 # process. The figures are ratios: processors of the machine are emulated where KVM is not to be had, those
 # of the chips never are. With -j the chip computes with N threads only: on two processors -j 1 leaves one
@@ -10,7 +10,7 @@ set -eu
 # shellcheck source=tests/vm/rig.sh
 . "$(dirname "$0")/rig.sh"
 
-k=7.2 weights=w8 cores=
+k=newest weights=w8 cores=
 while getopts k:w:j: option; do
 	case $option in
 	k) k=$OPTARG ;;
@@ -22,27 +22,25 @@ while getopts k:w:j: option; do
 		;;
 	esac
 done
-sh "$top/tests/vm/prepare.sh" root
+sh "$top/tests/vm/prepare.sh" root base
 sh "$top/tests/vm/prepare.sh" kernel "$k"
-sh "$top/tests/vm/prepare.sh" module "$top" tree "$k"
-sh "$top/tests/vm/prepare.sh" user "$top" tree
-stage=$vm/tree/tree/stage
+sh "$top/tests/vm/prepare.sh" stage full "$k"
+stage=$vm/stage bin=$B/check/bin
 work=$(mktemp -d "${TMPDIR:-/tmp}/txda-vm-bench.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# The guests' build, on the host.
 here() {
-	TXDA_CMODEL=${cores:+cores=$cores} of_root "$stage/sysroot/usr/bin/txda-bench" "$@"
+	TXDA_CMODEL=${cores:+cores=$cores} "$bin/txda-bench" "$@"
 }
 
 decode="--prompt 16 --gen 64 --batch 1,16"
 case_dir=$vm/bench/qwen3-0.6b-$weights
 if [ ! -e "$case_dir/model_info.json" ]; then
 	mkdir -p "$vm/bench"
-	of_root "$stage/sysroot/usr/bin/txda-compile" --synthetic qwen3-0.6b --weights "$weights" -q -o "$case_dir"
+	"$bin/txda-compile" --synthetic qwen3-0.6b --weights "$weights" -q -o "$case_dir"
 fi
-of_root "$root/usr/bin/mksquashfs" "$case_dir" "$work/case.img" -quiet -no-progress -noI -noD -noF -noX -all-root >/dev/null
+image "$case_dir" "$work/case.img"
 
 # In between two runs of the host: what the machine does changes from minute to minute.
 say "in one process, on the host"
@@ -50,7 +48,7 @@ here device
 # shellcheck disable=SC2086 # words
 here --json $decode "$stage/cases/demo-tp1" "$case_dir" >"$work/before"
 say "through the driver, on $k"
-sh "$top/tests/vm/run.sh" -k "$k" -n 1 -l 900 ${cores:+-j "$cores"} -t "$stage" \
+sh "$top/tests/vm/run.sh" -k "$k" -n 1 -l 900 ${cores:+-j "$cores"} \
 	-q "-drive file=$work/case.img,format=raw,if=none,id=case,readonly=on -device virtio-blk-pci,drive=case" -- "
 . /rig/guest/lib.sh
 load && wait_for 20 nodes_are 1 || exit 1

@@ -1,39 +1,41 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# check.sh [-k "K..."] [-r FILE] [-j N] [-B] [-L] [CASE...] - the test cases (all, or those whose names
-# begin so) in virtual machines, on each kernel K (6.12 and 7.2).
+# check.sh [-1] [-k "K..."] [-r FILE] [-j N] [-B] [-L] [CASE...] - the test cases (all, or those whose names
+# begin so) in virtual machines, on each kernel K (6.12 and newest).
 #
-#   -r FILE   append the results there: OK, FAIL or SKIP, name, reason, separated by tabs
-#   -j N      so many machines at once (one for each processor: machines that wait for one use it, too)
+#   -1        what each change is tested with: cases with level=check, shortened, in one machine with the newest kernel
+#   -r FILE   append the results there: OK, FAIL or SKIP, name, reason, seconds, separated by tabs
+#   -j N      so many machines at once (one for each processor)
 #   -B        the tree is built already
 #   -L        storms (resets, removals, reloads) in full, not a tenth of them
 #   -t DIR, -M PROGRAM   as for run.sh
 #
 # The header of a case, cases/NN-name.sh, says what machine it wants:
-#   # vm: mode=fast|systemd chips=N dram=4G irq=msix|msi mem=1G plug=now|later timeout=SECONDS kernels=6.12,7.2
-#         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT about=driver|chip|user
+#   # vm: mode=fast|systemd chips=N dram=4G irq=msi|msix mem=1G root=base|full plug=now|later timeout=SECONDS kernels=6.12,7.2
+#         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT about=driver|chip|user level=check|full
 # Without -L and without being named, what does not depend on the kernel runs on the last of several only: cases about
-# user space, about what the driver does with the chip alone, and DKMS.
-# Cases that want the same one share a boot. The output is like that of scripts/check.sh; exit status 77 when there
-# can be no machine here at all.
+# user space, and about what the driver does with the chip alone.
+# Cases that want the same machine share a boot; after one that fails those that follow get another. Exit status 77
+# when there can be no machine here at all.
 set -eu
 # shellcheck source=tests/vm/rig.sh
 . "$(dirname "$0")/rig.sh"
 
-kernels="6.12 7.2" results='' built='' stage='' model='' long=''
+kernels="6.12 newest" results='' built='' stage='' model='' storms='' level=full
 jobs=$(nproc 2>/dev/null || echo 2)
-while getopts k:r:j:BLt:M: option; do
+while getopts 1k:r:j:BLt:M: option; do
 	case $option in
+	1) level=check kernels=newest ;;
 	k) kernels=$OPTARG ;;
 	r) results=$OPTARG ;;
 	j) jobs=$OPTARG ;;
 	B) built=1 ;;
-	L) long=1 ;;
+	L) storms=long ;;
 	t) stage=$OPTARG built=1 ;;
 	M) model=$OPTARG ;;
 	*)
-		sed -n '4,20s/^# \{0,1\}//p' "$0"
+		sed -n '4,22s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
@@ -65,82 +67,126 @@ if [ -z "${TXDA_VM_WORK:-}" ]; then
 fi
 shift $((OPTIND - 1))
 work=$TXDA_VM_WORK
-mkdir -p "$work/machines"
 : >"$work/results"
-: >"$work/jobs"
+last=${kernels##* }
+
+# record RESULT NAME [REASON [SECONDS]] - RESULT is OK, FAIL or SKIP.
+record() {
+	printf '%s\t%s\t%s\t%s\n' "$1" "$2" "${3:-}" "${4:-}" >>"$work/results"
+	[ "$1" = OK ] || printf '   %-4s %s%s\n' "$1" "$2" "${3:+: $3}"
+}
 
 # The machine that a case wants, as options of run.sh.
 machine_of() {
 	memory=1G
 	[ "$2" != debug ] || memory=3G
-	options="-n $(of "$1" chips 1) -c $(of "$1" dram 4G) -i $(of "$1" irq msix) -m $(of "$1" mem $memory)"
+	options="-n $(of "$1" chips 2) -c $(of "$1" dram 4G) -i $(of "$1" irq msi) -m $(of "$1" mem $memory) -R $(of "$1" root base)"
 	[ "$(of "$1" mode fast)" = fast ] || options="$options -s"
-	for word in $(of "$1" append "" | tr + ' '); do
+	for word in $(of "$1" append "" | tr + ' ') ${storms:+txda.storms=$storms}; do
 		options="$options -a $word"
 	done
 	[ "$(of "$1" plug now)" = now ] || options="$options -p"
-	[ -z "$long" ] || options="$options -a txda.long=1"
 	echo "$options"
 }
 
+# wanted CASE K [PREFIX...]
 wanted() {
-	[ $# -gt 1 ] || return 0
-	name=$1
-	shift
-	for prefix in "$@"; do
+	name=$1 k=$2
+	shift 2
+	case ,$(of "$name" kernels "$k"), in *",$k,"*) ;; *) return 1 ;; esac
+	if [ $# -eq 0 ]; then
+		[ "$level" = full ] || [ "$(of "$name" level full)" = check ] || return 1
+		[ -n "$storms" ] || [ "$k" = "$last" ] || [ "$(of "$name" about driver)" = driver ]
+		return
+	fi
+	for prefix; do
 		case $name in "$prefix"*) return 0 ;; esac
 	done
 	return 1
 }
 
-# plan K [CASE...] - the machines of kernel K, as lines of the list of jobs (see job.sh), each after
-# the seconds that its cases may take together.
+# plan K [CASE...] - the machines of kernel K: kernel, options of run.sh, names of cases, separated by tabs; more cases first.
 plan() {
-	k=$1
-	shift
 	for file in "$top"/tests/vm/cases/*.sh; do
 		name=$(basename "$file" .sh)
-		wanted "$name" "$@" || continue
-		[ -n "$long$*" ] || [ "$(of "$name" about driver)" = driver ] || [ "$k" = "$last" ] || continue
-		case ,$(of "$name" kernels "$k"), in
-		*",$k,"*) printf '%s\t%s\t%s\n' "$(of "$name" timeout 120)" "$(machine_of "$name" "$k")" "$name" ;;
+		! wanted "$name" "$@" || printf '%s\t%s\n' "$(machine_of "$name" "$1")" "$name"
+	done | awk -F '\t' -v OFS='\t' -v k="$1" '
+		{ count[$1]++; names[$1] = names[$1] " " $2 }
+		END { for (m in names) print count[m], k, m, substr(names[m], 2) }'
+}
+
+# machine NUMBER KERNEL OPTIONS CASES - run the cases in one machine, or in as many as it takes when they fail.
+machine() {
+	dir=$work/machine$1 k=$2 options=$3
+	mkdir -p "$dir"
+	# What a debug kernel watches costs time.
+	slow=1
+	[ "$k" != debug ] || slow=5
+	for name in $4; do
+		echo "$name $(($(of "$name" timeout 900) * slow))"
+	done >"$dir/list"
+	while [ -s "$dir/list" ]; do
+		boot "$1" | sed -u "s/^/   $k.$1: /"
+	done
+}
+
+# boot NUMBER - run the cases in $dir/list in one machine; those that it did not come to stay in the list.
+boot() {
+	rm -rf "$dir/files"
+	mkdir "$dir/files"
+	: >"$dir/files/events"
+	# shellcheck disable=SC2086 # options are words
+	sh "$top/tests/vm/run.sh" -k "$k" $options ${stage:+-t "$stage"} ${model:+-M "$model"} -l $((300 * slow)) -C "$dir/list" \
+		-o "$dir/files" 2>&1 || true
+	begun='' ended=0
+	while read -r event result seconds name reason; do
+		case $event in
+		begin) begun=$seconds ;;
+		end)
+			record "$result" "vm $k: $name" "$reason" "$seconds"
+			sed -i "/^$name /d" "$dir/list"
+			begun='' ended=1
+			;;
 		esac
-	done | awk -F '\t' -v OFS='\t' -v k="$k" '
-		{ seconds[$2] += $1; names[$2] = names[$2] " " $3 }
-		END { for (m in names) print seconds[m], k, m, substr(names[m], 2) }'
-	# DKMS belongs to kernels that are installed as packages.
-	[ -n "$long$*" ] || [ "$k" = "$last" ] || return 0
-	if [ "$k" != debug ] && wanted dkms "$@"; then
-		printf '%s\t%s\t%s\t%s\n' 300 "$k" dkms dkms
+	done <"$dir/files/events"
+	[ -n "$begun" ] || [ $ended -eq 0 ] || return 0
+	tail -qn 60 "$dir/files/console.log" "$dir/files/qemu.log" 2>/dev/null || true
+	if [ -n "$begun" ]; then
+		complaint=$(grep -E -f "$top/tests/vm/guest/klog-bad" "$dir/files/console.log" 2>/dev/null |
+			grep -v -E -f "$top/tests/vm/guest/klog-allowed" | head -n 1)
+		record FAIL "vm $k: $begun" "the machine died or hung${complaint:+; kernel: $complaint}"
+		sed -i "/^$begun /d" "$dir/list"
+	else
+		while read -r name _; do
+			record FAIL "vm $k: $name" "the machine did not come up"
+		done <"$dir/list"
+		: >"$dir/list"
 	fi
 }
 
-# pool N LIST - do the jobs of LIST, N at once.
-pool() {
-	xargs -d '\n' -r -n 1 -P "$1" -a "$2" sh "$top/tests/vm/job.sh" ${stage:+-t "$stage"} ${model:+-M "$model"} ||
-		record FAIL vm "not all machines were run, see above"
+# take - the next line of the list of jobs, which several take from.
+take() {
+	exec 7>"$work/lock"
+	flock 7
+	head -n 1 "$work/jobs" | grep . && sed -i 1d "$work/jobs"
 }
 
-last=${kernels##* }
+worker() {
+	while job=$(take); do
+		IFS=$(printf '\t') read -r number k options cases <<-END
+			$job
+		END
+		machine "$number" "$k" "$options" "$cases"
+	done
+}
 
 prepare() {
 	sh "$top/tests/vm/prepare.sh" "$@"
 }
 
-# Packages of kernels come while the root file system is made, user space is built while modules are.
-# What goes wrong in the background is tried again in its turn, and told then.
-for k in $kernels; do
-	prepare fetch "$k" || true
-done >"$work/fetch.log" 2>&1 &
-fetch=$!
-prepare root
+prepare root base
+prepare qemu
 prepare supervise
-user=
-if [ -z "$built" ]; then
-	prepare user "$top" tree &
-	user=$!
-fi
-wait $fetch
 ready=
 for k in $kernels; do
 	status=0
@@ -151,28 +197,33 @@ for k in $kernels; do
 	*) record FAIL "vm $k" "the kernel cannot be prepared, see above" ;;
 	esac
 done
+status=0
 # shellcheck disable=SC2086 # kernels are words
-if { [ -n "$built" ] || prepare module "$top" tree $ready; } && { [ -z "$user" ] || wait $user; }; then
+[ -n "$built" ] || prepare stage $level $ready || status=$?
+case $status in
+0)
 	for k in $ready; do
 		plan "$k" "$@"
-	done | sort -rn | cut -f 2- >"$work/jobs"
-	: >"$work/again"
-	pool "$jobs" "$work/jobs"
-	# Alone, one after the other.
-	mv "$work/again" "$work/jobs"
-	pool 1 "$work/jobs"
-else
-	record FAIL vm "the tree does not build for the guests, see above"
-fi
+	done | sort -rn | cut -f 2- | awk '{ print NR "\t" $0 }' >"$work/jobs"
+	[ $level = full ] || sed -i 's/\t-n/\t-a txda.storms=check -n/' "$work/jobs"
+	i=0
+	while [ $i -lt "$jobs" ]; do
+		i=$((i + 1))
+		worker &
+	done
+	wait
+	;;
+77) exit 77 ;;
+*) record FAIL vm "the tree does not build for the guests, see above" ;;
+esac
 
 passed=$(grep -c '^OK' "$work/results" || true)
 failed=$(grep -c '^FAIL' "$work/results" || true)
 skipped=$(grep -c '^SKIP' "$work/results" || true)
-[ -z "$results" ] || cat "$work/results" >>"$results"
-if [ -z "$results" ]; then
+if [ -n "$results" ]; then
+	cat "$work/results" >>"$results"
+else
 	awk -F '\t' '$1 != "OK" { printf "   %-4s %s: %s\n", $1, $2, $3 }' "$work/results"
-	line="$passed passed, $failed failed"
-	[ "$skipped" -eq 0 ] || line="$line, $skipped skipped"
-	echo "$line"
+	echo "$passed passed, $failed failed, $skipped skipped"
 fi
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# debug-kernel.sh - build the kernel of kernel-debug.config from Debian's sources of 7.2 with the
-# guests' compiler, in build/vm/kernel/debug/linux; prepare.sh does the rest. Takes a quarter of an
+# debug-kernel.sh - build the kernel of kernel-debug.config from Debian's sources of 7.2, in
+# build/vm/kernel/debug/linux; prepare.sh does the rest. Takes a quarter of an
 # hour on two cores, half a minute when only the configuration's file time changed.
 set -eu
 # shellcheck source=tests/vm/rig.sh
@@ -13,15 +13,17 @@ source=linux-source-7.2
 out=$vm/kernel/debug
 config=$top/tests/vm/kernel-debug.config
 
+sh "$top/scripts/deps.sh" module kernel >&2
 mkdir -p "$out"
 if [ ! -e "$out/linux/Makefile" ]; then
 	say "fetching $source"
 	rm -rf "$out/fetch" "$out/linux"
 	mkdir -p "$out/fetch" "$out/linux.new"
-	(cd "$out/fetch" && debian_apt "$vm/apt" apt-get download "$source" >/dev/null) || unable "cannot fetch $source"
+	debian_apt_setup "$out/apt" trixie-backports || unable "the mirror has no trixie-backports"
+	(cd "$out/fetch" && debian_apt "$out/apt" apt-get download "$source" >/dev/null) || unable "cannot fetch $source"
 	dpkg -x "$out/fetch/"*.deb "$out/fetch"
 	tar -C "$out/linux.new" --strip-components=1 -xf "$out/fetch/usr/src/$source.tar.xz"
-	rm -rf "$out/fetch"
+	rm -rf "$out/fetch" "$out/apt"
 	mv "$out/linux.new" "$out/linux"
 fi
 # The hot-plug driver takes its own lock and that of the PCI bus in both orders, at every plug, and
@@ -30,13 +32,13 @@ hpc=$out/linux/drivers/pci/hotplug/pciehp_hpc.c
 grep -q lockdep_set_novalidate_class "$hpc" ||
 	sed -i 's/^\tinit_rwsem(&ctrl->reset_lock);$/&\n\tlockdep_set_novalidate_class(\&ctrl->reset_lock);/' "$hpc"
 build() {
-	in_root nice make -C /vm/kernel/debug/linux -j "$(nproc)" "$@"
+	nice make -C "$out/linux" -j "$(nproc)" "$@"
 }
 say "building the debug kernel, see $out/build.log"
 {
 	build tinyconfig
 	cp "$config" "$out/linux/fragment.config"
-	in_root sh -c 'cd /vm/kernel/debug/linux && scripts/kconfig/merge_config.sh -m .config fragment.config'
+	(cd "$out/linux" && scripts/kconfig/merge_config.sh -m .config fragment.config)
 	build olddefconfig
 } >"$out/build.log" 2>&1
 # Kconfig drops what it cannot have without a word.
@@ -51,7 +53,8 @@ fi
 rm -rf "$out/tree"
 mkdir -p "$out/tree/usr/lib"
 ln -s usr/lib "$out/tree/lib"
-build modules_install INSTALL_MOD_PATH=/vm/kernel/debug/tree >>"$out/build.log" 2>&1
+build modules_install INSTALL_MOD_PATH="$out/tree" >>"$out/build.log" 2>&1
 rm -rf "$out/tree/lib" "$out/tree/usr/lib/modules/"*/build
 cat "$out/linux/include/config/kernel.release" >"$out/release"
+echo "$out/linux" >"$out/headers"
 cp "$out/linux/arch/x86/boot/bzImage" "$out/vmlinuz"

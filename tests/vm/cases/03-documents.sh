@@ -1,12 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=systemd chips=1 timeout=300 about=user
+# vm: mode=systemd plug=later about=user
 # What the documents say to type about the module, units and users of an installed system.
 . /rig/guest/lib.sh
-release=$(uname -r)
-mkdir -p "/usr/lib/modules/$release/updates"
-cp /t/txda.ko "/usr/lib/modules/$release/updates/"
-depmod -a || fail "depmod"
+install_module
+plug 0 || fail "no chip"
 sh /t/documents/tests/docs/commands.sh --place vm || fail "a command of the documents fails"
 loaded || fail "the module is not loaded"
 for group in render txda; do
@@ -14,3 +12,4 @@ for group in render txda; do
 done
 [ "$(systemctl is-enabled txdad.service)" = masked ] || fail "the daemon is not masked"
 systemctl unmask txdad.service
+unplug_all

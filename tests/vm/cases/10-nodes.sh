@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=180
-# Each chip has a node with the right owner, links by slot and by serial, and answers DEV_QUERY; all
+# vm: level=check
+# The module says what it is. Each chip has a node with the right owner, links by slot and by serial, and answers DEV_QUERY; all
 # of it goes with the module.
 . /rig/guest/lib.sh
 
@@ -9,6 +9,11 @@
 leads_to() {
 	[ "$(readlink -f "$1")" = "$2" ]
 }
+
+[ "$(modinfo -F license /t/txda.ko)" = GPL ] || fail "licence"
+modinfo -F vermagic /t/txda.ko | grep -q "^$(uname -r) " || fail "built for another kernel"
+modinfo -F alias /t/txda.ko | grep -q '^pci:v00001AF4d000010F8' || fail "no alias for the chip's PCI id"
+[ -n "$(modinfo -F version /t/txda.ko)" ] || fail "no version"
 
 udev_start || fail "udev does not start"
 load || fail "insmod"

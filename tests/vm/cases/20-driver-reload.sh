@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 timeout=900
+# vm:
 # 50 times (a short run: 5) loaded with chips, at work, and unloaded: nothing stays behind.
 . /rig/guest/lib.sh
 

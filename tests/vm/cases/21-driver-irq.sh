@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 irq=msix timeout=180
+# vm: chips=4 irq=msix
 # MSI-X: a vector for events, the others shared by the queues; work makes them fire.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 30 nodes_are 1 || fail "no node"
-pci=$(chip_list)
+wait_for 30 nodes_are 4 || fail "nodes"
+pci=$(chip_list | head -n 1)
 
 vectors() {
 	grep -c "$pci" /proc/interrupts

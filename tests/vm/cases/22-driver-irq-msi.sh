@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=180
+# vm: level=check
 # MSI: one vector carries completions and events.
 . /rig/guest/lib.sh
 load || fail "insmod"

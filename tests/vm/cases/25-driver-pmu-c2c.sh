@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=400
+# vm: root=full about=chip
 # Traffic between chips as perf counts it: exactly what was copied, at both ends, and over a reset of the chip.
 . /rig/guest/lib.sh
 load || fail "insmod"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 timeout=400
+# vm: chips=1 root=full about=chip
 # The chip's counters for perf: what they count, over resets and without a chip, and who may ask.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"
@@ -13,17 +13,15 @@ wait_for 30 test -d $pmu || fail "no PMU"
 
 [ "$(cat $pmu/events/dram_read.unit)" = MiB ] || fail "the unit of dram_read"
 [ ! -e $pmu/events/c2c_sent ] || fail "events of C2C traffic on a chip without ports"
-refused=$(PYTHONPATH=/rig/guest python3 -c '
-from count import perf_event_open
-print(*(-perf_event_open(*args) for args in ((99,), (4,), (0, 0, -1), (0, -1, 0, 1000))))')
+refused=$(count_events --refused)
 [ "$refused" = "22 22 22 22" ] || fail "an unknown event, one of ports, one of a task, one that samples: $refused"
 sysctl -q kernel.perf_event_paranoid=2
-err=$(echo | setpriv --reuid 1000 --regid 1000 --clear-groups python3 /rig/guest/count.py copy_busy 2>&1) && fail "anybody may count"
+err=$(echo | setpriv --reuid 1000 --regid 1000 --clear-groups "$(command -v count_events)" copy_busy 2>&1) && fail "anybody may count"
 case $err in *"ermission denied"*) ;; *) fail "refused otherwise: $err" ;; esac
 
 # Counts that stay open until the end.
 mkfifo /tmp/ask /tmp/counts
-python3 /rig/guest/count.py compute_busy copy_busy dram_read dram_written </tmp/ask >/tmp/counts 2>/tmp/perf.err &
+count_events compute_busy copy_busy dram_read dram_written </tmp/ask >/tmp/counts 2>/tmp/perf.err &
 counter=$!
 exec 4>/tmp/ask 5</tmp/counts
 

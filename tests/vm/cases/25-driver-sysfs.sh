@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 timeout=180
+# vm: about=chip
 # Attributes of the PCI device, as docs/sysfs.md has them.
 . /rig/guest/lib.sh
 load job_timeout_ms=1500 || fail "insmod"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 timeout=180
+# vm:
 # fdinfo: engine time and memory of each client by itself.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 30 nodes_are 1 || fail "no node"
-pci=$(chip_list)
+wait_for 30 nodes_are 2 || fail "nodes"
+pci=$(chip_list | head -n 1)
 
 # fdinfo PID - of its open node.
 fdinfo() {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 mem=2G timeout=240 about=chip
+# vm: chips=1 about=chip
 # Device memory is zero before a buffer gets it, and is seldom cleared while one waits: contents are written once.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"
@@ -11,7 +11,7 @@ export TXDA_BACKEND=drm
 pmu=/sys/bus/event_source/devices/txda_0
 wait_for 30 test -d $pmu || fail "no PMU"
 mkfifo /tmp/ask /tmp/counts
-python3 /rig/guest/count.py dram_written </tmp/ask >/tmp/counts &
+count_events dram_written </tmp/ask >/tmp/counts &
 counter=$!
 exec 4>/tmp/ask 5</tmp/counts
 

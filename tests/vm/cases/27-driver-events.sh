@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 timeout=180
+# vm: about=chip
 # Generic netlink: a dump of the chips, and an event for whatever happens to one.
 . /rig/guest/lib.sh
 ! nl_events dump >/dev/null 2>&1 || fail "the family is there without the driver"
@@ -13,7 +13,7 @@ node=$(ls "$device/accel")
 nl_events dump >/tmp/dump || fail "dump"
 cat /tmp/dump
 [ "$(grep -c '^device ' /tmp/dump)" -eq 2 ] || fail "a dump of $(grep -c . /tmp/dump) chips"
-card=$(printf %d "0x$(cat "$device/card")" 2>/dev/null || python3 -c "print(int('$(cat "$device/card")', 16))")
+card=$(printf %u "0x$(cat "$device/card")")
 grep -q "minor=${node#accel} pci=$pci serial=$(cat "$device/serial") card=$card card_index=0 faults=0 resets=0" /tmp/dump ||
 	fail "$pci is not in the dump as it is"
 # Anybody may ask.

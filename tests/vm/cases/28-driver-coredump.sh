@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 timeout=180
+# vm: chips=1 about=chip
 # A fault and a hang each leave one dump of the chip, which names the guilty queue. It outlives driver and chip.
 . /rig/guest/lib.sh
 load job_timeout_ms=500 || fail "insmod"

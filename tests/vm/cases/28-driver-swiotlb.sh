@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 append=swiotlb=force timeout=180
+# vm: chips=1 append=swiotlb=force about=chip
 # A machine whose DMA goes through bounce buffers, as in confidential virtual machines: no host memory that chip and CPU
 # would see differently, and a word about it; device memory works.
 . /rig/guest/lib.sh

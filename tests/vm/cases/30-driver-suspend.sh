@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 append=pci=nommconf+pcie_ports=native timeout=300
+# vm: append=pci=nommconf+pcie_ports=native
 # Suspend to memory with open files, queues and buffers: memory comes back as it was, and clients go on.
 . /rig/guest/lib.sh
 load || fail "insmod"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=4 irq=msix timeout=400 about=user
+# vm: chips=4 irq=msix about=user
 # Models through the kernel driver, on one chip and on groups of two and four, give the same logits as
 # the device model in-process on the machine that runs the chips: bit for bit.
 . /rig/guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=1800
+# vm: timeout=1800 level=check
 # 200 chips (a short run: 20) pulled out at work, with open files and live mappings, some with a word before and some without; each new one
 # works, nothing stays behind, and the chip next to them goes on.
 . /rig/guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 timeout=300
+# vm:
 # A chip that works is unbound, removed from the bus and found again, and its module waits for open files.
 . /rig/guest/lib.sh
 load || fail "insmod"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=300
+# vm: about=chip
 # Chips that stop answering without a word, as a card does that falls off the bus: nobody waits for ever, readers get an
 # error, the module unloads.
 . /rig/guest/lib.sh

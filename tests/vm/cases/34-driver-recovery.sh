@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 timeout=300
+# vm: about=chip
 # A chip that does not do as it is told: flushes that do not end, a chip reset that does not end; the next deeper reset
 # brings it back, and what was set aside meanwhile is free again.
 . /rig/guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=300
+# vm: about=chip
 # PCI errors on the chips' ports, reported by AER: what is not fatal disturbs nobody who works; what is fatal, or finds the
 # chip gone, resets the bus under the chip, and the node is back with new work done.
 . /rig/guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=300 about=chip
+# vm: about=chip
 # Removal, reset and close in one life of the module: each takes locks that the others take, and a kernel that watches
 # their order (check-vm K=debug) must see all of it.
 . /rig/guest/lib.sh

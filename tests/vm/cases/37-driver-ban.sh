@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 timeout=400 about=chip
+# vm: chips=1 about=chip
 # Who makes chip resets necessary is named to administrators, and banned after three within a minute; everybody else goes on.
 . /rig/guest/lib.sh
 load || fail "insmod"

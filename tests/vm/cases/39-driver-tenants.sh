@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=1 timeout=900 about=chip
+# vm: chips=1 about=chip
 # Beside a user who takes all that a user can have another one decodes, and nothing makes a reset necessary.
 #
 # Prints how fast it does so compared with a neighbour who decodes, too. The chip computes, and clears memory, with processors

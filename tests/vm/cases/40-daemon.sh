@@ -1,15 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=systemd chips=2 irq=msi plug=later timeout=600 about=user
+# vm: mode=systemd plug=later about=user
 # A chip that is plugged in loads the module, and its node starts the daemon.
 . /rig/guest/lib.sh
-release=$(uname -r)
-mkdir -p "/usr/lib/modules/$release/updates"
-cp /t/txda.ko "/usr/lib/modules/$release/updates/"
-depmod -a || fail "depmod"
-# udevd looks for a new index of modules every three seconds only.
-udevadm control --reload
-printf 'model = tales=/t/models/demo\n' >>/etc/txda/txdad.conf
+install_module
+cp $settings /tmp/settings
+printf 'model = tales=/t/models/demo\n' >>$settings
 ! loaded || fail "the module is loaded already"
 [ "$(systemctl is-active txdad.service)" = inactive ] || fail "the daemon runs already"
 
@@ -36,3 +32,5 @@ udevadm settle
 active || fail "the daemon died of the second chip"
 systemctl stop txdad.socket txdad.service || fail "the daemon does not stop"
 journalctl -q --no-pager -u txdad.service
+cp /tmp/settings $settings
+unplug_all

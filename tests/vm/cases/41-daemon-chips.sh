@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=600 about=user
+# vm: about=user level=check
 # The daemon on the driver: it writes what it writes on the device model in-process, with one chip and
 # with two. A chip that is pulled out in the middle of answers ends those with an error and no others;
 # the model comes back on the chip that is left, and on one that is plugged in again.
@@ -43,6 +43,7 @@ same() {
 start --model demo=/t/cases/demo-tp2
 same demo demo-tp2
 end
+! asked check || exit 0
 
 start --model a=/t/cases/demo-tp1 --model b=/t/cases/demo-tp1
 same a demo-tp1

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msix timeout=600 about=user
+# vm: about=user
 # Forward calls through the kernel driver: what a client gets in a memfd and in a dma-buf is what the daemon says in text, on one chip and on two.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"

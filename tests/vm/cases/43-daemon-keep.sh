@@ -1,15 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=systemd chips=2 irq=msi plug=later timeout=900 append=systemd.hostname=keep about=user
+# vm: mode=systemd plug=later about=user
 # Weights in the memory of real chips outlive the daemon: systemd keeps their dma-bufs over a crash and a restart, and gives them up with a stop.
-# It has a name, so that it does not share a machine with 40-daemon, which leaves a chip, the module and a model there.
 . /rig/guest/lib.sh
-release=$(uname -r)
-mkdir -p "/usr/lib/modules/$release/updates"
-cp /t/txda.ko "/usr/lib/modules/$release/updates/"
-depmod -a || fail "depmod"
-udevadm control --reload
-printf 'model = demo=/t/cases/demo-tp1\nmax-num-seqs = 4\n' >>/etc/txda/txdad.conf
+install_module
+printf 'model = demo=/t/cases/demo-tp1\nmax-num-seqs = 4\n' >>$settings
 s=/run/txda/txda.sock
 answers() {
 	curl -fsS --max-time 20 --unix-socket $s http://localhost/health >/dev/null 2>&1

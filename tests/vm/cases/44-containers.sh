@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=600 about=user
+# vm: root=full about=user
 # Containers get the chips that they were given by name, and no others; what podman knows of the chips follows them
 # as they come and go. A container without a chip reaches the host's daemon.
 . /rig/guest/lib.sh

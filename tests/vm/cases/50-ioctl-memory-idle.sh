@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi dram=8G timeout=600
+# vm: dram=8G
 # Idle buffers: their contents move to the host or are dropped when memory is short, and come back. As root, and as a user
 # of group render who has no privilege at all. What was moved goes with its owner and with its chip.
 . /rig/guest/lib.sh

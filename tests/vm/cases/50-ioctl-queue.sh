@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=4 timeout=300
+# vm: chips=4 irq=msix
 # Queues, syncobjs and groups by their ioctls, as a user without privileges.
 . /rig/guest/lib.sh
 load || fail "insmod"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 append=pci=nommconf+pcie_ports=native timeout=300
+# vm: append=pci=nommconf+pcie_ports=native about=chip
 # Chips lose their power while the machine sleeps, and serve again after it, time and again.
 . /rig/guest/lib.sh
 load || fail "insmod"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=300
+# vm:
 # Memory of a chip that is unbound, bound again and reset under its users: SIGBUS instead of anybody's bytes, peers cut
 # off, host memory kept, everything given back.
 . /rig/guest/lib.sh

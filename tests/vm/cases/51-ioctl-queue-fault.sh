@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 timeout=300 about=chip
+# vm: level=check
 # Faults, hangs and the end of queues that work; as root, who can have the chip hang.
 . /rig/guest/lib.sh
 load || fail "insmod"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=300
+# vm:
 # Threads that do everything at once to the same few buffers and address spaces: nothing is left in the end.
 . /rig/guest/lib.sh
 load || fail "insmod"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=1800 kernels=debug
+# vm: timeout=1800 kernels=debug
 # Memory that is not to be had, at each single place in binding a chip and in loading the module (a short run: at some
 # of them); then at random, in the driver's own threads too.
 . /rig/guest/lib.sh

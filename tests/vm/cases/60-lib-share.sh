@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msix timeout=300 about=user
+# vm: about=user
 # libtxda on the driver: two processes and two chips share buffers; a fault ends one queue, in words; a
 # user of group render may do all of it, one without may not.
 . /rig/guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msi timeout=300 about=user
+# vm: about=user
 # A chip is pulled out while libtxda works on it: its clients are told, those of the other chip go on;
 # plugged in again it is a chip of the contexts that are open, and works.
 . /rig/guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: mode=fast chips=2 irq=msix timeout=300 about=user
+# vm: about=user
 # One of two clients of a chip hangs: it gets its error and may begin anew, the other notices nothing,
 # txda-smi shows all of it. Then the chip is reset under both, and both begin anew.
 . /rig/guest/lib.sh

@@ -9,12 +9,19 @@ fail() {
 	exit 1
 }
 
-# storm N - how often a storm blows: N times when the rig was asked for it all (check-vm LONG=1), else a tenth of that.
+# asked WORD - the rig was asked for long storms (check-vm LONG=1) or for a check of what each change is tested with.
+asked() {
+	grep -qw "txda.storms=$1" /proc/cmdline
+}
+
+# storm N - how often a storm blows: N times when the rig was asked for it all, else a tenth of that, or a fortieth.
 storm() {
-	if grep -qw txda.long=1 /proc/cmdline; then
+	if asked long; then
 		echo "$1"
+	elif asked check; then
+		echo $((($1 + 39) / 40))
 	else
-		echo $(($1 / 10))
+		echo $((($1 + 9) / 10))
 	fi
 }
 
@@ -109,6 +116,19 @@ load() {
 	insmod /t/txda.ko "$@"
 }
 
+# What `make install` makes of the tree.
+prefix=/usr/local
+# shellcheck disable=SC2034 # for cases
+settings=$prefix/etc/txda/txdad.conf
+
+# install_module - as an installed module, which udev loads for a chip. It looks for a new index of modules every three
+# seconds only, unless it is told.
+install_module() {
+	mkdir -p "/usr/lib/modules/$(uname -r)/updates"
+	cp /t/txda.ko "/usr/lib/modules/$(uname -r)/updates/"
+	{ depmod -a && udevadm control --reload; } || fail "depmod"
+}
+
 # share_nodes - the chips' nodes are open to group render, as the rules have it. Where udevd runs (an earlier case may
 # have started it) it is about to do the same.
 share_nodes() {
@@ -147,4 +167,14 @@ plug() {
 
 unplug() {
 	vmhost del "$1"
+}
+
+# unplug_all - by the guest itself, which is quicker.
+unplug_all() {
+	for slot in /sys/bus/pci/slots/*; do
+		for device in $(chip_list); do
+			[ "$(cat "$slot/address")" != "${device%.*}" ] || echo 0 >"$slot/power"
+		done
+	done
+	wait_for 60 chips_are 0 || fail "chips stay"
 }

@@ -109,10 +109,11 @@ static void begin(struct control *control, const char *line)
 	dprintf(control->events, "%s\n", line);
 }
 
-static void end(struct control *control, const char *line)
+static void end(struct control *control, const char *line, char *text)
 {
-	dprintf(control->events, "%s, %.0f s of processors\n", line,
-		used_seconds(control) - control->used_before);
+	snprintf(text, CONTROL_TEXT_BYTES, "%.0f s of processors",
+		 used_seconds(control) - control->used_before);
+	dprintf(control->events, "%s (%s)\n", line, text);
 }
 
 static int serve(struct control *control, const char *line, char *text)
@@ -145,7 +146,7 @@ static int serve(struct control *control, const char *line, char *text)
 		return 0;
 	}
 	if (after(line, "end")) {
-		end(control, line);
+		end(control, line, text);
 		return 0;
 	}
 	if ((rest = after(line, "exit"))) {

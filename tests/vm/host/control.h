@@ -14,8 +14,9 @@
  *   qmp JSON             a monitor command as it is
  *   limit SECONDS        the machine is up, and killed after SECONDS
  *   begin SECONDS NAME   a test begins; the machine is killed when it says nothing for SECONDS
- *   end RESULT NAME REASON   how it ended; written to the file "events", with the processor time that the host's
- *                        processes have used since "begin": seconds on a clock depend on what else runs
+ *   end RESULT SECONDS NAME REASON   how it ended; written to the file "events", with the processor time that the
+ *                        host's processes have used since "begin", and answered with that: seconds on a clock
+ *                        depend on what else runs
  *   exit STATUS          all is done; ends the machine
  *   anything else        goes to the model's control socket (inject, disappear, appear, status, …)
  */
