@@ -21,8 +21,6 @@ set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
 . scripts/debian.sh
-# shellcheck source=scripts/limit.sh
-. scripts/limit.sh
 
 usage() {
 	sed -n '4,16s/^# \{0,1\}//p' "$0" >&2
@@ -98,14 +96,6 @@ check() {
 	done <"$work/ok"
 	[ $status -eq 0 ] || failed "$name" "exit status $status"
 	passed "$name"
-}
-
-# in_time SECONDS NAME - more than SECONDS are left; otherwise NAME is skipped.
-in_time() {
-	late "$1" || return 0
-	record SKIP "$2" "not begun within CHECK_WITHIN"
-	say "no time for $2"
-	return 1
 }
 
 # in_machine - the packages on a machine with systemd and chips, which not every host can start.
@@ -386,13 +376,6 @@ outside mkdir -p "$archives"
 make_root
 pack
 as_user
-# The packages take a quarter of an hour on a busy machine.
-if in_time 600 "packages"; then
-	as_root
-	if [ "$suite" = trixie ]; then
-		! in_time 0 "packages in a virtual machine" || in_machine
-	else
-		! in_time 0 "a container image of the packages" || as_image
-	fi
-fi
+as_root
+if [ "$suite" = trixie ]; then in_machine; else as_image; fi
 say "done"
