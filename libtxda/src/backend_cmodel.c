@@ -394,7 +394,7 @@ static int cmodel_mem_from_file(struct txda__vm *vm, int fd, uint64_t bytes,
 				struct txda__mem **ret_mem)
 {
 	uint64_t room = txda__align(bytes, TXDA__PAGE);
-	struct txda__mem *mem;
+	struct txda__mem *mem = NULL;
 	int r;
 
 	r = reserve(vm->cmodel, vm->chip, room);
@@ -417,7 +417,7 @@ static int cmodel_mem_import(struct txda__vm *vm, int fd, unsigned flags,
 {
 	struct txda_context *context = vm->cmodel->base.context;
 	bool counted = flags & TXDA__IMPORT_KEPT;
-	struct txda__mem *mem;
+	struct txda__mem *mem = NULL;
 	uint64_t bytes;
 	int r;
 

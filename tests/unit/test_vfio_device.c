@@ -381,7 +381,7 @@ static void check_last(enum txda_fw_log_level level, const char *text)
 	assert_int_equal(e->number, messages());
 	assert_int_equal(e->level, level);
 	assert_in_range(e->time_ns, 1, vf_read64(c, TXDA_REG_TIME_LO));
-	assert_string_equal(e->text, text);
+	assert_string_equal((const char *)e->text, text);
 }
 
 static void test_log(void **state)

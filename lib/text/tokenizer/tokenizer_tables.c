@@ -73,9 +73,13 @@ int txda_tokenizer_export(const struct txda_tokenizer *tok, struct text_buf *out
 /* Empty, or one character and the NUL. */
 static bool is_character(const char text[8])
 {
-	size_t len = strnlen(text, 8);
+	const char *end = memchr(text, 0, 8);
+	size_t len;
 
-	return len < 8 && utf8_valid_prefix((const uint8_t *)text, len) == len &&
+	if (!end)
+		return false;
+	len = (size_t)(end - text);
+	return utf8_valid_prefix((const uint8_t *)text, len) == len &&
 	       (!len || utf8_lead_len((uint8_t)text[0]) == len);
 }
 
