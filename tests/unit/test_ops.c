@@ -236,8 +236,9 @@ static void test_attention(void **state)
 		att_case(&(struct batch){3, 1, 40, 64, 5, 20, ctx, n, p});
 		att_case(&(struct batch){8, 2, 128, 128, 5, 0, ctx, n, p});
 		att_case(&(struct batch){24, 1, 32, 32, 2, 0, ctx, n, p});
-		/* split over cores, and the same keys folded by one */
+		/* split over cores; the second has items enough not to be, but alone */
 		att_case(&(struct batch){2, 1, 64, 32, 2, 0, long_ctx, long_n, p});
+		att_case(&(struct batch){8, 4, 64, 32, 2, 0, long_ctx, long_n, p, .wide = true});
 		att_case(&(struct batch){2, 1, 64, 32, 2, 600, long_ctx, pre_n, p});
 		/* scores far into the cap, and hardly touched by it */
 		att_case(&(struct batch){8, 2, 24, 32, 5, 0, ctx, n, p, .softcap = 0.7f});
