@@ -163,6 +163,25 @@ TEST(test_refused)
 	}
 }
 
+/* The longest head that is taken, and one byte more. */
+TEST(test_longest_head)
+{
+	struct http_parser *p = http_parser_new(&limits);
+
+	for (size_t len = 512; len <= 513; len++) {
+		char text[513];
+		size_t rest;
+
+		memset(text, 'a', sizeof(text));
+		memcpy(text, "GET / HTTP/1.1\r\nHost: ", 22);
+		memcpy(text + len - 4, "\r\n\r\n", 4);
+		assert_int_equal(feed(p, text, len, 100, &rest),
+				 len == 512 ? HTTP_PARSE_DONE : HTTP_PARSE_ERROR);
+		http_parser_reset(p);
+	}
+	http_parser_free(p);
+}
+
 TEST(test_long_heads)
 {
 	struct http_parser *p = http_parser_new(&limits);

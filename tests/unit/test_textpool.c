@@ -63,7 +63,7 @@ static void wait_back(struct textpool *pool, unsigned n)
 	struct pollfd p = {.fd = textpool_fd(pool), .events = POLLIN};
 
 	while (n_back < n) {
-		assert_int_equal(poll(&p, 1, -1), 1);
+		assert_int_equal(poll(&p, 1, 30000), 1);
 		textpool_dispatch(pool);
 	}
 }
@@ -108,6 +108,24 @@ TEST(test_turns)
 	for (unsigned i = 0; i < 8; i++)
 		assert_int_equal(begun[i], expected[i]);
 	assert_int_equal(n_ran, 8);
+	textpool_free(pool);
+}
+
+/* The only thread, which has nothing to do, is woken for a brief job. */
+TEST(test_kick)
+{
+	struct textpool *pool;
+
+	assert_int_equal(textpool_new(1, 1, 100, &pool), 0);
+	for (unsigned i = 1; i <= 50; i++) {
+		struct work w = make(1, true, i, NULL);
+
+		/* Time to fall asleep. */
+		usleep(1000);
+		textpool_again(pool, &w.job);
+		textpool_kick(pool);
+		wait_back(pool, i);
+	}
 	textpool_free(pool);
 }
 
