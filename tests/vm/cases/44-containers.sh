@@ -12,6 +12,9 @@ udevadm settle
 cat $spec || fail "udev's rule wrote no specification"
 [ "$(stat -c %a $spec)" = 644 ] || fail "$spec: $(ls -l $spec)"
 
+# Runtimes look there; the tree is installed with another prefix.
+[ -e /etc/cdi/txda.com-daemon.json ] || { mkdir -p /etc/cdi && cp /usr/local/etc/cdi/*.json /etc/cdi/; }
+
 # What runs in the containers, and the libraries that it needs.
 root=/tmp/container
 mkdir -p $root/usr/bin $root/tmp $root/dev $root/proc $root/sys $root/run/txda
