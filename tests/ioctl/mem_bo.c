@@ -187,7 +187,7 @@ TEST(label)
 		BAD(struct drm_txda_bo_set_label, label, 1ull << 63, EFAULT),
 	};
 	struct drm_txda_bo_set_label good = {.label = (uintptr_t) "weights of layer 3"};
-	char longest[DRM_TXDA_MAX_LABEL], *edge;
+	char longest[DRM_TXDA_MAX_LABEL + 1] = "", *edge;
 	int fd = must_open(0);
 
 	must(bo_create(fd, PAGE, HOST, 0, 0, &good.handle));
@@ -197,11 +197,12 @@ TEST(label)
 	if (!geteuid())
 		check(is_in_debugfs("buffers", "weights of layer 3"));
 
-	memset(longest, 'x', sizeof(longest));
+	/* One byte more, and the longest. */
+	memset(longest, 'x', sizeof(longest) - 1);
 	must_fail(set_label(fd, good.handle, longest), E2BIG);
 	if (!geteuid())
 		check(is_in_debugfs("buffers", "weights of layer 3"));
-	longest[sizeof(longest) - 1] = 0;
+	longest[sizeof(longest) - 2] = 0;
 	must(set_label(fd, good.handle, longest));
 	if (!geteuid())
 		check(is_in_debugfs("buffers", longest) &&
