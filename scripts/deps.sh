@@ -61,8 +61,6 @@ packages() {
 			libcmocka-dev - unit tests
 			clang-format clang-format lays out C files
 			curl curl first client of the end-to-end tests
-			openssl openssl certificate of the test with TLS
-			stunnel4 stunnel TLS in front of the daemon
 			git git end-to-end tests of what documents show
 			groff-base groff renders the manual pages
 			man-db lexgrog reads them as whatis does
@@ -76,6 +74,8 @@ packages() {
 		cat <<-'END'
 			abigail-tools abidiff the binary interface of the library
 			clang clang second compiler, ThreadSanitizer
+			openssl openssl certificate of the test with TLS
+			stunnel4 stunnel TLS in front of the daemon
 			nodejs node runs the OpenAI client against the daemon
 			npm npm fetches the OpenAI client
 			sparse sparse reads the driver for mistaken address spaces and byte orders
