@@ -6,6 +6,7 @@
   all     everything, or only the stages that follow, without a limit of time
 
   stage    check                                      in full
+  build    what user, asan, tsan and vm need; without it there is no sense in the others
   user     user space with gcc, warnings are errors;  every test
            the tests that are not of suite full
   asan     AddressSanitizer and UBSan of gcc, suites  those of clang, the end-to-end tests of sanitize, too,
@@ -17,8 +18,8 @@
   vm       one machine with the newest kernel         all cases on the newest kernel, and on the oldest what differs
   bare     -                                          README's commands and the packages on bare Debian 12 and 13
 
-Stages with a terminal of their own run one after the other; static, module, vm and bare, which often wait, run beside
-them, and what they print is shown when they end. Everything is kept in build/stages/STAGE.log. At the end: a table of
+Stages user, asan, tsan and arm run one after the other and print as they go; static, module, vm and bare, which often
+wait, run beside them and are shown when they end. Everything is kept in build/stages/STAGE.log. At the end: a table of
 the stages, the slowest tests, what failed and what was skipped with its reason, and one line of counts. Exit status 1
 when anything failed.
 """
@@ -73,6 +74,8 @@ class Stage:
     def check(self, test, *command, env=None):
         """A command is one test: exit status 77 skips it, and its last line says why."""
         begun = time.monotonic()
+        with open(self.log, "a") as log:
+            log.write("-- %s\n" % test)
         status = self.run(*command, env=env, quiet=True)
         seconds = time.monotonic() - begun
         if status == 0:
@@ -125,39 +128,36 @@ class Stage:
             self.add("FAIL", "report of a sanitizer", str(report))
 
 
-def user(stage):
+def build(stage):
+    """What stages user, asan, tsan and vm share, which may not build it at once."""
     directory = B / "check"
     if (directory / "build.ninja").exists() or not stage.run("meson", "setup", directory, *CHECKED):
         # What only tests need is a target of its own in newer mesons.
-        stage.run("sh", "-c", 'ninja -C "$1" all $(ninja -C "$1" -t targets all | sed -n "s/^\\(meson-test-prereq\\): .*/\\1/p")', "sh",
-                  directory)
-    BUILT.set()
+        prereq = subprocess.run(["ninja", "-C", directory, "-t", "targets", "all"], cwd=TOP, stdout=subprocess.PIPE, check=True).stdout
+        if not stage.run("ninja", "-C", directory, "all", *(["meson-test-prereq"] if b"\nmeson-test-prereq:" in prereq else [])):
+            stage.add("OK", "user space")
+            return
+    stage.add("FAIL", "user space", "does not build, see above")
+
+
+def user(stage):
     stage.meson(B / "check", CHECKED, [] if stage.full else ["--no-suite", "full"], env=node_client(stage))
-
-
-def kernels(stage):
-    """The compute kernels of the ordinary build, for those that do not watch them."""
-    directory = B / "check"
-    if (directory / "build.ninja").exists() or not stage.run("meson", "setup", directory, *CHECKED):
-        stage.run("ninja", "-C", directory, "cmodel/ops/libcm_ops.a")
-    return "-Dkernels=%s" % directory.resolve()
 
 
 def asan(stage):
     sanitized = SANITIZED + ["-Db_sanitize=address,undefined"]
     suites = ["--suite", "unit", "--suite", "fuzz", "--no-suite", "kernels"]
     suites += ["--suite", "sanitize"] if stage.full else ["--no-suite", "full"]
-    ready = kernels(stage)
     if not stage.full:
-        stage.sanitized(B / "asan", sanitized + [ready], ["--setup", "asan", *suites])
+        stage.sanitized(B / "asan", sanitized + KERNELS, ["--setup", "asan", *suites])
         return
-    stage.sanitized(B / "asan-clang", sanitized + [ready], ["--setup", "asan", *suites], env={"CC": "clang"})
+    stage.sanitized(B / "asan-clang", sanitized + KERNELS, ["--setup", "asan", *suites], env={"CC": "clang"})
     stage.sanitized(B / "asan-kernels", sanitized + ["-Davx512=" + has_avx512()], ["--setup", "kernels", "--suite", "kernels"],
                     env={"CC": "clang"})
 
 
 def tsan(stage):
-    stage.sanitized(B / "tsan", SANITIZED + ["-Db_sanitize=thread", kernels(stage)], ["--setup", "tsan", "--suite", "threads"],
+    stage.sanitized(B / "tsan", SANITIZED + ["-Db_sanitize=thread", *KERNELS], ["--setup", "tsan", "--suite", "threads"],
                     env={"CC": "clang"})
 
 
@@ -201,8 +201,6 @@ def module(stage):
 
 
 def vm(stage):
-    # Its machines run what stage user builds.
-    BUILT.wait()
     stage.script("sh", "tests/vm/check.sh", *([] if stage.full else ["-1"]))
 
 
@@ -229,10 +227,11 @@ def node_client(stage):
 
 CHECKED = ["-Dtests=true", "-Dwerror=true"]
 # Reports name functions and lines. Warnings are those of CHECKED: a sanitizer's instructions bring wrong ones.
-SANITIZED = ["-Dtests=true", "-Dbuildtype=debug", "-Doptimization=1", "-Dc_args=-g1", "-Db_lundef=false"]
+SANITIZED = ["-Dtests=true", "-Ddebug=true", "-Doptimization=1", "-Dc_args=-g1", "-Db_lundef=false"]
+# The compute kernels of the ordinary build, for sanitizers that do not watch them.
+KERNELS = ["-Dkernels=%s" % (TOP / B / "check").resolve()]
 STAGES = {"user": user, "asan": asan, "tsan": tsan, "arm": arm, "static": static, "module": module, "vm": vm, "bare": bare}
 LEVEL = (sys.argv[1:2] or [""])[0]
-BUILT = threading.Event()
 STAGES_DIR = TOP / B / "stages"
 
 
@@ -241,7 +240,7 @@ def run_stages(stages):
         begun = time.monotonic()
         print("\n== [%s] %s" % (clock(begun - START), stage.title), flush=True)
         try:
-            STAGES[stage.name](stage)
+            (build if stage.name == "build" else STAGES[stage.name])(stage)
         except Exception as error:  # pylint: disable=broad-except
             stage.add("FAIL", stage.name, "%s: %s" % (type(error).__name__, error))
         stage.wall = time.monotonic() - begun
@@ -277,19 +276,25 @@ def report(stages):
 
 def main():
     names = sys.argv[2:]
-    if LEVEL not in ("check", "all") or any(name not in STAGES for name in names):
+    if LEVEL not in ("check", "all"):
         sys.exit(__doc__)
+    for name in names:
+        if name not in STAGES:
+            sys.exit("There is no stage %s; there are: %s" % (name, " ".join(STAGES)))
     os.chdir(TOP)
     STAGES_DIR.mkdir(parents=True, exist_ok=True)
     for old in STAGES_DIR.iterdir():
         old.unlink()
     stages = [Stage(name, False) for name in ("user", "asan", "static", "module", "vm")] if LEVEL == "check" else []
     stages += [Stage(name, True) for name in names or (STAGES if LEVEL == "all" else [])]
-    if not any(stage.name == "user" for stage in stages):
-        BUILT.set()
-    beside = threading.Thread(target=run_stages, args=([stage for stage in stages if stage.name in BESIDE],))
+    if any(stage.name in ("user", "asan", "tsan", "vm") for stage in stages):
+        stages.insert(0, Stage("build", False))
+        run_stages(stages[:1])
+        if stages[0].results[0][0] == "FAIL":
+            sys.exit(report(stages[:1]))
+    beside = threading.Thread(target=run_stages, args=([stage for stage in stages if stage.name in BESIDE],), daemon=True)
     beside.start()
-    run_stages([stage for stage in stages if stage.name not in BESIDE])
+    run_stages([stage for stage in stages if stage.name not in BESIDE + ("build",)])
     beside.join()
     sys.exit(report(stages))
 

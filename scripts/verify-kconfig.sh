@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 top=$PWD
 cache=$(mkdir -p "$1" && cd "$1" && pwd)
-headers=$(sh scripts/kernel-headers.sh "$cache" 2>/dev/null | tail -n 1)
+headers=$(sh scripts/kernel-headers.sh "$cache" newest 2>/dev/null)
 [ -n "$headers" ] || {
 	echo "Debian's kernel headers cannot be fetched"
 	exit 77
