@@ -9,6 +9,9 @@ DESTDIR     ?=
 KDIR        ?= /lib/modules/$(shell uname -r)/build
 MESON_FLAGS ?=
 
+# Of scripts/check.py; a wrong one is told before anything is installed.
+ALL_STAGES  := user asan tsan arm static module vm bare
+
 .DEFAULT_GOAL := all
 .PHONY: all demo check check-all check-vm proofs soak bench-serve vm bench-vm install module deb format clean distclean help
 
@@ -38,6 +41,7 @@ check: ## install what is missing, build and test, in a quarter of an hour; ends
 	@B=$(B) python3 scripts/check.py check $(THEN)
 
 check-all: ## every test, without a limit of time; STAGES="asan vm" for some: user asan tsan arm static module vm bare
+	@$(if $(filter-out $(ALL_STAGES),$(STAGES)),$(error There is no stage $(filter-out $(ALL_STAGES),$(STAGES)); there are: $(ALL_STAGES)))
 	@sh scripts/deps.sh build check check-all vm bare
 	@B=$(B) python3 scripts/check.py all $(STAGES)
 
