@@ -125,7 +125,6 @@ race=$tmp/race
 mkdir "$race"
 cp -r "$MODEL" "$race/model"
 bytes=$(stat -c %s "$MODEL/model.safetensors")
-# shellcheck disable=SC2317 # $changes
 change() {
 	case $1 in
 	rewrite)
@@ -144,7 +143,7 @@ change() {
 		;;
 	esac
 }
-# shellcheck disable=SC2317
+# shellcheck disable=SC2317 # $changes
 change_case() {
 	case $(($2 % 4)) in
 	0) file=chip0/kcore.bin ;;
@@ -163,6 +162,41 @@ change_case() {
 		;;
 	esac
 }
+# By the compiler alone.
+begin=$(now)
+"$TXDA_COMPILE" -q --jobs 2 "$race/model" -o "$race/out"
+whole=$(($(now) - begin))
+for way in rewrite truncate replace; do
+	run=0 failed=0
+	while [ "$run" -lt "$RUNS" ]; do
+		run=$((run + 1))
+		rm -rf "$race/out"
+		cp -r "$MODEL/." "$race/model/"
+		"$TXDA_COMPILE" -q --jobs 2 "$race/model" -o "$race/out" 2>"$race/err" &
+		compiler=$!
+		pause "$run"
+		at=0
+		while kill -0 "$compiler" 2>/dev/null && [ "$at" -lt 3 ]; do
+			change "$way" $((run * 31 + at))
+			at=$((at + 1))
+		done
+		if wait "$compiler"; then status=0; else status=$?; fi
+		# A mapping that is cut short kills the compiler, and only it; what it leaves then is removed by the next one.
+		case $status in
+		0) [ -e "$race/out/model_info.json" ] || fail "$way: no case dir" ;;
+		1) [ ! -e "$race/.out.txda-new" ] || fail "$way: left behind: $(ls -A "$race")" ;;
+		135) ;;
+		*) fail "$way: status $status: $(cat "$race/err")" ;;
+		esac
+		[ "$status" -eq 0 ] || failed=$((failed + 1))
+		[ "$status" -eq 0 ] || [ ! -e "$race/out" ] || fail "$way: half a case dir"
+	done
+	echo "$way: $failed of $RUNS compiles ended with an error, none with more"
+done
+cp -r "$MODEL/." "$race/model/"
+"$TXDA_COMPILE" -q "$race/model" -o "$race/out" || fail "a compile after all this"
+[ ! -e "$race/.out.txda-new" ] || fail "left behind: $(ls -A "$race")"
+
 # A checkpoint, which the daemon has compiled, and a case dir, which it reads itself. It says what
 # was wrong, and serves.
 "$TXDA_COMPILE" -q "$MODEL" -o "$race/good"
@@ -196,6 +230,9 @@ for what in model case; do
 	stop
 done
 if grep -E 'SUMMARY: .*Sanitizer|runtime error' "$tmp/txdad.log" | grep -vi 'Sanitizer: bus'; then fail "see above"; fi
+if grep 'was killed by signal' "$tmp/txdad.log" | grep -v 'by signal 7 '; then fail "a compiler crashed, see above"; fi
+left=$(find "$tmp/cache" -name '*.txda-new')
+[ -z "$left" ] || fail "left in the cache: $left"
 
 # ---- the cache's limit ---------------------------------------------------------------------------
 # Room for two models: of three the one that was used longest ago goes, unless it is in use.
