@@ -3,8 +3,8 @@
 #
 # forward.py - forward calls with tensors in memory that is passed as descriptors. With the fake
 # engine, whose rows tell token and position: what they give, and what hostile clients get. With a
-# real one: the same bits however they are asked for, beside others and in pieces; that they are
-# those of a model in one's own process is shown by example-forward-client.
+# real one: the bits that REFERENCE, a program with the model in its own process, gives, however they
+# are asked for, beside others and in pieces.
 import array
 import base64
 import fcntl
@@ -299,21 +299,31 @@ def fake():
 
 
 def real():
+    """Against libtxda alone: on one chip and on two, prompts whole and in pieces, beside speculative decoding."""
     with directory() as where:
-        command = [os.environ["TXDA_COMPILE"], MODEL, "-q", "--tp", "2", "--max-tokens", "256", "--max-seqs", "16", "-o"]
-        subprocess.run([*command, where + "/plain"], check=True)
-        subprocess.run([*command, where + "/hidden", "--hidden"], check=True)
+        def compiled(name, model, *options):
+            subprocess.run([os.environ["TXDA_COMPILE"], model, "-q", "--max-tokens", "256", "--max-seqs", "16", *options,
+                            "-o", f"{where}/{name}"], check=True)
+        compiled("tp1", MODEL)
+        compiled("tp2", MODEL, "--tp", "2")
+        compiled("hidden", MODEL, "--tp", "2", "--hidden")
+        compiled("draft", os.environ["DRAFT"])
         env = {"TXDA_CMODEL": "chips=2,mem=1G,cores=2"}
-        with Daemon("--model", f"m={where}/plain", model=False, env=env) as d:
-            open_model(d)
-            reference = Call(d, WORDS, "all").logits
-            check_rows(d, reference)
-            expect(d, 400, "has no hidden states output", {"hidden_states": tensor(1, [1, 256])})
-        small = ["--max-num-batched-tokens", "24", "--max-num-seqs", "8", "--kv-cache-memory", "2M"]
-        with Daemon("--model", f"m={where}/hidden", *small, model=False, env=env) as d:
-            open_model(d)
-            check_hidden(d, reference)
-            check_rows(d, reference)
+        for name, options in (("tp1", []), ("tp2", []),
+                              ("hidden", ["--max-num-batched-tokens", "24", "--max-num-seqs", "8", "--kv-cache-memory", "2M"]),
+                              ("tp1", ["--draft-model", where + "/draft", "--num-speculative-tokens", "3",
+                                       "--max-num-batched-tokens", "40"])):
+            reference = subprocess.run([os.environ["REFERENCE"], f"{where}/{name}", *map(str, WORDS)], stdout=subprocess.PIPE,
+                                       check=True, env={**os.environ, "TXDA_BACKEND": "cmodel", **env}).stdout
+            with Daemon("--model", f"m={where}/{name}", *options, model=False, env=env) as d:
+                open_model(d)
+                before = d.sample_at_rest()["fds"]
+                check_rows(d, reference)
+                if name == "hidden":
+                    check_hidden(d, reference)
+                else:
+                    expect(d, 400, "has no hidden states output", {"hidden_states": tensor(1, [1, 256])})
+                check(until(lambda: d.sample()["fds"] <= before), f"descriptors: {before}, then {d.sample()['fds']}")
 
 
 (fake if FAKE else real)()
