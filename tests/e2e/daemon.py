@@ -255,7 +255,7 @@ class Daemon:
 
     def idle(self, model="demo"):
         m = self.metrics(model)
-        return not m.get("num_requests_running") and not m.get("num_requests_waiting")
+        return not m["num_requests_running"] and not m["num_requests_waiting"]
 
     def held(self):
         """Bytes that requests hold, but for what is kept for later ones."""
@@ -331,12 +331,17 @@ def at_once(calls, threads):
 
 @contextlib.contextmanager
 def beside(work):
-    """Calls work() again and again in a thread meanwhile."""
+    """Calls work() again and again in a thread meanwhile, once at least; an exception in it is a failure."""
     over = threading.Event()
+    wrong = []
 
     def go_on():
-        while not over.is_set():
+        try:
             work()
+            while not over.is_set():
+                work()
+        except Exception as e:
+            wrong.append(e)
     thread = threading.Thread(target=go_on)
     thread.start()
     try:
@@ -344,6 +349,7 @@ def beside(work):
     finally:
         over.set()
         thread.join()
+        check(not wrong, f"beside it: {wrong}")
 
 
 @contextlib.contextmanager

@@ -83,7 +83,8 @@ def check_rows(d, reference):
         want = b"".join(reference[width * p:width * (p + 1)] for p in places)
         check(Call(d, WORDS, rows, kind, offset).logits == want, f"rows {rows} are not the reference's")
     lengths = [1 + i * 13 % n for i in range(16)]
-    with beside(lambda: d.post("/v1/completions", {"prompt": WORDS[:9], "max_tokens": 24, "ignore_eos": True})):
+    body = {"prompt": WORDS[:9], "max_tokens": 24, "ignore_eos": True}
+    with beside(lambda: check(d.post("/v1/completions", body)[0] == 200, "a completion beside forward calls")):
         calls = at_once([lambda i=i, n=n: Call(d, WORDS[:n], "all" if i % 2 else "last").logits
                          for i, n in enumerate(lengths)], 16)
     for i, (n, logits) in enumerate(zip(lengths, calls)):

@@ -86,7 +86,7 @@ def test_parked():
         for i in range(900):
             # What is read at a time is limited, too: the second half comes when the first one has been read.
             if i == 450:
-                until(lambda: b'"reading"' not in d.get("/v1/requests")[1])
+                check(until(lambda: b'"reading"' not in d.get("/v1/requests")[1]), "they are not read")
             clients.append(raw_request(d.path, "/v1/completions", {"model": "b", "prompt": "Once", "max_tokens": 1}))
         statuses = [read_answer(s)[0] for s in clients]
         check(statuses == [200] * 900, f"answers to those who waited: {set(statuses)}")

@@ -51,7 +51,8 @@ def main():
             # Who asks for it waits; others' models are loaded meanwhile.
             waits = threading.Thread(target=lambda: asked(d, "dead"), daemon=True)
             waits.start()
-            until(lambda: json.loads(d.get("/v1/models/dead")[1])["state"] in ("failed", "loading"))
+            check(until(lambda: json.loads(d.get("/v1/models/dead")[1])["state"] in ("failed", "loading")),
+                  "the model on the dead file system is not loaded")
             status, answer = asked(d, "other")
             check(status == 200, f"another model: {status} {answer}")
             state = json.loads(d.get("/v1/models/dead")[1])["state"]

@@ -27,10 +27,10 @@ def main():
     with Daemon("--stall-seconds", str(STALL), "--max-num-seqs", "256", "--kv-cache-memory", "32M") as d:
         d.warm_up()
         wanted = d.post("/v1/completions", LIGHT)[1]["choices"]
-        until(lambda: d.metrics()["http_connections"] == 1)
+        check(until(lambda: d.metrics()["http_connections"] == 1), "connections are left")
         before = d.sample_at_rest()
         readers = [raw_request(d.path, "/v1/completions", {**BODY, "seed": i}) for i in range(READERS)]
-        until(lambda: d.metrics()["num_requests_running"] + d.metrics()["num_requests_waiting"] > 0)
+        check(until(lambda: d.metrics()["num_requests_running"] + d.metrics()["num_requests_waiting"] > 0), "they do not run")
         room = held = d.metrics()["http_held_bytes"]
         most = before["rss"]
         served = 0
@@ -54,7 +54,8 @@ def main():
         check(gone == READERS, f"{READERS - gone} readers are still connected")
         check(served > 0, "nobody was served beside them")
         check(until(lambda: d.idle() and not d.metrics()["kv_cache_usage_perc"]), "their requests are still there")
-        with beside(lambda: list(d.stream("/v1/completions", {**LIGHT, "max_tokens": 1100}))):
+        more = {**LIGHT, "max_tokens": 1100}
+        with beside(lambda: check([*d.stream("/v1/completions", more)][-1] == "[DONE]", "a stream afterwards")):
             rest = d.rss_below(before["rss"] + MEMORY_ALLOWANCE)
         after = d.sample_at_rest()
         aborted = d.metrics()['request_success_total{finished_reason="abort"}']
