@@ -40,6 +40,7 @@ def half_sent(path):
             s.settimeout(5)
             crowd.append(s)
             s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n" + b" " * 20000)
+    time.sleep(1)  # how long they are held
     for s in crowd:
         s.close()
 
@@ -59,6 +60,12 @@ def deep_schema(call):
                                                    for k in range(3)}}
     call("/v1/chat/completions", dict(CHAT, response_format={"type": "json_schema",
                                                              "json_schema": {"name": "x", "schema": schema}}))
+
+
+def torn(path, r):
+    with contextlib.suppress(OSError), contextlib.closing(connect(path)[0]) as s:
+        s.settimeout(5)
+        s.sendall(r.randbytes(r.randrange(1, 5000)))
 
 
 def many_choices(call):
@@ -82,6 +89,7 @@ ATTACKS = [
     lambda path, call, r: large_texts(call),
     lambda path, call, r: deep_schema(call),
     lambda path, call, r: half_sent(path),
+    lambda path, call, r: torn(path, r),
 ]
 
 
@@ -109,6 +117,13 @@ def lying_header(where, r):
 def endless_template(where, r):
     with open(os.path.join(where, "tokenizer_config.json"), "w") as f:
         json.dump({"chat_template": "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}"}, f)
+
+
+def fat_template(where, r):
+    """A string that is doubled 60 times."""
+    with open(os.path.join(where, "tokenizer_config.json"), "w") as f:
+        json.dump({"chat_template": "{% set ns = namespace(s='x') %}{% for a in range(60) %}{% set ns.s = ns.s ~ ns.s %}"
+                                    "{% endfor %}"}, f)
 
 
 def broken_tokenizer(where, r):
@@ -150,7 +165,7 @@ def odd_case(where, r):
                           '{"name": "\\ud800"}', "{"]))
 
 
-HARMS = [truncated, lying_header, endless_template, broken_tokenizer, fifo, link, odd_numbers, odd_case]
+HARMS = [truncated, lying_header, endless_template, fat_template, broken_tokenizer, fifo, link, odd_numbers, odd_case]
 
 
 def make_hostile(where, harm, r):
