@@ -3,7 +3,7 @@
 #
 # TCP: what is refused at the start (more of it: test_listen_tcp, test_api_keys), keys and whom they
 # stand for, reloads, no keys on loopback; systemd: its sockets, and the time that it gives the
-# daemon to end. How many connections there may be of whom is for test_http_tcp.
+# daemon to end. How many connections there may be of whom is for test_http_tcp and flood.py.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
