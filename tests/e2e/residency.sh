@@ -212,9 +212,31 @@ stop
 
 # ---- loads that take long ----------------------------------------------------------------------
 if $fake; then
+	FAKE_LOAD_MS=3000
+	export FAKE_LOAD_MS
+	start --load demand --model "a=$tmp/a" --model "b=$tmp/b"
+	post /v1/models/load '{"model":"a","stream":true}' -N >"$tmp/load" &
+	loading=$!
+	ask a >"$tmp/waits" &
+	waits=$!
+	until_true 60 grep -qs '"phase":"loading","progress":0\.[1-9]' "$tmp/load" || fail "no progress: $(cat "$tmp/load")"
+	expect 200 '"state":"unloaded"' /v1/models/unload '{"model":"a"}'
+	wait "$loading" || fail "the load that was called off"
+	tail -n 1 "$tmp/load" | grep -q '"state":"unloaded"' || fail "called off: $(tail -n 1 "$tmp/load")"
+	wait "$waits" || fail "who waited for a load that was called off"
+	# Who came too late for that began a load of his own.
+	case $(cat "$tmp/waits") in *model_unloading* | "$first") ;; *) fail "who waited got $(cat "$tmp/waits")" ;; esac
+	[ "$(ask a)" = "$first" ] || fail "after a load that was called off"
+	# Killed while it loads: the next one begins as if nothing had been.
+	post /v1/models/load '{"model":"b","wait":false}' | grep -q '"state":"loading"' || fail "a load without waiting"
+	kill -9 "$daemon"
+	wait "$daemon" 2>/dev/null || true
+	FAKE_LOAD_MS=0
+	start --load demand --model "a=$tmp/a" --model "b=$tmp/b"
+	[ "$(ask b)" = "$other" ] || fail "after a kill in the middle of a load"
+	stop
 	# A client that leaves while it waits is forgotten.
 	FAKE_LOAD_MS=2000
-	export FAKE_LOAD_MS
 	start --load demand --model "a=$tmp/a"
 	curl -sS --unix-socket "$socket" -d '{"model":"a","prompt":"Once"}' http://localhost$comp >/dev/null 2>&1 &
 	pid=$!

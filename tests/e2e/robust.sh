@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: MIT
 #
 # What clients and accidents do to a running daemon: disconnects, slow readers, crowds, broken
-# requests, kill -9, SIGTERM. TORTURE_REQUESTS is how many broken requests there are (3000).
+# requests, kill -9, SIGTERM. TORTURE_REQUESTS is how many broken requests there are (10000).
 set -eu
 . "$(dirname "$0")/lib.sh"
 
 here=$(dirname "$0")
-: "${TORTURE_REQUESTS:=3000}"
+: "${TORTURE_REQUESTS:=10000}"
 comp=/v1/completions
 pids=
 
@@ -72,7 +72,7 @@ cmp -s "$tmp/fast" "$tmp/slow" || fail "a slow reader got other tokens"
 [ "$(tr ',' '\n' <"$tmp/fast" | wc -l)" -gt 1000 ] || fail "the stream was short"
 
 # ---- broken requests ---------------------------------------------------------------------------
-python3 "$here/torture.py" "$socket" 500 1 >/dev/null || fail "torture (warming up)"
+python3 "$here/torture.py" "$socket" 1000 1 >/dev/null || fail "torture (warming up)"
 before=$(rss)
 python3 "$here/torture.py" "$socket" "$TORTURE_REQUESTS" 2 || fail "torture"
 until_true 60 running 0 || fail "requests are left over"
