@@ -10,7 +10,6 @@
 import json
 import math
 import os
-import random
 import struct
 import subprocess
 import sys

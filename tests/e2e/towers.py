@@ -10,12 +10,11 @@
 import json
 import math
 import random
-import struct
 import sys
 from operator import mul
 
 import reference
-from reference import bf16, silu, softmax
+from reference import silu, softmax
 
 GREEDY = 3
 
