@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "unit.h"
 #include "compile.h"
@@ -441,7 +440,6 @@ int main(int argc, char **argv)
 		puts("TXDA_FIXTURES does not name the fixtures");
 		return 77;
 	}
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(unit_tests, setup, teardown);
+	choose_unit_tests(argc > 1 ? argv[1] : NULL);
+	return run_unit_group(argv[0], setup, teardown);
 }

@@ -463,7 +463,6 @@ int main(int argc, char **argv)
 	draft_dir = argv[2];
 	fixtures_dir = argv[3];
 	v3_checkpoint = argv[4];
-	if (argc > 5)
-		cmocka_set_test_filter(argv[5]);
-	return cmocka_run_group_tests(unit_tests, test_dir_make, test_dir_remove);
+	choose_unit_tests(argc > 5 ? argv[5] : NULL);
+	return run_unit_group(argv[0], test_dir_make, test_dir_remove);
 }

@@ -424,8 +424,9 @@ TEST(test_unread_answer_stays)
 	close(big);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	signal(SIGPIPE, SIG_IGN);
-	return run_unit_tests(setup, teardown);
+	choose_unit_tests(argc > 1 ? argv[1] : NULL);
+	return run_unit_tests(argv[0], setup, teardown);
 }

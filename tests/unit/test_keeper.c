@@ -650,8 +650,9 @@ TEST(holds_what_it_is_told_to)
 	assert_int_equal(open_fds(), before);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	unsetenv("NOTIFY_SOCKET");
-	return run_unit_tests(NULL, NULL);
+	choose_unit_tests(argc > 1 ? argv[1] : NULL);
+	return run_unit_tests(argv[0], NULL, NULL);
 }

@@ -568,8 +568,9 @@ TEST(copies_files_alone)
 	hostcopy_free(copy);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	setenv("TXDA_SECRET", "1", 1);
-	return run_unit_tests(set_up, tear_down);
+	choose_unit_tests(argc > 1 ? argv[1] : NULL);
+	return run_unit_tests(argv[0], set_up, tear_down);
 }

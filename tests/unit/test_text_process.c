@@ -605,8 +605,9 @@ TEST(test_no_descriptors)
 	text_process_free(p);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	snprintf(demo, sizeof(demo), "%s/demo", getenv("TXDA_MODELS"));
-	return run_unit_tests(NULL, NULL);
+	choose_unit_tests(argc > 1 ? argv[1] : NULL);
+	return run_unit_tests(argv[0], NULL, NULL);
 }

@@ -10,11 +10,13 @@
  *
  *	TEST_MAIN
  *
- * An argument of the program is a pattern of the tests to be run.
+ * An argument of the program is a pattern of the tests to be run (fnmatch(3)). A program that has no
+ * test, or none of that name, fails.
  */
 #ifndef TXDA_TESTS_UNIT_H
 #define TXDA_TESTS_UNIT_H
 
+#include <fnmatch.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -27,16 +29,16 @@
 
 #include <cmocka.h>
 
-/* Callbacks, set-ups and functions in the place of others need not all that they are given. */
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 #define UNIT_MAX_TESTS 64
 
-/* cmocka skips those without a name. */
-static struct CMUnitTest unit_tests[UNIT_MAX_TESTS];
-static unsigned n_unit_tests;
+/*
+ * The tests of all source files of a program: each file defines the table, and the linker makes one of
+ * them.
+ */
+__attribute__((weak)) struct CMUnitTest unit_tests[UNIT_MAX_TESTS];
+__attribute__((weak)) unsigned n_unit_tests;
 
 static inline void unit_enter(const char *name, CMUnitTestFunction test, CMFixtureFunction set_up,
 			      CMFixtureFunction tear_down)
@@ -62,7 +64,7 @@ static inline void unit_enter(const char *name, CMUnitTestFunction test, CMFixtu
 
 #define TEST(test) TEST_WITH(test, NULL, NULL)
 
-/* Waits until something is so; fails when it has not come after half a minute. */
+/* Waits for a condition; fails when it does not hold within half a minute. */
 #define AWAIT(condition)                                                                           \
 	do {                                                                                       \
 		unsigned await_ms = 0;                                                             \
@@ -70,7 +72,7 @@ static inline void unit_enter(const char *name, CMUnitTestFunction test, CMFixtu
 		while (!(condition) && await_ms++ < 30000)                                         \
 			usleep(1000);                                                              \
 		if (await_ms > 30000)                                                              \
-			fail_msg("not so after 30 s: %s", #condition);                             \
+			fail_msg("still false after 30 s: %s", #condition);                        \
 	} while (0)
 
 static inline void assert_says(const char *text, const char *words)
@@ -79,8 +81,32 @@ static inline void assert_says(const char *text, const char *words)
 		fail_msg("\"%s\" does not say \"%s\"", text, words);
 }
 
-/* For programs whose main() does more: runs all tests, with what comes before and after each. */
-static inline int run_unit_tests(CMFixtureFunction set_up, CMFixtureFunction tear_down)
+/* For programs whose main() does more: leaves only the tests that match the pattern, if there is one. */
+static inline void choose_unit_tests(const char *pattern)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; pattern && i < n_unit_tests; i++)
+		if (!fnmatch(pattern, unit_tests[i].name, 0))
+			unit_tests[n++] = unit_tests[i];
+	if (pattern)
+		n_unit_tests = n;
+}
+
+/* Runs the tests as a group of that name, with what comes before and after all of them. */
+static inline int run_unit_group(const char *name, CMFixtureFunction set_up,
+				 CMFixtureFunction tear_down)
+{
+	if (!n_unit_tests) {
+		fprintf(stderr, "%s: no test to run\n", name);
+		return 1;
+	}
+	return _cmocka_run_group_tests(name, unit_tests, n_unit_tests, set_up, tear_down);
+}
+
+/* The same with what comes before and after each of them. */
+static inline int run_unit_tests(const char *name, CMFixtureFunction set_up,
+				 CMFixtureFunction tear_down)
 {
 	for (unsigned i = 0; i < n_unit_tests; i++) {
 		if (set_up)
@@ -88,23 +114,21 @@ static inline int run_unit_tests(CMFixtureFunction set_up, CMFixtureFunction tea
 		if (tear_down)
 			unit_tests[i].teardown_func = tear_down;
 	}
-	return cmocka_run_group_tests(unit_tests, NULL, NULL);
+	return run_unit_group(name, NULL, NULL);
 }
 
 /* What comes before and after each test, or once before and after all. */
 #define TEST_MAIN_EACH(set_up, tear_down)                                                          \
 	int main(int argc, char **argv)                                                            \
 	{                                                                                          \
-		if (argc > 1)                                                                      \
-			cmocka_set_test_filter(argv[1]);                                           \
-		return run_unit_tests(set_up, tear_down);                                          \
+		choose_unit_tests(argc > 1 ? argv[1] : NULL);                                      \
+		return run_unit_tests(argv[0], set_up, tear_down);                                 \
 	}
 #define TEST_MAIN_ALL(set_up, tear_down)                                                           \
 	int main(int argc, char **argv)                                                            \
 	{                                                                                          \
-		if (argc > 1)                                                                      \
-			cmocka_set_test_filter(argv[1]);                                           \
-		return cmocka_run_group_tests(unit_tests, set_up, tear_down);                      \
+		choose_unit_tests(argc > 1 ? argv[1] : NULL);                                      \
+		return run_unit_group(argv[0], set_up, tear_down);                                 \
 	}
 #define TEST_MAIN TEST_MAIN_EACH(NULL, NULL)
 
