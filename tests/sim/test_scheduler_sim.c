@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* What the scheduler's policies come to, in simulated time: figures are exact on every machine. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 
-#include <cmocka.h>
-
+#include "../unit/unit.h"
 #include "patterns.h"
 
 /* What comes of a pattern; each is simulated once. */
@@ -34,7 +28,7 @@ static void run(const char *name, const struct sim_cost *cost, struct sim_result
 }
 
 /* A user alone has every slot: a step takes longer than 256 decodes do, as prompts are in it. */
-static void alone_has_all(void **state)
+TEST(alone_has_all)
 {
 	struct sim_result result;
 
@@ -50,7 +44,7 @@ static void alone_has_all(void **state)
 }
 
 /* Whoever asks is answered, under every pattern and cost model. */
-static void nobody_starves(void **state)
+TEST(nobody_starves)
 {
 	struct sim_result result;
 
@@ -69,7 +63,7 @@ static void nobody_starves(void **state)
  * Beside 1000 requests of one user, another's first token comes within a step of these and its own
  * prefill, times 1.5, whatever steps cost, and the heavy user keeps 90% of what it has alone.
  */
-static void light_beside_heavy(void **state)
+TEST(light_beside_heavy)
 {
 	for (unsigned c = 0; c < sim_n_costs; c++) {
 		struct sim_result alone, both;
@@ -89,7 +83,7 @@ static void light_beside_heavy(void **state)
 }
 
 /* The same with few slots and with many, for short prompts and long ones: as fairness.py asks. */
-static void light_beside_heavy_in_all_settings(void **state)
+TEST(light_beside_heavy_in_all_settings)
 {
 	static const unsigned slots[] = {16, 256}, prompts[] = {16, 400};
 
@@ -120,7 +114,7 @@ static void light_beside_heavy_in_all_settings(void **state)
 }
 
 /* Many users who come and go do not cost the chips more than the stalls' tenth. */
-static void many_users_keep_the_throughput(void **state)
+TEST(many_users_keep_the_throughput)
 {
 	for (unsigned c = 0; c < sim_n_costs; c++) {
 		struct sim_result alone, both;
@@ -136,7 +130,7 @@ static void many_users_keep_the_throughput(void **state)
  * Without a prefix cache, too, a user who asks back to back costs the heavy one the slot that it
  * holds, and not what is computed already: a preempted sequence finds its blocks again.
  */
-static void turns_are_not_computed_again(void **state)
+TEST(turns_are_not_computed_again)
 {
 	for (unsigned c = 0; c < sim_n_costs; c++) {
 		struct sim_result alone, both;
@@ -149,7 +143,7 @@ static void turns_are_not_computed_again(void **state)
 }
 
 /* Streams stand still for about max_stall_ms at most beside the longest prompts. */
-static void long_prompts_beside_streams(void **state)
+TEST(long_prompts_beside_streams)
 {
 	struct sim_result result;
 
@@ -159,7 +153,7 @@ static void long_prompts_beside_streams(void **state)
 	}
 }
 
-static void priorities_go_first(void **state)
+TEST(priorities_go_first)
 {
 	struct sim_result result;
 
@@ -176,7 +170,7 @@ static void priorities_go_first(void **state)
  * that decodes may take, where a step of few rows takes less, and all have as many tokens a second
  * as before where rows cost what they cost in any company.
  */
-static void streams_take_turns(void **state)
+TEST(streams_take_turns)
 {
 	struct sim_options options = {
 		.seconds = 30,
@@ -218,7 +212,7 @@ static void streams_take_turns(void **state)
  * most, without any option, whatever steps cost. Each prompt of the next 64 delays one of them
  * further, by its prefill.
  */
-static void a_stream_beside_64_answers(void **state)
+TEST(a_stream_beside_64_answers)
 {
 	for (unsigned c = 0; c < sim_n_costs; c++) {
 		struct sim_options options = {
@@ -254,7 +248,7 @@ static void a_stream_beside_64_answers(void **state)
  * two fifths of its throughput while such a stream never ends, and all of it where decodes cost next
  * to nothing.
  */
-static void streams_keep_their_pace(void **state)
+TEST(streams_keep_their_pace)
 {
 	static const char *const names[] = {"stream", "chat", "vectors", "takes-all"};
 
@@ -278,7 +272,7 @@ static void streams_keep_their_pace(void **state)
 }
 
 /* Of a request with many choices the prompt is computed once, but for its last block. */
-static void choices_share_the_prompt(void **state)
+TEST(choices_share_the_prompt)
 {
 	struct sim_options options = {
 		.cost = &sim_flat,
@@ -294,22 +288,4 @@ static void choices_share_the_prompt(void **state)
 	assert_int_equal(result.groups[0].computed, 1003 + 63 * 11 + 64 * 49);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(alone_has_all),
-		cmocka_unit_test(nobody_starves),
-		cmocka_unit_test(light_beside_heavy),
-		cmocka_unit_test(light_beside_heavy_in_all_settings),
-		cmocka_unit_test(many_users_keep_the_throughput),
-		cmocka_unit_test(turns_are_not_computed_again),
-		cmocka_unit_test(long_prompts_beside_streams),
-		cmocka_unit_test(priorities_go_first),
-		cmocka_unit_test(streams_take_turns),
-		cmocka_unit_test(a_stream_beside_64_answers),
-		cmocka_unit_test(streams_keep_their_pace),
-		cmocka_unit_test(choices_share_the_prompt),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

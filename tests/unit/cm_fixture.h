@@ -7,13 +7,8 @@
 #ifndef CM_FIXTURE_H
 #define CM_FIXTURE_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include "cmodel.h"
+#include "unit.h"
 
 #define FIX_MEM	  (16ull << 20) /* DRAM of a chip */
 #define FIX_VA	  0x10000000ull /* all of it is mapped here, readable and writable */

@@ -10,12 +10,11 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
+
+#include "unit.h"
 
 #define FORBIDDEN_CALL(name, ...)                                                                  \
 	{                                                                                          \
@@ -123,7 +122,7 @@ static int try_forbidden_calls(pid_t parent, long allowed)
 	};
 	int wrong = 0;
 
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
 		const long *a = calls[i].args;
 		long r = syscall(calls[i].call, a[0], a[1], a[2], a[3], a[4]);
 		int error = r < 0 ? errno : 0;

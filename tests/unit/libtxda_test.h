@@ -4,23 +4,10 @@
 #define LIBTXDA_TEST_H
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "txda.h"
 #include "txda_isa.h"
-
-#define assert_has(text, part)                                                                     \
-	do {                                                                                       \
-		if (!strstr(text, part))                                                           \
-			fail_msg("no \"%s\" in \"%s\"", part, text);                               \
-	} while (0)
+#include "unit.h"
 
 /* A context on the device model, with @spec. */
 static inline struct txda_context *open_context(const char *spec)
@@ -46,7 +33,7 @@ static inline struct txda_context *open_context(const char *spec)
 #define fails(context, call, error, words)                                                         \
 	do {                                                                                       \
 		assert_int_equal(call, error);                                                     \
-		assert_has(txda_context_error(context), words);                                    \
+		assert_says(txda_context_error(context), words);                                   \
 	} while (0)
 
 static inline struct txda_device *device_of(struct txda_context *context, unsigned index)

@@ -8,18 +8,11 @@
 
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "check.h"
 #include "ops.h"
 #include "simd.h"
+#include "unit.h"
 #include "vec.h"
 
 /*
@@ -180,7 +173,7 @@ OPS_HELPER int run_op(struct run *r, unsigned opcode, unsigned cores)
 		r->l.group_size = 1;
 		r->l.peer[0] = &r->l;
 	}
-	assert_true(cores <= sizeof(r->core) / sizeof(r->core[0]));
+	assert_true(cores <= ARRAY_SIZE(r->core));
 	err = impl->check(&r->l);
 	if (err)
 		return err;
@@ -291,32 +284,34 @@ OPS_HELPER int choose_emulated(const char *base, void (*put)(struct cm_simd *s))
 	return ret;
 }
 
+/* The path that the tests run on. */
+OPS_HELPER const char *ops_path;
+
 OPS_HELPER int choose_path(void **state)
 {
-	const char *name, *path = *state;
+	const char *name;
 
 #ifdef VNNI_EMULATED
-	if (!strcmp(path, "avxvnni_emulated"))
+	if (!strcmp(ops_path, "avxvnni_emulated"))
 		return choose_emulated("avx2", cm_simd_put_avxvnni_emulated);
 #endif
 #ifdef CM_AVX512
-	if (!strcmp(path, "amx_emulated"))
+	if (!strcmp(ops_path, "amx_emulated"))
 		return choose_emulated("avx512bf16", cm_simd_put_amx_emulated);
 #endif
-	if (strstr(path, "_emulated"))
+	if (strstr(ops_path, "_emulated"))
 		return -ENOTSUP;
-	return cm_ops_init(path, &name);
+	return cm_ops_init(ops_path, &name);
 }
 
 OPS_HELPER int leave_path(void **state)
 {
-	(void)state;
 	cm_ops_exit();
 	return 0;
 }
 
-OPS_HELPER int run_path(const char *title, const char *path, const struct CMUnitTest *tests,
-			size_t n)
+/* Runs all tests of the program on a path. */
+OPS_HELPER int run_path(const char *path)
 {
 	int ret;
 
@@ -324,7 +319,8 @@ OPS_HELPER int run_path(const char *title, const char *path, const struct CMUnit
 		printf("%s: not in OPS_PATHS\n", path);
 		return 0;
 	}
-	ret = choose_path((void **)&path);
+	ops_path = path;
+	ret = choose_path(NULL);
 	if (ret == -ENOTSUP) {
 		printf("this CPU has no %s: that path is not tested here\n", path);
 		return 0;
@@ -334,47 +330,31 @@ OPS_HELPER int run_path(const char *title, const char *path, const struct CMUnit
 		return 1;
 	}
 	cm_ops_exit();
-	return _cmocka_run_group_tests(title, tests, n, NULL, NULL);
+	return run_unit_tests(path, choose_path, leave_path);
 }
 
-#define ON(path, f)                                                                                \
+/*
+ * main() of a program whose tests run on every path. Of the path avx2 AVX-VNNI changes only products of
+ * integers, so that the rest is not run again for it.
+ */
+#define OPS_MAIN(has_products)                                                                     \
+	int main(int argc, char **argv)                                                            \
 	{                                                                                          \
-#f " (" path ")", f, choose_path, leave_path, (void *)path                         \
+		return run_paths(argc > 1 ? argv[1] : NULL, has_products);                         \
 	}
 
-/*
- * main() of a program that defines ON_PATH(path): ON(path, test), ... Of the path avx2 AVX-VNNI changes
- * only products of integers, so that the rest is not run again for it.
- */
-#define OPS_MAIN(title, has_products)                                                              \
-	int main(void)                                                                             \
-	{                                                                                          \
-		static const struct CMUnitTest c[] = {ON_PATH("c")}, avx2[] = {ON_PATH("avx2")},   \
-					       avxvnni[] = {ON_PATH("avxvnni")},                   \
-					       avxvnni_emulated[] = {ON_PATH("avxvnni_emulated")}, \
-					       avx512[] = {ON_PATH("avx512")},                     \
-					       avx512bf16[] = {ON_PATH("avx512bf16")},             \
-					       amx[] = {ON_PATH("amx")},                           \
-					       amx_emulated[] = {ON_PATH("amx_emulated")},         \
-					       neon[] = {ON_PATH("neon")},                         \
-					       neonbf16[] = {ON_PATH("neonbf16")};                 \
-		int failed = 0;                                                                    \
-                                                                                                   \
-		IF_HAS(title, c);                                                                  \
-		IF_HAS(title, avx2);                                                               \
-		if (has_products) {                                                                \
-			IF_HAS(title, avxvnni);                                                    \
-			IF_HAS(title, avxvnni_emulated);                                           \
-		}                                                                                  \
-		IF_HAS(title, avx512);                                                             \
-		IF_HAS(title, avx512bf16);                                                         \
-		IF_HAS(title, amx);                                                                \
-		IF_HAS(title, amx_emulated);                                                       \
-		IF_HAS(title, neon);                                                               \
-		IF_HAS(title, neonbf16);                                                           \
-		return failed;                                                                     \
-	}
-#define IF_HAS(title, path)                                                                        \
-	failed += run_path(title ": " #path, #path, path, sizeof(path) / sizeof(path[0]))
+OPS_HELPER int run_paths(const char *pattern, bool has_products)
+{
+	static const char *const paths[] = {"c",      "avx2",	    "avxvnni", "avxvnni_emulated",
+					    "avx512", "avx512bf16", "amx",     "amx_emulated",
+					    "neon",   "neonbf16"};
+	int failed = 0;
+
+	choose_unit_tests(pattern);
+	for (unsigned i = 0; i < ARRAY_SIZE(paths); i++)
+		if (has_products || strncmp(paths[i], "avxvnni", 7))
+			failed += run_path(paths[i]);
+	return failed;
+}
 
 #endif /* OPS_FIXTURE_H */

@@ -2,13 +2,9 @@
 /* How many cores compute: the decision on simulated machines, and what a thread measures. */
 #include "core/active.h"
 #include "clock.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 /* A machine of which @free CPUs have nothing else to do: what is missing on average of @n cores. */
 static double missing_of(unsigned n, unsigned free, double always)
@@ -33,7 +29,7 @@ static void settle(unsigned cores, unsigned free, double always, unsigned *least
 	}
 }
 
-static void test_decisions(void **state)
+TEST(test_decisions)
 {
 	unsigned least, most;
 
@@ -57,7 +53,7 @@ static void test_decisions(void **state)
 	assert_int_equal(most, CM_ACTIVE_LEAST);
 }
 
-static void test_calm_takes_time(void **state)
+TEST(test_calm_takes_time)
 {
 	unsigned n = 8, calm = 0, decisions = 0;
 
@@ -78,7 +74,7 @@ static void measure_all(struct cm_active *a)
 }
 
 /* Threads that do not run when they want to are missing, as these that sleep. */
-static void test_measures(void **state)
+TEST(test_measures)
 {
 	uint64_t end = clock_ns() + 20000000000ull;
 	struct cm_active a;
@@ -95,7 +91,7 @@ static void test_measures(void **state)
 }
 
 /* Sleep that a core has announced is none that is missing, and a fixed number stays. */
-static void test_rests(void **state)
+TEST(test_rests)
 {
 	struct cm_active a[2];
 
@@ -111,14 +107,4 @@ static void test_rests(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_decisions),
-		cmocka_unit_test(test_calm_takes_time),
-		cmocka_unit_test(test_measures),
-		cmocka_unit_test(test_rests),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #define GROUP 3u /* the slot that the tests use */
@@ -75,7 +73,7 @@ static float source(unsigned chip, unsigned i)
 	return (float)((int)(i * 31 + chip * 977) % 1000) / 7;
 }
 
-static void test_reduce_f32(void **state)
+TEST_WITH(test_reduce_f32, NULL, end)
 {
 	start(4);
 	for (unsigned i = 0; i < 4 * COUNT; i++)
@@ -107,7 +105,7 @@ static float from_bf16(uint16_t h)
 	return x;
 }
 
-static void test_reduce_bf16(void **state)
+TEST_WITH(test_reduce_bf16, NULL, end)
 {
 	start(2);
 	for (unsigned c = 0; c < 2; c++) {
@@ -134,7 +132,7 @@ static void test_reduce_bf16(void **state)
 	}
 }
 
-static void test_gather(void **state)
+TEST_WITH(test_gather, NULL, end)
 {
 	start(3);
 	for (unsigned c = 0; c < 3; c++) {
@@ -159,7 +157,7 @@ static void test_gather(void **state)
 }
 
 /* Each member has two queues; the i-th collectives of the members belong together all the same. */
-static void test_order(void **state)
+TEST_WITH(test_order, NULL, end)
 {
 	struct cm_queue *second[2];
 
@@ -197,7 +195,7 @@ static void expect_code(struct cm_queue *queue, unsigned chip, uint32_t code)
 	assert_int_equal(fault.code, code);
 }
 
-static void test_disagreement(void **state)
+TEST_WITH(test_disagreement, NULL, end)
 {
 	static const struct {
 		uint16_t op;
@@ -228,7 +226,7 @@ static void test_disagreement(void **state)
 	assert_int_equal(wait_chip(1, 1), 0);
 }
 
-static void test_bad_packets(void **state)
+TEST_WITH(test_bad_packets, NULL, end)
 {
 	struct {
 		uint64_t dst, src, count;
@@ -246,7 +244,7 @@ static void test_bad_packets(void **state)
 	};
 
 	start(1);
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
 		submit_collective(0, q[0], TXDA_PKT_ALL_REDUCE, bad[i].dst, bad[i].src,
 				  bad[i].count, bad[i].dtype, 1);
 		expect_code(q[0], 0, bad[i].code);
@@ -258,7 +256,7 @@ static void test_bad_packets(void **state)
 	expect_code(q[0], 0, TXDA_FAULT_COLLECTIVE);
 }
 
-static void test_set_group(void **state)
+TEST_WITH(test_set_group, NULL, end)
 {
 	start(2);
 	assert_int_equal(cm_vm_set_group(f.c[0].vm, 16, 7, 0, 2), -EINVAL);
@@ -272,7 +270,7 @@ static void test_set_group(void **state)
 }
 
 /* A member that others wait for is freed, faults, leaves the group or loses its chip. */
-static void test_lost_members(void **state)
+TEST(test_lost_members)
 {
 	for (unsigned how = 0; how < 6; how++) {
 		struct txda_pkt bad;
@@ -336,7 +334,7 @@ static void test_lost_members(void **state)
 }
 
 /* The third member ends before its first collective; the others wait for it already. */
-static void test_newcomers(void **state)
+TEST(test_newcomers)
 {
 	for (unsigned how = 0; how < 3; how++) {
 		struct txda_pkt_exec launch = {.program_va = FIX_VA, .group = GROUP};
@@ -406,7 +404,7 @@ static void submit_exec(unsigned r, uint64_t fence)
 }
 
 /* One of two members goes in the middle of their op: the other one is lost, not wrong. */
-static void test_cancelled_op(void **state)
+TEST(test_cancelled_op)
 {
 	fix_interrupt();
 	for (unsigned goes = 0; goes < 2; goes++) {
@@ -426,7 +424,7 @@ static void test_cancelled_op(void **state)
 	}
 }
 
-static void test_ops(void **state)
+TEST_WITH(test_ops, NULL, end)
 {
 	start(2);
 	make_programs();
@@ -451,7 +449,7 @@ static void test_ops(void **state)
 }
 
 /* The memory of a member that waits is unmapped. */
-static void test_unmapped_member(void **state)
+TEST_WITH(test_unmapped_member, NULL, end)
 {
 	struct txda_fault fault;
 
@@ -472,7 +470,7 @@ static void test_unmapped_member(void **state)
 }
 
 /* The program of the last member wants more scratch than there was when the first came. */
-static void test_scratch_moves(void **state)
+TEST_WITH(test_scratch_moves, NULL, end)
 {
 	enum { WIDTH = 300000 };
 	struct txda_op *op;
@@ -501,7 +499,7 @@ static void test_scratch_moves(void **state)
 }
 
 /* A program for a group needs its group. */
-static void test_wrong_group(void **state)
+TEST_WITH(test_wrong_group, NULL, end)
 {
 	start(2);
 	make_programs();
@@ -515,25 +513,4 @@ static void test_wrong_group(void **state)
 	expect_code(q[1], 1, TXDA_FAULT_COLLECTIVE);
 }
 
-int main(void)
-{
-#define TEST(fn) cmocka_unit_test_teardown(fn, end)
-	const struct CMUnitTest tests[] = {
-		TEST(test_reduce_f32),
-		TEST(test_reduce_bf16),
-		TEST(test_gather),
-		TEST(test_order),
-		TEST(test_disagreement),
-		TEST(test_bad_packets),
-		TEST(test_set_group),
-		cmocka_unit_test(test_lost_members),
-		cmocka_unit_test(test_newcomers),
-		TEST(test_ops),
-		cmocka_unit_test(test_cancelled_op),
-		TEST(test_unmapped_member),
-		TEST(test_wrong_group),
-		TEST(test_scratch_moves),
-	};
-
-	return cmocka_run_group_tests_name("cmodel groups", tests, NULL, NULL);
-}
+TEST_MAIN

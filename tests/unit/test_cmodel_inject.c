@@ -3,8 +3,6 @@
 #include "cm_fixture.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 static struct fix f;
@@ -41,7 +39,7 @@ static void sleep_ms(unsigned ms)
 	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000l}, NULL);
 }
 
-static void test_words(void **state)
+TEST(test_words)
 {
 	static const char *const bad[] = {"",
 					  "hung",
@@ -57,7 +55,7 @@ static void test_words(void **state)
 					  "page,,ecc",
 					  "hang:ms=9999999999999999999"};
 
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_int_equal(cm_inject(f.m, bad[i]), -EINVAL);
 	assert_int_equal(cm_inject(f.m, "hang:chip=2"), -ENODEV);
 	/* Nothing of a list that is bad is obeyed. */
@@ -65,7 +63,7 @@ static void test_words(void **state)
 	assert_int_equal(cm_inject(f.m, "hang:chip=1:after=3:ms=10,clear"), 0);
 }
 
-static void test_hang(void **state)
+TEST(test_hang)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY),
 			*other = fix_queue(&f, 0, CM_QUEUE_COPY);
@@ -114,7 +112,7 @@ static void test_hang(void **state)
 	cm_queue_free(other);
 }
 
-static void test_memory_faults(void **state)
+TEST(test_memory_faults)
 {
 	struct cm_sensors before, after;
 	struct txda_fault fault;
@@ -141,7 +139,7 @@ static void test_memory_faults(void **state)
 	assert_int_equal(after.faults - before.faults, 2);
 }
 
-static void test_thermal(void **state)
+TEST(test_thermal)
 {
 	struct cm_sensors s;
 
@@ -162,7 +160,7 @@ static void test_thermal(void **state)
 	assert_true(s.temp_mc < 90000);
 }
 
-static void test_slow_dma(void **state)
+TEST(test_slow_dma)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
 	struct fix_stream s = fill_stream(0, 3, 64);
@@ -175,7 +173,7 @@ static void test_slow_dma(void **state)
 	cm_queue_free(q);
 }
 
-static void test_sensors_at_work(void **state)
+TEST(test_sensors_at_work)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
 	struct cm_sensors idle, busy;
@@ -195,7 +193,7 @@ static void test_sensors_at_work(void **state)
 }
 
 /* Last: the chip does not come back. */
-static void test_lost_under_way(void **state)
+TEST(test_lost_under_way)
 {
 	struct cm_queue *q = fix_queue(&f, 1, CM_QUEUE_COPY),
 			*idle = fix_queue(&f, 1, CM_QUEUE_COMPUTE);
@@ -219,14 +217,4 @@ static void test_lost_under_way(void **state)
 	cm_queue_free(other);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_words),	       cmocka_unit_test(test_hang),
-		cmocka_unit_test(test_memory_faults),  cmocka_unit_test(test_thermal),
-		cmocka_unit_test(test_slow_dma),       cmocka_unit_test(test_sensors_at_work),
-		cmocka_unit_test(test_lost_under_way),
-	};
-
-	return cmocka_run_group_tests_name("cmodel injection", tests, setup, teardown);
-}
+TEST_MAIN_ALL(setup, teardown)

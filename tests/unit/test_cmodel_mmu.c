@@ -8,11 +8,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define VA 0x1000000ull
 #define RW (CM_MAP_READ | CM_MAP_WRITE)
@@ -40,7 +37,7 @@ static int new_file(size_t bytes)
 	return fd;
 }
 
-static void test_map_checks(void **state)
+TEST(test_map_checks)
 {
 	int fd = new_file(16384), ro;
 	struct cm_vm *vm;
@@ -74,7 +71,7 @@ static void test_map_checks(void **state)
 	close(fd);
 }
 
-static void test_resolve(void **state)
+TEST(test_resolve)
 {
 	int fd = new_file(65536);
 	struct cm_vm *vm;
@@ -125,7 +122,7 @@ static void test_resolve(void **state)
 	close(fd);
 }
 
-static void test_many_ranges(void **state)
+TEST(test_many_ranges)
 {
 	int fd = new_file(4096);
 	struct cm_vm *vm;
@@ -148,7 +145,7 @@ static void test_many_ranges(void **state)
 
 /* The stream goes on until its memory is taken away; then it faults. One that was through before
  * that counts for nothing. */
-static void test_unmap_under_way(void **state)
+TEST(test_unmap_under_way)
 {
 	struct cm_vm *vm = f.c[0].vm;
 	int fd = cm_chip_dram_fd(f.c[0].chip);
@@ -181,7 +178,7 @@ static void test_unmap_under_way(void **state)
 	}
 }
 
-static void test_options(void **state)
+TEST(test_options)
 {
 	struct cm_options bad[] = {
 		{.chips = 0, .mem_bytes = 2 << 20},
@@ -194,7 +191,7 @@ static void test_options(void **state)
 	};
 	struct cm_machine *m = NULL;
 
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_int_equal(cm_machine_new(&bad[i], &m), -EINVAL);
 	assert_null(m);
 	assert_int_equal(cm_machine_chips(f.m), 1);
@@ -276,7 +273,7 @@ static void *unmap_meanwhile(void *arg)
 	return cm_vm_unmap(arg, VA, FILE_BYTES) ? arg : NULL;
 }
 
-static void test_fault_while_unmapped(void **state)
+TEST(test_fault_while_unmapped)
 {
 	const struct cm_queue_ops ops = {.faulted = describe};
 	struct fix_stream s = fix_stream(&f.c[0]);
@@ -303,7 +300,7 @@ static void test_fault_while_unmapped(void **state)
  * What a process sends does what it would have done without the handler. In a child each, before
  * there is a mapping that installs it here.
  */
-static void test_sent_signal(void **state)
+TEST(test_sent_signal)
 {
 	void (*const action[])(int) = {SIG_DFL, SIG_IGN};
 
@@ -325,7 +322,7 @@ static void test_sent_signal(void **state)
 	}
 }
 
-static void test_lost_pages(void **state)
+TEST(test_lost_pages)
 {
 	struct cm_vm *vm = f.c[0].vm;
 	int fd = new_numbers(), other = new_numbers();
@@ -360,7 +357,7 @@ static void test_lost_pages(void **state)
 }
 
 /* Replaced while streams read it; afterwards the file may go. */
-static void test_replace(void **state)
+TEST(test_replace)
 {
 	struct cm_vm *vm = f.c[0].vm;
 	int fd = new_numbers();
@@ -391,15 +388,4 @@ static void test_replace(void **state)
 	close(fd);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_map_checks),  cmocka_unit_test(test_resolve),
-		cmocka_unit_test(test_many_ranges), cmocka_unit_test(test_unmap_under_way),
-		cmocka_unit_test(test_options),	    cmocka_unit_test(test_fault_while_unmapped),
-		cmocka_unit_test(test_sent_signal), cmocka_unit_test(test_lost_pages),
-		cmocka_unit_test(test_replace),
-	};
-
-	return cmocka_run_group_tests_name("cmodel address spaces", tests, setup, teardown);
-}
+TEST_MAIN_ALL(setup, teardown)

@@ -3,7 +3,6 @@
 #include "cm_fixture.h"
 
 #include <errno.h>
-#include <string.h>
 #include <time.h>
 
 static struct fix f;
@@ -39,7 +38,7 @@ static void run_packet(struct cm_queue *q, uint16_t op, void *packet, size_t byt
 	assert_int_equal(fix_run(&f, q, &s), 0);
 }
 
-static void test_empty(void **state)
+TEST(test_empty)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
 	struct fix_stream s = fix_stream(&f.c[0]);
@@ -55,7 +54,7 @@ static void test_empty(void **state)
 	cm_queue_free(q);
 }
 
-static void test_copy(void **state)
+TEST(test_copy)
 {
 	static const uint64_t sizes[] = {0, 1, 7, 4096, 300000, 2500000};
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
@@ -64,7 +63,7 @@ static void test_copy(void **state)
 
 	fill_random(src, 3 << 20);
 	cm_chip_sensors(f.c[0].chip, &before);
-	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {
 		struct txda_pkt_copy p = {
 			.dst = FIX_VA + FIX_DATA + (4 << 20) + 3,
 			.src = FIX_RO + FIX_DATA + 1,
@@ -83,7 +82,7 @@ static void test_copy(void **state)
 	cm_queue_free(q);
 }
 
-static void test_copy_2d(void **state)
+TEST(test_copy_2d)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 	uint8_t *src = f.c[0].mem + FIX_DATA, *dst = src + (4 << 20);
@@ -114,7 +113,7 @@ static void test_copy_2d(void **state)
 }
 
 /* A piece is limited in rows, too: a queue can be stopped only between pieces. */
-static void test_copy_2d_of_tiny_rows(void **state)
+TEST(test_copy_2d_of_tiny_rows)
 {
 	enum { ROWS = 300000 };
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
@@ -139,7 +138,7 @@ static void test_copy_2d_of_tiny_rows(void **state)
 	cm_queue_free(q);
 }
 
-static void test_fill(void **state)
+TEST(test_fill)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
 	struct txda_pkt_fill p = {
@@ -158,7 +157,7 @@ static void test_fill(void **state)
 	cm_queue_free(q);
 }
 
-static void test_timestamp(void **state)
+TEST(test_timestamp)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
 	struct txda_pkt_timestamp p = {.va = fix_word_va(3)};
@@ -199,7 +198,7 @@ static struct txda_fault stream_fault(uint64_t va, uint64_t bytes, uint32_t code
 	return fault;
 }
 
-static void test_bad_frames(void **state)
+TEST(test_bad_frames)
 {
 	static const uint32_t sizes[] = {0, 1, 7, 12, 16, 4096, 0x7ffffff8, 0xffffffff};
 	static const struct {
@@ -221,7 +220,7 @@ static void test_bad_frames(void **state)
 	uint64_t big[16] = {0};
 	struct txda_fault fault;
 
-	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {
 		struct txda_pkt nop = {TXDA_PKT_NOP, 0, sizes[i]};
 
 		/* A stream of 8 bytes: none of these sizes fits. */
@@ -230,12 +229,12 @@ static void test_bad_frames(void **state)
 	}
 	fault = fault_of(CM_QUEUE_COMPUTE, TXDA_PKT_COUNT, 0, big, 8, TXDA_FAULT_PACKET);
 	assert_int_equal(fault.detail, TXDA_PKT_COUNT);
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++)
 		fault_of(bad[i].class, bad[i].op, bad[i].flags, big, bad[i].bytes,
 			 TXDA_FAULT_PACKET);
 }
 
-static void test_bad_streams(void **state)
+TEST(test_bad_streams)
 {
 	static const struct {
 		uint64_t va, bytes;
@@ -251,12 +250,12 @@ static void test_bad_streams(void **state)
 		{CM_VA_BYTES - 8, 16, TXDA_FAULT_PAGE},
 	};
 
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_int_equal(stream_fault(bad[i].va, bad[i].bytes, bad[i].code).packet_va,
 				 bad[i].va);
 }
 
-static void test_bad_transfers(void **state)
+TEST(test_bad_transfers)
 {
 	const uint64_t data = FIX_VA + FIX_DATA, end = FIX_VA + FIX_MEM;
 	struct txda_pkt_copy copies[] = {
@@ -300,7 +299,7 @@ static void test_bad_transfers(void **state)
 			 i < 3 ? TXDA_FAULT_PACKET : TXDA_FAULT_PAGE);
 }
 
-static void test_bad_fences(void **state)
+TEST(test_bad_fences)
 {
 	struct txda_pkt_fence fences[] = {
 		{{0, 0, 0}, fix_word_va(0) + 4, 1},
@@ -321,7 +320,7 @@ static void test_bad_fences(void **state)
 }
 
 /* What follows a bad packet does not run, and other queues do. */
-static void test_fault_stops_one_queue(void **state)
+TEST(test_fault_stops_one_queue)
 {
 	struct cm_queue *bad = fix_queue(&f, 0, CM_QUEUE_COPY),
 			*good = fix_queue(&f, 0, CM_QUEUE_COPY);
@@ -340,7 +339,7 @@ static void test_fault_stops_one_queue(void **state)
 
 /* Queues of two chips that wait for each other's words: a ring that starts when the host lets it.
  */
-static void test_waits_across_queues(void **state)
+TEST(test_waits_across_queues)
 {
 	struct cm_queue *q[4];
 	uint64_t *start = fix_word(&f.c[0], 20);
@@ -383,7 +382,7 @@ static void test_waits_across_queues(void **state)
 		assert_int_equal(cm_vm_unmap(f.c[i].vm, 0x40000000, FIX_MEM), 0);
 }
 
-static void test_depth(void **state)
+TEST(test_depth)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COPY);
 	struct fix_stream s = fix_stream(&f.c[0]), e = fix_stream(&f.c[0]);
@@ -431,7 +430,7 @@ static void on_fault(void *arg, const struct txda_fault *fault)
 	c->fault = *fault;
 }
 
-static void test_callbacks(void **state)
+TEST(test_callbacks)
 {
 	static const struct cm_queue_ops ops = {on_signal, on_fault};
 	struct fix_stream s = fix_stream(&f.c[0]), t = fix_stream(&f.c[0]);
@@ -454,24 +453,4 @@ static void test_callbacks(void **state)
 	assert_int_equal(calls.fault.detail, 99);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_empty),
-		cmocka_unit_test(test_copy),
-		cmocka_unit_test(test_copy_2d),
-		cmocka_unit_test(test_copy_2d_of_tiny_rows),
-		cmocka_unit_test(test_fill),
-		cmocka_unit_test(test_timestamp),
-		cmocka_unit_test(test_bad_frames),
-		cmocka_unit_test(test_bad_streams),
-		cmocka_unit_test(test_bad_transfers),
-		cmocka_unit_test(test_bad_fences),
-		cmocka_unit_test(test_fault_stops_one_queue),
-		cmocka_unit_test(test_waits_across_queues),
-		cmocka_unit_test(test_depth),
-		cmocka_unit_test(test_callbacks),
-	};
-
-	return cmocka_run_group_tests_name("cmodel packets", tests, setup, teardown);
-}
+TEST_MAIN_ALL(setup, teardown)

@@ -3,8 +3,6 @@
 #include "cm_fixture.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #define H	8u /* columns */
 #define W_OFF	(FIX_DATA + 0x00000)
@@ -93,7 +91,7 @@ static struct txda_fault launch_fault(uint16_t flags, uint32_t code)
 	return fault;
 }
 
-static void test_launch(void **state)
+TEST(test_launch)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 	struct cm_sensors before, after;
@@ -124,7 +122,7 @@ static void test_launch(void **state)
 	place();
 }
 
-static void test_precise(void **state)
+TEST(test_precise)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 
@@ -144,7 +142,7 @@ static void test_precise(void **state)
 	place();
 }
 
-static void test_profile(void **state)
+TEST(test_profile)
 {
 	struct txda_op_time *time = (void *)(f.c[0].mem + PROFILE);
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
@@ -167,7 +165,7 @@ static void test_profile(void **state)
 }
 
 /* Ops one launch after the other leave what one launch of all does. */
-static void test_parts(void **state)
+TEST(test_parts)
 {
 	static const uint32_t wrong[][2] = {{0, 3}, {1, 2},	     {2, 1},
 					    {3, 1}, {UINT32_MAX, 2}, {1, UINT32_MAX}};
@@ -189,7 +187,7 @@ static void test_parts(void **state)
 	assert_int_equal(launch(q, TXDA_EXEC_PART), 0);
 	expect_rows(0);
 	cm_queue_free(q);
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
 		pkt.first_op = wrong[i][0];
 		pkt.n_ops = wrong[i][1];
 		launch_fault(TXDA_EXEC_PART, TXDA_FAULT_PROGRAM);
@@ -202,7 +200,7 @@ static void test_parts(void **state)
 	place();
 }
 
-static void test_cache(void **state)
+TEST(test_cache)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 	struct fix_program other;
@@ -232,7 +230,7 @@ static void test_cache(void **state)
 	place();
 }
 
-static void test_unmapped_program(void **state)
+TEST(test_unmapped_program)
 {
 	struct cm_queue *q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
 	int fd = cm_chip_dram_fd(f.c[0].chip);
@@ -250,7 +248,7 @@ static void test_unmapped_program(void **state)
 	place();
 }
 
-static void test_bad_launches(void **state)
+TEST(test_bad_launches)
 {
 	struct txda_fault fault;
 	char text[256];
@@ -317,7 +315,7 @@ static void test_bad_launches(void **state)
 	place();
 }
 
-static void test_index_fault(void **state)
+TEST(test_index_fault)
 {
 	struct txda_fault fault;
 	char text[256], tiny[12];
@@ -375,7 +373,7 @@ static void expect_bad(const void *field, int line)
 			 (unsigned long long)off);
 }
 
-static void test_bad_headers(void **state)
+TEST(test_bad_headers)
 {
 	LIE(prog.hdr->magic, 0);
 	LIE(prog.hdr->major, 2);
@@ -418,7 +416,7 @@ static void test_bad_headers(void **state)
 	place();
 }
 
-static void test_bad_records(void **state)
+TEST(test_bad_records)
 {
 	struct txda_tensor *t = (void *)(prog.image + 512);
 	struct txda_op *op = (void *)(prog.image + 2048);
@@ -487,7 +485,7 @@ static void test_bad_records(void **state)
 	place();
 }
 
-static void test_bad_shapes(void **state)
+TEST(test_bad_shapes)
 {
 	struct txda_fault fault;
 	char text[256];
@@ -506,7 +504,7 @@ static void test_bad_shapes(void **state)
 }
 
 /* Scratch at the limits is more than the machine gives. */
-static void test_too_much_scratch(void **state)
+TEST(test_too_much_scratch)
 {
 	prog.tensor[T_X].dim[1].mul = 1u << 30;
 	prog.slot[1].bytes = 64ull << 32;
@@ -517,16 +515,4 @@ static void test_too_much_scratch(void **state)
 	place();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_launch),	     cmocka_unit_test(test_precise),
-		cmocka_unit_test(test_profile),	     cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_cache),	     cmocka_unit_test(test_unmapped_program),
-		cmocka_unit_test(test_bad_launches), cmocka_unit_test(test_index_fault),
-		cmocka_unit_test(test_bad_headers),  cmocka_unit_test(test_bad_records),
-		cmocka_unit_test(test_bad_shapes),   cmocka_unit_test(test_too_much_scratch),
-	};
-
-	return cmocka_run_group_tests_name("cmodel programs", tests, setup, teardown);
-}
+TEST_MAIN_ALL(setup, teardown)

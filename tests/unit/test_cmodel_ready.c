@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Which queue has the next turn. */
 #include "core/ready.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #define US 1000ull
 #define MS 1000000ull
@@ -43,7 +38,7 @@ static unsigned turn(const uint64_t *ns)
 	return CM_NO_SLOT;
 }
 
-static void is_round_robin(void **state)
+TEST(is_round_robin)
 {
 	const uint64_t ns[3] = {0};
 
@@ -58,7 +53,7 @@ static void is_round_robin(void **state)
 }
 
 /* Short ops get as much time as long ones, and not only as many turns. */
-static void shares_time(void **state)
+TEST(shares_time)
 {
 	const uint64_t ns[3] = {5 * US, 800 * US, 90 * US};
 
@@ -71,7 +66,7 @@ static void shares_time(void **state)
 }
 
 /* Time that nobody else wanted is not held against it, and time that it did not want is not saved. */
-static void forgets_time_alone(void **state)
+TEST(forgets_time_alone)
 {
 	const uint64_t ns[3] = {MS, MS, MS};
 
@@ -88,7 +83,7 @@ static void forgets_time_alone(void **state)
 	assert_in_range(had[2], 332 * MS, 334 * MS);
 }
 
-static void weighs_priorities(void **state)
+TEST(weighs_priorities)
 {
 	const uint64_t ns[3] = {100 * US, 100 * US, 100 * US};
 
@@ -103,7 +98,7 @@ static void weighs_priorities(void **state)
 }
 
 /* A turn that took very long delays the next one for a limited time only. */
-static void limits_lead(void **state)
+TEST(limits_lead)
 {
 	uint64_t ns[3] = {10000 * MS, MS, 0};
 
@@ -116,15 +111,4 @@ static void limits_lead(void **state)
 	assert_int_equal(turn(ns), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(is_round_robin, setup),
-		cmocka_unit_test_setup(shares_time, setup),
-		cmocka_unit_test_setup(forgets_time_alone, setup),
-		cmocka_unit_test_setup(weighs_priorities, setup),
-		cmocka_unit_test_setup(limits_lead, setup),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(setup, NULL)

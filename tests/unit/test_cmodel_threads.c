@@ -12,9 +12,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -92,12 +89,12 @@ static void change_active(unsigned cores, unsigned n)
 }
 
 /* Random phases and parts on pools of several sizes; the waiter leads. */
-static void test_parts(void **state)
+TEST(test_parts)
 {
 	static const unsigned cores[] = {1, 2, 3, 8, 9, 20, 100};
 	unsigned launches = fake_linear_launches(), all = 0;
 
-	for (unsigned i = 0; i < sizeof(cores) / sizeof(cores[0]); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(cores); i++) {
 		/* Of more cores than CPUs each phase takes longer. */
 		unsigned rounds = cores[i] > 9 ? 2 * SCALE : 40 * SCALE;
 		unsigned before = fake_linear_errors();
@@ -181,13 +178,13 @@ static void join_workers(struct worker *w, unsigned n)
 }
 
 /* Threads with queues of their own on two chips, some that wait and some that only submit. */
-static void test_many_threads(void **state)
+TEST(test_many_threads)
 {
 	static const unsigned cores[] = {1, 2, 3, 12};
 	struct worker w[6];
 	unsigned before = fake_linear_errors();
 
-	for (unsigned k = 0; k < sizeof(cores) / sizeof(cores[0]); k++) {
+	for (unsigned k = 0; k < ARRAY_SIZE(cores); k++) {
 		start(2, cores[k]);
 		fake_linear_random(362436069 + k);
 		for (unsigned i = 0; i < 6; i++) {
@@ -236,7 +233,7 @@ static void *disturb(void *arg)
 	return NULL;
 }
 
-static void test_disturbed(void **state)
+TEST(test_disturbed)
 {
 	unsigned before = fake_linear_errors(), rounds = 0;
 	struct worker w[3];
@@ -260,7 +257,7 @@ static void test_disturbed(void **state)
 }
 
 /* A queue is freed, and a machine, in the middle of long ops. */
-static void test_free_under_way(void **state)
+TEST(test_free_under_way)
 {
 	static const uint64_t parts[] = {300};
 
@@ -285,7 +282,7 @@ static void test_free_under_way(void **state)
 }
 
 /* Parts are numbered in 32 bits. */
-static void test_too_many_parts(void **state)
+TEST(test_too_many_parts)
 {
 	static const uint64_t parts[] = {1ull << 32};
 	struct txda_fault fault;
@@ -303,7 +300,7 @@ static void test_too_many_parts(void **state)
 }
 
 /* Work that would never end is left at once when its queue goes, and the machine serves others. */
-static void test_interrupted(void **state)
+TEST(test_interrupted)
 {
 	static const uint64_t parts[] = {40};
 
@@ -339,7 +336,7 @@ static void test_interrupted(void **state)
  * A thread leads no longer than it takes to see its own fence. What its SIGNAL has let go, a queue
  * that was parked in a WAIT, is for a worker then, though all of them sleep.
  */
-static void test_leaves_work_behind(void **state)
+TEST(test_leaves_work_behind)
 {
 	struct cm_queue *a, *b;
 
@@ -388,7 +385,7 @@ static void *ping(void *arg)
 	return NULL;
 }
 
-static void test_ping_pong(void **state)
+TEST(test_ping_pong)
 {
 	struct worker w[2];
 
@@ -453,7 +450,7 @@ static uint64_t pinned_to(unsigned *ret_more)
 	return cpus;
 }
 
-static void test_pinned(void **state)
+TEST(test_pinned)
 {
 	struct cm_options opt = {.chips = 1, .mem_bytes = 2 << 20, .pin = true};
 	struct cm_machine *m;
@@ -566,7 +563,7 @@ static unsigned lead_beside(unsigned cores, const unsigned cpu[2], bool limit, u
 }
 
 /* Cores leave the CPU of the thread that leads, if there is a CPU for each and nobody has limited them. */
-static void test_kept_apart(void **state)
+TEST(test_kept_apart)
 {
 	unsigned cpu[2] = {0}, cpus = cm_cpus(cpu, 2);
 
@@ -603,7 +600,7 @@ static void describe_cpus(const char *where, const unsigned cpu[2], bool one_cor
 }
 
 /* Of many CPUs some are left to other threads, unless siblings are free anyway. */
-static void test_cpus_left(void **state)
+TEST(test_cpus_left)
 {
 	static const struct {
 		unsigned cpus, cores, compute;
@@ -612,13 +609,13 @@ static void test_cpus_left(void **state)
 		{16, 16, 14}, {16, 8, 8}, {16, 15, 14}, {64, 64, 62}, {64, 32, 32},
 	};
 
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
 		assert_int_equal(cm_cpus_to_compute(cases[i].cpus, cases[i].cores),
 				 cases[i].compute);
 }
 
 /* With tiles, a core for each physical one unless told; else for each of two CPUs. */
-static void test_physical_cores(void **state)
+TEST(test_physical_cores)
 {
 	const char *directory = cm_cpus_directory;
 	struct cm_options opt = {.chips = 1, .mem_bytes = 2 << 20};
@@ -659,22 +656,4 @@ static void test_physical_cores(void **state)
 	assert_int_equal(machine[2], cpus);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_many_threads),
-		cmocka_unit_test(test_disturbed),
-		cmocka_unit_test(test_free_under_way),
-		cmocka_unit_test(test_too_many_parts),
-		cmocka_unit_test(test_interrupted),
-		cmocka_unit_test(test_leaves_work_behind),
-		cmocka_unit_test(test_ping_pong),
-		cmocka_unit_test(test_pinned),
-		cmocka_unit_test(test_kept_apart),
-		cmocka_unit_test(test_cpus_left),
-		cmocka_unit_test(test_physical_cores),
-	};
-
-	return cmocka_run_group_tests_name("cmodel threads", tests, NULL, NULL);
-}
+TEST_MAIN

@@ -5,7 +5,6 @@
 #include "core/machine.h"
 
 #include <errno.h>
-#include <string.h>
 
 #define PAGE  4096ull
 #define TV    0x40000000ull /* VA TV + x is offset x of DRAM, unless a test says something else */
@@ -150,7 +149,7 @@ static void expect_fault(uint64_t va)
 /* ---- what is kept -----------------------------------------------------------------------------
  */
 
-static void test_keeps_and_forgets(void **state)
+TEST(test_keeps_and_forgets)
 {
 	const uint64_t va = TV + FIX_DATA;
 	struct tables t = get_tables(0);
@@ -197,7 +196,7 @@ static void test_keeps_and_forgets(void **state)
 	assert_non_null(cm_vm_resolve(vm[0], va + PAGE, PAGE, CM_MAP_READ));
 }
 
-static void test_answers(void **state)
+TEST(test_answers)
 {
 	const uint64_t va = TV + FIX_DATA;
 	struct tables t = get_tables(0);
@@ -276,7 +275,7 @@ static float *floats(unsigned chip, uint64_t off)
 }
 
 /* The launch needs 44 pages, and something else was looked up before it, more each time. */
-static void test_programs(void **state)
+TEST(test_programs)
 {
 	static struct fix_program prog;
 	struct txda_pkt_exec p;
@@ -332,7 +331,7 @@ static void test_programs(void **state)
 }
 
 /* y = sum of the ranks' x, of members that share the room. */
-static void test_groups(void **state)
+TEST(test_groups)
 {
 	static struct fix_program prog;
 	const struct txda_dim t = FIX_SYM(TXDA_SYM_T, 1), h = FIX_CONST(H);
@@ -384,11 +383,4 @@ static void test_groups(void **state)
 	assert_true(evictions() > before + 20);
 }
 
-int main(void)
-{
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-	const struct CMUnitTest tests[] = {TEST(test_keeps_and_forgets), TEST(test_answers),
-					   TEST(test_programs), TEST(test_groups)};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(setup, teardown)

@@ -8,13 +8,12 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "libtxda_test.h"
 
 static const char *self;
 
-static void test_memory(void **state)
+TEST(test_memory)
 {
 	struct txda_context *context = open_context("chips=2,mem=64M,cores=1");
 	struct txda_buffer *a, *b = NULL;
@@ -47,8 +46,8 @@ static void test_memory(void **state)
 	assert_null(b);
 	assert_int_equal(txda_buffer_new(device, 64ull << 20, TXDA_MEMORY_DEVICE, 0, &b), -ENOMEM);
 	assert_null(b);
-	assert_has(txda_context_error(context), "chip 1: 64.0 MiB (67108864 bytes) requested");
-	assert_has(txda_context_error(context), "(67096576 bytes) of 64.0 MiB free");
+	assert_says(txda_context_error(context), "chip 1: 64.0 MiB (67108864 bytes) requested");
+	assert_says(txda_context_error(context), "(67096576 bytes) of 64.0 MiB free");
 	assert_int_equal(txda_buffer_new(device, 0, TXDA_MEMORY_DEVICE, 0, &b), -EINVAL);
 	assert_int_equal(txda_buffer_new(device, UINT64_MAX, TXDA_MEMORY_DEVICE, 0, &b), -EINVAL);
 	assert_int_equal(txda_buffer_new(device, 1, TXDA_MEMORY_DEVICE, 4, &b), -EINVAL);
@@ -72,7 +71,7 @@ static void test_memory(void **state)
 	txda_buffer_unref(b); /* it kept all that it needs */
 }
 
-static void test_load(void **state)
+TEST(test_load)
 {
 	struct txda_context *context = open_context("mem=256M,cores=1");
 	const uint64_t bytes = (70ull << 20) + 12345;
@@ -135,7 +134,7 @@ static int run_other(int fd)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
 }
 
-static void test_share(void **state)
+TEST(test_share)
 {
 	struct txda_context *context = open_context("chips=2,mem=64M,cores=1");
 	struct txda_buffer *buffer, *peer = NULL;
@@ -217,14 +216,9 @@ static int import_as_other(int fd)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_load),
-		cmocka_unit_test(test_share),
-	};
-
 	if (argc == 3 && !strcmp(argv[1], "import"))
 		return import_as_other(atoi(argv[2]));
 	self = argv[0];
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	choose_unit_tests(argc > 1 ? argv[1] : NULL);
+	return run_unit_tests(argv[0], NULL, NULL);
 }

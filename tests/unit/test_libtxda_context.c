@@ -2,11 +2,10 @@
 /* Contexts, options, devices, groups, messages, events. */
 #include <poll.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include "libtxda_test.h"
 
-static void test_version(void **state)
+TEST(test_version)
 {
 	assert_string_equal(txda_version(), "0.1.0");
 }
@@ -23,7 +22,7 @@ static int try_open(struct txda_context_options *options)
 	return r;
 }
 
-static void test_options(void **state)
+TEST(test_options)
 {
 	struct {
 		struct txda_context_options known;
@@ -44,17 +43,17 @@ static void test_options(void **state)
 	fails(NULL, try_open(&options), -EINVAL, "TXDA_CMODEL: mem=sometimes");
 	setenv("TXDA_CMODEL", "faults=gremlin", 1);
 	assert_true(try_open(&options) < 0);
-	assert_has(txda_context_error(NULL), "faults=gremlin: the device model does not know it");
+	assert_says(txda_context_error(NULL), "faults=gremlin: the device model does not know it");
 	setenv("TXDA_CMODEL", "chips=2,faults=hang:chip=2", 1);
 	fails(NULL, try_open(&options), -ENODEV, "faults=hang:chip=2: there is no such chip");
 	setenv("TXDA_CMODEL", "isa=z80", 1);
 	assert_true(try_open(&options) < 0);
-	assert_has(txda_context_error(NULL), "isa=z80");
+	assert_says(txda_context_error(NULL), "isa=z80");
 	unsetenv("TXDA_CMODEL");
 }
 
 /* The kernels of all contexts are the same, so a second one cannot change those of the first. */
-static void test_one_path(void **state)
+TEST(test_one_path)
 {
 	struct txda_context *first = open_context("mem=64M,cores=1"), *second;
 	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
@@ -80,7 +79,7 @@ static void test_one_path(void **state)
 	}
 }
 
-static void test_backends(void **state)
+TEST(test_backends)
 {
 	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
 	struct txda_context *context;
@@ -99,7 +98,7 @@ static void test_backends(void **state)
 	unsetenv("TXDA_BACKEND");
 }
 
-static void test_devices(void **state)
+TEST(test_devices)
 {
 	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
 	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
@@ -121,8 +120,8 @@ static void test_devices(void **state)
 	assert_int_equal(info.mem_bytes, 64 << 20);
 	assert_int_equal(info.cores, 1);
 	assert_true(info.caps & TXDA_CAP_CMODEL);
-	assert_has(info.name, "TX8 (cmodel, ");
-	assert_has(info.bus, "cmodel:");
+	assert_says(info.name, "TX8 (cmodel, ");
+	assert_says(info.bus, "cmodel:");
 	ok(context, txda_device_status(b, &status));
 	assert_int_equal(status.mem_used_bytes, 0);
 	assert_false(status.lost);
@@ -147,7 +146,7 @@ static void test_devices(void **state)
 	fails(NULL, try_open(&options), -EINVAL, "CHIP_MAP=0,0");
 }
 
-static void test_groups(void **state)
+TEST(test_groups)
 {
 	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
 	struct txda_group_options go = TXDA_INIT(struct txda_group_options);
@@ -172,10 +171,10 @@ static void test_groups(void **state)
 	assert_null(txda_group_device(group, 2));
 	len = txda_group_explain(group, text, sizeof(text));
 	assert_int_equal(len, strlen(text));
-	assert_has(text, "Map C4TP2: 2 groups.");
-	assert_has(text, "CHIP_MAP makes logical chip 2 chip 1.");
-	assert_has(text, "Rank 1 is chip 0");
-	assert_has(text, "a direct link from rank 0");
+	assert_says(text, "Map C4TP2: 2 groups.");
+	assert_says(text, "CHIP_MAP makes logical chip 2 chip 1.");
+	assert_says(text, "Rank 1 is chip 0");
+	assert_says(text, "a direct link from rank 0");
 	assert_int_equal(txda_group_explain(group, small, sizeof(small)), len);
 	assert_int_equal(strlen(small), 7);
 	assert_int_equal(txda_group_explain(group, NULL, 0), len);
@@ -215,7 +214,7 @@ static void *fail_elsewhere(void *arg)
 	return NULL;
 }
 
-static void test_messages(void **state)
+TEST(test_messages)
 {
 	struct txda_context *context[6];
 	struct txda_device *device;
@@ -226,25 +225,25 @@ static void test_messages(void **state)
 	assert_string_equal(txda_context_error(context[0]), "");
 	txda_device_get(context[0], 7, &device);
 	txda_device_get(context[1], 8, &device);
-	assert_has(txda_context_error(context[0]), "chip 7 does not exist");
-	assert_has(txda_context_error(context[1]), "chip 8 does not exist");
+	assert_says(txda_context_error(context[0]), "chip 7 does not exist");
+	assert_says(txda_context_error(context[1]), "chip 8 does not exist");
 	pthread_create(&thread, NULL, fail_elsewhere, context[0]);
 	pthread_join(thread, NULL);
-	assert_has(txda_context_error(context[0]), "chip 7 does not exist");
+	assert_says(txda_context_error(context[0]), "chip 7 does not exist");
 	for (unsigned i = 0; i < 6; i++)
 		txda_device_get(context[i], 10 + i, &device);
 	for (unsigned i = 2; i < 6; i++) {
 		char text[32];
 
 		snprintf(text, sizeof(text), "chip %u does not exist", 10 + i);
-		assert_has(txda_context_error(context[i]), text);
+		assert_says(txda_context_error(context[i]), text);
 	}
 	assert_string_equal(txda_context_error(context[1]), "");
 	for (unsigned i = 0; i < 6; i++)
 		txda_context_unref(context[i]);
 }
 
-static void test_no_events(void **state)
+TEST(test_no_events)
 {
 	struct txda_event event = TXDA_INIT(struct txda_event);
 	struct txda_context *context = open_context("mem=64M,cores=1");
@@ -255,14 +254,4 @@ static void test_no_events(void **state)
 	txda_context_unref(context);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_version),	 cmocka_unit_test(test_options),
-		cmocka_unit_test(test_one_path), cmocka_unit_test(test_backends),
-		cmocka_unit_test(test_devices),	 cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_messages), cmocka_unit_test(test_no_events),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -3,7 +3,6 @@
  */
 #include <poll.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "drm_context.h"
@@ -16,7 +15,7 @@ static uint64_t *value;
 
 /* ---- chips ----------------------------------------------------------------------------------- */
 
-static void test_chips(void **state)
+TEST(test_chips)
 {
 	struct txda_device_info info = TXDA_INIT(struct txda_device_info);
 	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
@@ -53,7 +52,7 @@ static void test_chips(void **state)
 	fake_drm_end();
 }
 
-static void test_open(void **state)
+TEST(test_open)
 {
 	context = NULL;
 	fake_drm_start(2);
@@ -170,7 +169,7 @@ static bool readable(int fd, int ms)
 	return is;
 }
 
-static void test_fences(void **state)
+TEST(test_fences)
 {
 	unsigned long waits, eventfds;
 	uint64_t first, second, third;
@@ -209,7 +208,7 @@ static void test_fences(void **state)
 }
 
 /* Steady work: one ioctl to submit and at most one to wait. */
-static void test_calls(void **state)
+TEST(test_calls)
 {
 	unsigned long before, after, waits;
 
@@ -227,7 +226,7 @@ static void test_calls(void **state)
 	end();
 }
 
-static void test_busy(void **state)
+TEST(test_busy)
 {
 	uint64_t fence = 0;
 
@@ -249,7 +248,7 @@ static void test_busy(void **state)
 }
 
 /* A user who has all queues that a user may have takes turns on the shared ones. */
-static void test_shared(void **state)
+TEST(test_shared)
 {
 	fake_drm_start(1);
 	fake_drm.own_queues = 1;
@@ -270,7 +269,7 @@ static void test_shared(void **state)
 }
 
 /* A user whom the driver has banned is told so, and may go on with the same queue after that. */
-static void test_banned(void **state)
+TEST(test_banned)
 {
 	uint64_t fence;
 
@@ -283,7 +282,7 @@ static void test_banned(void **state)
 	end();
 }
 
-static void test_fault(void **state)
+TEST(test_fault)
 {
 	struct txda_event event = TXDA_INIT(struct txda_event);
 	struct txda_pkt bad = {.op = 99, .bytes = sizeof(bad)};
@@ -301,11 +300,11 @@ static void test_fault(void **state)
 	fails(context, txda_queue_wait(queue, fence, TXDA_FOREVER), -EIO,
 	      "chip 0: bad packet, packet type or size 99");
 	assert_true(txda_queue_fault(queue, text, sizeof(text)) > 0);
-	assert_has(text, "bad packet");
+	assert_says(text, "bad packet");
 	assert_int_equal(txda_queue_submit(queue, NULL, 0, 0, &fence), -EIO);
 	ok(context, txda_context_event(context, &event));
 	assert_int_equal(event.kind, TXDA_EVENT_FAULT);
-	assert_has(event.text, "bad packet");
+	assert_says(event.text, "bad packet");
 	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
 	pass(other);
 	txda_queue_unref(other);
@@ -336,7 +335,7 @@ static int run_tiny(unsigned tp, const char *path, float y[CASE_R][CASE_H])
 	return r;
 }
 
-static void test_model(void **state)
+TEST(test_model)
 {
 	float wanted[CASE_R][CASE_H], got[CASE_R][CASE_H];
 	char *path;
@@ -362,7 +361,7 @@ static void test_model(void **state)
 }
 
 /* Chips that cannot work together: why is told. */
-static void test_join(void **state)
+TEST(test_join)
 {
 	float got[CASE_R][CASE_H];
 	char *path;
@@ -373,7 +372,7 @@ static void test_join(void **state)
 	fake_drm.fail_request = DRM_IOCTL_TXDA_VM_SET_GROUP;
 	fake_drm.fail_error = -EBUSY;
 	fails(context, run_tiny(2, path, got), -EBUSY, "a group of 2 chips: one of them has");
-	assert_has(txda_context_error(context), "a compute queue that takes turns");
+	assert_says(txda_context_error(context), "a compute queue that takes turns");
 	txda_context_unref(context);
 	fake_drm_end();
 	case_remove(path);
@@ -383,7 +382,7 @@ static void test_join(void **state)
  * Each ioctl of a model's life fails in turn, with each kind of error: the call that needed it says
  * so, nothing is left behind (fake_drm_end() looks), and the next try works.
  */
-static void test_failures(void **state)
+TEST(test_failures)
 {
 	static const int error[] = {-ENOMEM, -EIO, -ENODEV, -EAGAIN};
 	float wanted[CASE_R][CASE_H], got[CASE_R][CASE_H];
@@ -433,7 +432,7 @@ static void take_event(enum txda_event_kind kind, unsigned device, const char *t
 	ok(context, txda_context_event(context, &event));
 	assert_int_equal(event.kind, kind);
 	assert_int_equal(event.device, device);
-	assert_has(event.text, text);
+	assert_says(event.text, text);
 }
 
 static void *pull_chip(void *arg)
@@ -443,7 +442,7 @@ static void *pull_chip(void *arg)
 	return NULL;
 }
 
-static void test_unplug(void **state)
+TEST(test_unplug)
 {
 	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
 	struct txda_event event = TXDA_INIT(struct txda_event);
@@ -461,7 +460,7 @@ static void test_unplug(void **state)
 	pthread_create(&thread, NULL, pull_chip, NULL);
 	assert_int_equal(txda_queue_wait(queue, fence, TXDA_FOREVER), -ENODEV);
 	pthread_join(thread, NULL);
-	assert_has(txda_context_error(context), "the chip is lost");
+	assert_says(txda_context_error(context), "the chip is lost");
 	/* Its objects fail, those of the other go on. */
 	assert_int_equal(txda_queue_submit(queue, NULL, 0, 0, &fence), -ENODEV);
 	assert_int_equal(
@@ -508,7 +507,7 @@ static void test_unplug(void **state)
 }
 
 /* A function reset: what was on the chip is lost, what comes then works beside it. */
-static void test_reset(void **state)
+TEST(test_reset)
 {
 	float wanted[CASE_R][CASE_H], got[CASE_R][CASE_H];
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
@@ -541,7 +540,7 @@ static void test_reset(void **state)
 }
 
 /* Chips that came or went before anybody listened; and those that are not for this process. */
-static void test_catch_up(void **state)
+TEST(test_catch_up)
 {
 	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
 	struct txda_event event = TXDA_INIT(struct txda_event);
@@ -579,7 +578,7 @@ static void test_catch_up(void **state)
 	fake_drm_end();
 }
 
-static void test_health(void **state)
+TEST(test_health)
 {
 	struct txda_event event = TXDA_INIT(struct txda_event);
 	struct txda__node_event source = {.kind = TXDA_EVENT_ECC, .text = "2 corrected"};
@@ -623,7 +622,7 @@ static void test_health(void **state)
 }
 
 /* What is counted does not fall while a chip is down or lost: that would look like new errors. */
-static void test_counters(void **state)
+TEST(test_counters)
 {
 	static const char *const names[] = {"state", "npu_busy_time_us", "ecc_corrected",
 					    "ecc_uncorrected"};
@@ -666,18 +665,4 @@ static void test_counters(void **state)
 	end();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_chips),	 cmocka_unit_test(test_open),
-		cmocka_unit_test(test_fences),	 cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_busy),	 cmocka_unit_test(test_shared),
-		cmocka_unit_test(test_banned),	 cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_model),	 cmocka_unit_test(test_join),
-		cmocka_unit_test(test_failures), cmocka_unit_test(test_unplug),
-		cmocka_unit_test(test_reset),	 cmocka_unit_test(test_catch_up),
-		cmocka_unit_test(test_health),	 cmocka_unit_test(test_counters),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "drm_context.h"
 
@@ -36,7 +35,7 @@ static void fill(unsigned char *bytes, size_t n, unsigned seed)
 }
 
 /* Sizes around those of the lanes' halves, at odd places. */
-static void test_copies(void **state)
+TEST(test_copies)
 {
 	static const uint64_t size[] = {
 		1, 7, 1023, 1024, 4096, 1 << 20, (1 << 20) + 1, 3 << 20, (4 << 20) - 77};
@@ -71,7 +70,7 @@ static void test_copies(void **state)
 	free(out);
 }
 
-static void test_load(void **state)
+TEST_WITH(test_load, NULL, end)
 {
 	enum { BYTES = (20 << 20) + 123 };
 	unsigned char *in = malloc(BYTES), *out = malloc(BYTES);
@@ -108,7 +107,7 @@ static void test_load(void **state)
 	free(out);
 }
 
-static void test_room(void **state)
+TEST_WITH(test_room, NULL, end)
 {
 	struct txda_buffer *buffer, *second = NULL;
 
@@ -123,7 +122,7 @@ static void test_room(void **state)
 	assert_int_equal(used_bytes(context, 0), 0);
 }
 
-static void test_sharing(void **state)
+TEST_WITH(test_sharing, NULL, end)
 {
 	unsigned char data[5000], back[5000];
 	struct txda_buffer *a, *b, *c;
@@ -187,7 +186,7 @@ static void check_limits(int fd)
 	      "this user");
 }
 
-static void test_memfd(void **state)
+TEST_WITH(test_memfd, NULL, end)
 {
 	unsigned char data[5000], back[5000];
 	struct txda_buffer *a, *host;
@@ -227,7 +226,7 @@ static void test_memfd(void **state)
 }
 
 /* At the same addresses again, with the contents that the kernel has kept. */
-static void test_advice(void **state)
+TEST_WITH(test_advice, NULL, end)
 {
 	unsigned char data[5000], back[5000];
 	static const unsigned char zeros[5000];
@@ -300,17 +299,4 @@ static void test_advice(void **state)
 	txda_buffer_unref(buffer);
 }
 
-int main(void)
-{
-#define TEST(fn) cmocka_unit_test_teardown(fn, end)
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_copies),
-		TEST(test_load),
-		TEST(test_room),
-		TEST(test_sharing),
-		TEST(test_memfd),
-		TEST(test_advice),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

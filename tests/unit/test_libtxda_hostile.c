@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Case dirs that are cut, changed or lie: refused with a reason, never followed. */
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "case_info.h"
 #include "libtxda_case.h"
@@ -20,7 +19,7 @@ static char *replaced(const char *text, const char *from, const char *to)
 	return copy;
 }
 
-static void test_info(void **state)
+TEST(test_info)
 {
 	static const struct {
 		const char *from, *to, *reason;
@@ -75,7 +74,7 @@ static void test_info(void **state)
 		r = case_said_parse(bad, strlen(bad), &said, err, sizeof(err));
 		if (r != -EINVAL && said.error != -EINVAL)
 			fail_msg("\"%s\" was taken", change[i].to);
-		assert_has(r ? err : said.message, change[i].reason);
+		assert_says(r ? err : said.message, change[i].reason);
 		free(bad);
 	}
 	free(text);
@@ -97,13 +96,13 @@ static void check_change(size_t offset, uint32_t value, size_t size, const char 
 		case_seal(program, bytes);
 	if (txda__program_check(program, bytes, &view, err, sizeof(err)) != -EINVAL)
 		fail_msg("taken, though %s is expected", reason);
-	assert_has(err, reason);
+	assert_says(err, reason);
 	free(program);
 }
 
 #define HEADER(field) offsetof(struct txda_program, field)
 
-static void test_program(void **state)
+TEST(test_program)
 {
 	struct txda__program view;
 	const struct txda_program *h;
@@ -218,15 +217,15 @@ static void check_dir(const char *from, const char *to, const char *reason)
 	case_put(dir, "model_info.json", bad, strlen(bad));
 	if (try_load(dir, NULL) >= 0)
 		fail_msg("\"%s\" was loaded", to);
-	assert_has(txda_context_error(context), reason);
-	assert_has(txda_context_error(context), dir);
+	assert_says(txda_context_error(context), reason);
+	assert_says(txda_context_error(context), dir);
 	txda_model_plan(context, dir, &plan);
 	case_put(dir, "model_info.json", text, strlen(text));
 	free(bad);
 	free(text);
 }
 
-static void test_dir(void **state)
+TEST(test_dir)
 {
 	char name[512];
 	void *program;
@@ -281,13 +280,4 @@ static void test_dir(void **state)
 	txda_context_unref(context);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_info),
-		cmocka_unit_test(test_program),
-		cmocka_unit_test(test_dir),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include "libtxda_case.h"
 #include "libtxda_test.h"
@@ -102,7 +101,7 @@ static void run_and_check(struct txda_model *model, unsigned tokens, unsigned n_
 	}
 }
 
-static void test_run(void **state)
+TEST(test_run)
 {
 	for (unsigned tp = 1; tp <= 2; tp++) {
 		struct txda_model_info info = TXDA_INIT(struct txda_model_info);
@@ -151,7 +150,7 @@ static void test_run(void **state)
 	}
 }
 
-static void test_limits(void **state)
+TEST_WITH(test_limits, NULL, end)
 {
 	struct txda_step step = TXDA_INIT(struct txda_step);
 	struct txda_model *model;
@@ -180,7 +179,7 @@ static void test_limits(void **state)
 	txda_model_unref(model);
 }
 
-static void test_kv(void **state)
+TEST_WITH(test_kv, NULL, end)
 {
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_model_info info = TXDA_INIT(struct txda_model_info);
@@ -243,7 +242,7 @@ static void test_kv(void **state)
 	assert_int_equal(used_bytes(context, 0), 0);
 }
 
-static void test_weights(void **state)
+TEST_WITH(test_weights, NULL, end)
 {
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_model *model[4];
@@ -325,7 +324,7 @@ static void *load_in_thread(void *arg)
 /*
  * Many threads load and free the same model: one copy of the weights at any time, none at the end.
  */
-static void test_load_threads(void **state)
+TEST_WITH(test_load_threads, NULL, end)
 {
 	enum { THREADS = 6 };
 	struct loader loader[THREADS];
@@ -353,7 +352,7 @@ static void test_load_threads(void **state)
 	}
 }
 
-static void test_bind(void **state)
+TEST_WITH(test_bind, NULL, end)
 {
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_step step = TXDA_INIT(struct txda_step);
@@ -413,7 +412,7 @@ static void test_bind(void **state)
 }
 
 /* A fault of one model leaves others alone, and a new load of it works. */
-static void test_fault(void **state)
+TEST(test_fault)
 {
 	for (unsigned tp = 1; tp <= 2; tp++) {
 		struct txda_event event = TXDA_INIT(struct txda_event);
@@ -432,13 +431,13 @@ static void test_fault(void **state)
 		step.tokens = step.seqs = step.rows = 1;
 		ok(context, txda_model_run(bad, &step, &fence));
 		fails(context, txda_model_sync(bad, fence, TXDA_FOREVER), -EIO, "model tiny");
-		assert_has(txda_context_error(context), "the.rows");
-		assert_has(txda_context_error(context), "\"rows\"");
-		assert_has(txda_context_error(context), "1000");
+		assert_says(txda_context_error(context), "the.rows");
+		assert_says(txda_context_error(context), "\"rows\"");
+		assert_says(txda_context_error(context), "1000");
 		fails(context, txda_model_run(bad, &step, &fence), -EIO, "the.rows");
 		ok(context, txda_context_event(context, &event));
 		assert_int_equal(event.kind, TXDA_EVENT_FAULT);
-		assert_has(event.text, "model tiny");
+		assert_says(event.text, "model tiny");
 		run_and_check(good, 4, 4, (float)tp);
 		run_and_check(same, 4, 4, (float)tp);
 		txda_model_unref(bad);
@@ -452,7 +451,7 @@ static void test_fault(void **state)
 	}
 }
 
-static void test_timing(void **state)
+TEST_WITH(test_timing, NULL, end)
 {
 	struct txda_op_timing timing[2] = {{0, 0}, {0, 0}};
 	struct txda_step step = TXDA_INIT(struct txda_step);
@@ -492,7 +491,7 @@ static void test_timing(void **state)
 }
 
 /* As many launches as go, and models that span chips up to the number of group slots. */
-static void test_many(void **state)
+TEST_WITH(test_many, NULL, end)
 {
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_step step = TXDA_INIT(struct txda_step);
@@ -523,7 +522,7 @@ static void test_many(void **state)
 }
 
 /* A program that each chip runs for itself takes no group slot; all ranks have one for as many chips. */
-static void test_replicated(void **state)
+TEST_WITH(test_replicated, NULL, end)
 {
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_model *model[16], *alone;
@@ -551,15 +550,4 @@ static void test_replicated(void **state)
 	case_remove(replicated);
 }
 
-int main(void)
-{
-#define TEST(fn) cmocka_unit_test_teardown(fn, end)
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_run),   TEST(test_limits),       TEST(test_kv),
-		TEST(test_weights),	      TEST(test_load_threads), TEST(test_bind),
-		cmocka_unit_test(test_fault), TEST(test_timing),       TEST(test_many),
-		TEST(test_replicated),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -40,7 +40,7 @@ static bool parse(struct nl_msg *msg, struct txda__node_event *event)
 	return good;
 }
 
-static void test_clients(void **state)
+TEST(test_clients)
 {
 	struct txda__node_event event = {0};
 	struct nl_msg *msg;
@@ -92,7 +92,7 @@ static void test_clients(void **state)
 	assert_int_equal(event.queue_id, 5);
 }
 
-static void test_health(void **state)
+TEST(test_health)
 {
 	struct txda__node_event event = {0};
 	struct nl_msg *msg;
@@ -102,7 +102,7 @@ static void test_health(void **state)
 	nla_put_u32(msg, TXDA_A_EVENT_ECC_UNCORRECTED, 1);
 	assert_true(parse(msg, &event));
 	assert_int_equal(event.kind, TXDA_EVENT_ECC);
-	assert_has(event.text, "3 corrected and 1 uncorrected");
+	assert_says(event.text, "3 corrected and 1 uncorrected");
 
 	msg = message(TXDA_NL_EVENT_THERMAL);
 	nla_put_u32(msg, TXDA_A_EVENT_TEMP_MC, (uint32_t)-4000);
@@ -129,7 +129,7 @@ static void test_health(void **state)
 }
 
 /* A message that is no event leaves the result alone. */
-static void test_nonsense(void **state)
+TEST(test_nonsense)
 {
 	struct txda__node_event event = {.pid = -1};
 	struct nl_msg *msg;
@@ -162,7 +162,7 @@ static void test_nonsense(void **state)
 }
 
 /* Any bytes: no access beyond them (a sanitizer looks), and texts that end. */
-static void test_random(void **state)
+TEST(test_random)
 {
 	struct nl_msg *msg = message(TXDA_NL_EVENT_FAULT);
 	struct nlmsghdr *header;
@@ -196,7 +196,7 @@ static void test_random(void **state)
 	nlmsg_free(msg);
 }
 
-static void test_fault_text(void **state)
+TEST(test_fault_text)
 {
 	struct txda_fault fault = {.code = TXDA_FAULT_INDEX,
 				   .op = 3,
@@ -217,7 +217,7 @@ static void test_fault_text(void **state)
 }
 
 /* All chips went, and others came, while messages were lost: each is reported. */
-static void test_found(void **state)
+TEST(test_found)
 {
 	struct txda__node *nodes = calloc(TXDA__MAX_CHIPS, sizeof(*nodes));
 	unsigned removed = 0, added = 0;
@@ -244,13 +244,4 @@ static void test_found(void **state)
 	free(nodes);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_clients),	   cmocka_unit_test(test_health),
-		cmocka_unit_test(test_nonsense),   cmocka_unit_test(test_random),
-		cmocka_unit_test(test_fault_text), cmocka_unit_test(test_found),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

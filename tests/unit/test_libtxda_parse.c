@@ -1,24 +1,11 @@
 // SPDX-License-Identifier: MIT
 /* Words of the environment, topology maps, checksums, the address allocator. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
 #include "spec.h"
 #include "topology.h"
+#include "unit.h"
 #include "vas.h"
 
-#define assert_has(text, part)                                                                     \
-	do {                                                                                       \
-		if (!strstr(text, part))                                                           \
-			fail_msg("no \"%s\" in \"%s\"", part, text);                               \
-	} while (0)
-
-static void test_times(void **state)
+TEST(test_times)
 {
 	unsigned us;
 
@@ -32,7 +19,7 @@ static void test_times(void **state)
 	assert_int_equal(txda__parse_us("61s", &us), -EINVAL);
 }
 
-static void test_cmodel(void **state)
+TEST(test_cmodel)
 {
 	static const struct {
 		const char *text, *reason;
@@ -79,12 +66,12 @@ static void test_cmodel(void **state)
 	spec.chips = 99;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		assert_int_equal(txda__parse_cmodel(bad[i].text, &spec, err, sizeof(err)), -EINVAL);
-		assert_has(err, bad[i].reason);
+		assert_says(err, bad[i].reason);
 	}
 	assert_int_equal(spec.chips, 99);
 }
 
-static void test_visible(void **state)
+TEST(test_visible)
 {
 	struct txda_device_info info[3] = {
 		{.serial = "A1", .bus = "0000:01:00.0", .node = "/dev/accel/accel0"},
@@ -109,15 +96,15 @@ static void test_visible(void **state)
 		txda__parse_visible("/dev/accel/accel1", info, 3, chips, &n, err, sizeof(err)), 0);
 	assert_int_equal(chips[0], 1);
 	assert_int_equal(txda__parse_visible("3", info, 3, chips, &n, err, sizeof(err)), -EINVAL);
-	assert_has(err, "\"3\" is not a chip; there are 3");
+	assert_says(err, "\"3\" is not a chip; there are 3");
 	assert_int_equal(txda__parse_visible("0,A1", info, 3, chips, &n, err, sizeof(err)),
 			 -EINVAL);
-	assert_has(err, "named twice");
+	assert_says(err, "named twice");
 	assert_int_equal(txda__parse_visible("0,", info, 3, chips, &n, err, sizeof(err)), -EINVAL);
 	assert_int_equal(txda__parse_visible("0", info, 0, chips, &n, err, sizeof(err)), -EINVAL);
 }
 
-static void test_chip_map(void **state)
+TEST(test_chip_map)
 {
 	unsigned logical[TXDA__MAX_CHIPS], n;
 	char err[200];
@@ -130,16 +117,16 @@ static void test_chip_map(void **state)
 	assert_int_equal(txda__parse_chip_map("3", 4, logical, &n, err, sizeof(err)), 0);
 	assert_int_equal(n, 1);
 	assert_int_equal(txda__parse_chip_map("0,2", 2, logical, &n, err, sizeof(err)), -EINVAL);
-	assert_has(err, "chip 2 does not exist");
+	assert_says(err, "chip 2 does not exist");
 	assert_int_equal(txda__parse_chip_map("0,0", 2, logical, &n, err, sizeof(err)), -EINVAL);
-	assert_has(err, "twice");
+	assert_says(err, "twice");
 	assert_int_equal(txda__parse_chip_map("0;1", 2, logical, &n, err, sizeof(err)), -EINVAL);
 	assert_int_equal(txda__parse_chip_map("0,", 2, logical, &n, err, sizeof(err)), -EINVAL);
 	assert_int_equal(txda__parse_chip_map("99999999999", 2, logical, &n, err, sizeof(err)),
 			 -EINVAL);
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
 	static const char *const bad[] = {"0",	       "-1", "two", "4,",  ",4",
 					  "4,x",       " 4", "4.5", "1e3", "99999999999999999999",
@@ -159,12 +146,12 @@ static void test_threads(void **state)
 	assert_int_equal(cores, 1024);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		assert_int_equal(txda__parse_threads(bad[i], &cores, err, sizeof(err)), -EINVAL);
-		assert_has(err, bad[i]);
-		assert_has(err, "must be a number of threads from 1");
+		assert_says(err, bad[i]);
+		assert_says(err, "must be a number of threads from 1");
 	}
 }
 
-static void test_maps(void **state)
+TEST(test_maps)
 {
 	static const struct {
 		const char *map, *reason;
@@ -209,10 +196,10 @@ static void test_maps(void **state)
 	assert_int_equal(t.chip[1][1], 0);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		assert_int_equal(txda__parse_map(bad[i].map, 4, &t, err, sizeof(err)), -EINVAL);
-		assert_has(err, bad[i].reason);
+		assert_says(err, bad[i].reason);
 	}
 	assert_int_equal(txda__parse_map("0,1,2,3,4,5,6,7,8", 16, &t, err, sizeof(err)), -EINVAL);
-	assert_has(err, "more than 8");
+	assert_says(err, "more than 8");
 	assert_int_equal(t.n_groups, 2);
 }
 
@@ -222,7 +209,7 @@ static unsigned two_cards(void *arg, unsigned a, unsigned b)
 	return a == b ? 0 : a % 2 == b % 2 ? 1 : 2;
 }
 
-static void test_auto(void **state)
+TEST(test_auto)
 {
 	struct txda__topology t;
 
@@ -238,7 +225,7 @@ static void test_auto(void **state)
 	assert_int_equal(t.n_groups, 0);
 }
 
-static void test_vas(void **state)
+TEST(test_vas)
 {
 	enum { N = 400, PAGES = 4096 };
 	static unsigned char taken[PAGES];
@@ -292,14 +279,4 @@ static void test_vas(void **state)
 	txda__vas_free(&vas);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_times),	cmocka_unit_test(test_cmodel),
-		cmocka_unit_test(test_visible), cmocka_unit_test(test_chip_map),
-		cmocka_unit_test(test_threads), cmocka_unit_test(test_maps),
-		cmocka_unit_test(test_auto),	cmocka_unit_test(test_vas),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

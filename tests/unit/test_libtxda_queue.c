@@ -2,7 +2,6 @@
 /* Queues: fences, deadlines, the ring, faults, several threads. */
 #include <poll.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include "libtxda_test.h"
 #include "clock.h"
@@ -34,7 +33,7 @@ static int end(void **state)
 	return 0;
 }
 
-static void test_fences(void **state)
+TEST(test_fences)
 {
 	struct txda_pkt_fill fill = {.hdr = {.op = TXDA_PKT_FILL, .bytes = sizeof(fill)},
 				     .bytes = 8};
@@ -85,7 +84,7 @@ static void release(uint64_t value)
 	txda_queue_unref(other);
 }
 
-static void test_deadlines(void **state)
+TEST(test_deadlines)
 {
 	uint64_t fence, start;
 
@@ -103,7 +102,7 @@ static void test_deadlines(void **state)
 	submit_wait(1000, &fence);
 }
 
-static void test_ring(void **state)
+TEST(test_ring)
 {
 	struct txda_pkt_fill *fill = calloc(2000, sizeof(*fill));
 	uint64_t fence, last = 0, seed = 5;
@@ -173,7 +172,7 @@ static void test_ring(void **state)
 	free(fill);
 }
 
-static void test_fd(void **state)
+TEST(test_fd)
 {
 	struct pollfd poll_fd = {.events = POLLIN};
 	uint64_t fence, count;
@@ -192,7 +191,7 @@ static void test_fd(void **state)
 	}
 }
 
-static void test_copy(void **state)
+TEST(test_copy)
 {
 	struct txda_buffer *big, *host, *elsewhere;
 	uint64_t fence;
@@ -227,7 +226,7 @@ static void test_copy(void **state)
 	txda_buffer_unref(elsewhere);
 }
 
-static void test_fault(void **state)
+TEST(test_fault)
 {
 	struct txda_pkt_fill fill = {
 		.hdr = {.op = TXDA_PKT_FILL, .bytes = sizeof(fill)}, .bytes = 8, .value = 7};
@@ -255,7 +254,7 @@ static void test_fault(void **state)
 	ok(context, txda_context_event(context, &event));
 	assert_int_equal(event.kind, TXDA_EVENT_FAULT);
 	assert_int_equal(event.device, 0);
-	assert_has(text, event.text);
+	assert_says(text, event.text);
 	assert_int_equal(txda_context_event(context, &event), -EAGAIN);
 	assert_int_equal(poll(&poll_fd, 1, 0), 0);
 
@@ -279,7 +278,7 @@ static void test_fault(void **state)
 	txda_queue_unref(second);
 }
 
-static void test_lost(void **state)
+TEST(test_lost)
 {
 	struct txda_event event = TXDA_INIT(struct txda_event);
 	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
@@ -311,7 +310,7 @@ static void test_lost(void **state)
 		removed = event.kind == TXDA_EVENT_DEVICE_REMOVED;
 	}
 	assert_true(removed);
-	assert_has(event.text, "chip 0 is lost");
+	assert_says(event.text, "chip 0 is lost");
 }
 
 struct waiter {
@@ -327,7 +326,7 @@ static void *wait_for(void *arg)
 	return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
 	enum { THREADS = 4 };
 	struct waiter waiter[THREADS];
@@ -349,13 +348,4 @@ static void test_threads(void **state)
 	}
 }
 
-int main(void)
-{
-#define TEST(fn) cmocka_unit_test_teardown(fn, end)
-	const struct CMUnitTest tests[] = {
-		TEST(test_fences), TEST(test_deadlines), TEST(test_ring), TEST(test_fd),
-		TEST(test_copy),   TEST(test_fault),	 TEST(test_lost), TEST(test_threads),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(NULL, end)

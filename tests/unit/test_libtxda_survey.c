@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "crc32c.h"
 #include "libtxda_test.h"
@@ -58,7 +57,7 @@ static int find(struct txda_survey *survey, int pid, unsigned chip, struct txda_
 	return -1;
 }
 
-static void test_own(void **state)
+TEST(test_own)
 {
 	struct txda_context_options options = TXDA_INIT(struct txda_context_options);
 	struct txda_process_info process = TXDA_INIT(struct txda_process_info);
@@ -98,7 +97,7 @@ static void test_own(void **state)
 	ok(NULL, txda_survey_process(survey, (unsigned)chip, 0, &process));
 	assert_int_equal(process.pid, getpid());
 	assert_string_equal(process.purpose, "own test");
-	assert_has(process.command, "test_libtxda");
+	assert_says(process.command, "test_libtxda");
 	assert_int_equal(process.mem_bytes, 8192);
 	assert_int_equal(txda_survey_process(survey, (unsigned)chip, 1, &process), -ESRCH);
 	assert_int_equal(txda_survey_chip(survey, 10000, &info, NULL), -ENODEV);
@@ -112,7 +111,7 @@ static void test_own(void **state)
  * Busy chips show their rate; after a while without work the monitor sleeps, and wakes when there
  * is some.
  */
-static void test_rates(void **state)
+TEST(test_rates)
 {
 	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
 	struct txda_context *context = open_context("mem=64M,cores=1");
@@ -167,7 +166,7 @@ static pid_t start_other(void)
 	return pid;
 }
 
-static void test_killed(void **state)
+TEST(test_killed)
 {
 	struct txda_device_info info;
 	struct txda_device_status status;
@@ -254,7 +253,7 @@ static int read_sealed(struct txda__page *page)
 }
 
 /* Pages that lie. */
-static void test_hostile_pages(void **state)
+TEST(test_hostile_pages)
 {
 	static const char *const names[] = {"chips-1-1", "chips-2-2", "chips-3-3", "chips-4-4x"};
 	struct txda__page *page = new_page(2);
@@ -306,7 +305,7 @@ static void test_hostile_pages(void **state)
 }
 
 /* A user who fills the directory of its pages does not delay everybody's survey. */
-static void test_full_directory(void **state)
+TEST(test_full_directory)
 {
 	enum { N = TXDA__SURVEY_MAX_ENTRIES + 40 };
 	struct txda__page *page = new_page(1);
@@ -345,7 +344,7 @@ static void test_full_directory(void **state)
 }
 
 /* A directory that anybody may write to is not used; all works without. */
-static void test_no_directory(void **state)
+TEST(test_no_directory)
 {
 	struct txda_context *context;
 
@@ -457,7 +456,7 @@ static void put_processes(const char *proc)
 	put(proc, "self-not/comm", "x");
 }
 
-static void test_nodes(void **state)
+TEST(test_nodes)
 {
 	struct txda_survey *survey = calloc(1, sizeof(*survey));
 	struct txda_process_info process = TXDA_INIT(struct txda_process_info);
@@ -531,15 +530,6 @@ static int hold(void)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_own),
-		cmocka_unit_test(test_rates),
-		cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_hostile_pages),
-		cmocka_unit_test(test_full_directory),
-		cmocka_unit_test(test_no_directory),
-		cmocka_unit_test(test_nodes),
-	};
 	const char *tmp = getenv("TMPDIR");
 	int r;
 
@@ -552,7 +542,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	setenv("XDG_RUNTIME_DIR", directory, 1);
-	r = cmocka_run_group_tests(tests, NULL, NULL);
+	choose_unit_tests(argc > 1 ? argv[1] : NULL);
+	r = run_unit_tests(argv[0], NULL, NULL);
 	rmdir(page_path(""));
 	rmdir(directory);
 	return r;

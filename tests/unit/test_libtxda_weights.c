@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "fake_drm.h"
 #include "libtxda_case.h"
@@ -102,7 +101,7 @@ static void leave(unsigned tp, struct kept *kept)
 	txda_context_unref(context);
 }
 
-static void test_pass_on(void **state)
+TEST(test_pass_on)
 {
 	for (unsigned i = 0; i < 4; i++) {
 		struct txda_weights_info info = TXDA_INIT(struct txda_weights_info);
@@ -156,7 +155,7 @@ static void test_pass_on(void **state)
 }
 
 /* Another file, another content, another size: the import is not used, and the check says why. */
-static void test_changed(void **state)
+TEST(test_changed)
 {
 	struct txda_weights *w, *used;
 	struct txda_model *model;
@@ -201,7 +200,7 @@ static void refuse(int fd, const struct txda_weights_info *info, int error, cons
 	uint64_t used = used_bytes(context, 0);
 
 	assert_int_equal(txda_weights_import(chip(0), fd, info, &w), error);
-	assert_has(txda_context_error(context), words);
+	assert_says(txda_context_error(context), words);
 	assert_null(w);
 	assert_int_equal(used_bytes(context, 0), used);
 }
@@ -217,7 +216,7 @@ static int memfd_of(uint64_t bytes, int seals)
 }
 
 /* Fds and descriptions from anywhere. */
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	const int whole = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE;
 	struct txda_weights_info info;
@@ -282,7 +281,7 @@ static void test_refused(void **state)
 }
 
 /* Nobody can write through what is exported. */
-static void test_frozen(void **state)
+TEST(test_frozen)
 {
 	struct kept kept;
 	struct stat st;
@@ -302,7 +301,7 @@ static void test_frozen(void **state)
 }
 
 /* A second model checks the weights that the first has loaded, and frozen, unchecked. */
-static void test_checked_later(void **state)
+TEST(test_checked_later)
 {
 	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
 	struct txda_model *first, *second;
@@ -321,7 +320,7 @@ static void test_checked_later(void **state)
 
 /* A reset between two processes clears the chip: what is kept says so. Other chips' memory is not
  * this one's. */
-static void test_chip(void **state)
+TEST(test_chip)
 {
 	struct txda_weights *w = NULL;
 	struct kept kept;
@@ -397,7 +396,7 @@ int setpriority(__priority_which_t which, id_t who, int priority)
 	return 0;
 }
 
-static void test_mapped(void **state)
+TEST(test_mapped)
 {
 	struct txda_model *model, *second;
 	struct txda_weights *w, *w2;
@@ -437,7 +436,7 @@ static void test_mapped(void **state)
 	end();
 }
 
-static void test_not_mapped(void **state)
+TEST(test_not_mapped)
 {
 	struct txda_model *model;
 	float y[CASE_R][CASE_H];
@@ -469,14 +468,4 @@ static void test_not_mapped(void **state)
 	end();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pass_on), cmocka_unit_test(test_changed),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_checked_later),
-		cmocka_unit_test(test_frozen),	cmocka_unit_test(test_chip),
-		cmocka_unit_test(test_mapped),	cmocka_unit_test(test_not_mapped),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -6,16 +6,9 @@
  * mode, every SIMD path, prompts in pieces.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "runner.h"
+#include "unit.h"
 
 #define TOKENS 37
 
@@ -238,11 +231,11 @@ static bool has_path(const char *path)
 	return !strcmp(path, "isa=c") || !*path;
 }
 
-static void test_odd(void **state)
+TEST(test_odd)
 {
 	static const char *const paths[] = {"isa=c", "isa=avx2", "isa=avx512", ""};
 
-	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(models); i++) {
 		const struct odd *m = &models[i];
 		unsigned vocab;
 		float *want, *one, *other;
@@ -277,9 +270,4 @@ static void test_odd(void **state)
 	unsetenv("TXDA_CMODEL");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_odd)};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -6,18 +6,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <cmocka.h>
 
 #include "floats.h"
 #include "runner.h"
+#include "unit.h"
 
 #define TOKENS 21
 #define HIDDEN 96
@@ -440,7 +432,7 @@ static void make_checkpoint(const struct quant_case *c)
 		add_random(f, plain, name, HIDDEN, 0);
 		snprintf(name, sizeof(name), "model.layers.%u.post_attention_layernorm", l);
 		add_random(f, plain, name, HIDDEN, 0);
-		for (unsigned i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++) {
+		for (unsigned i = 0; i < ARRAY_SIZE(matrices); i++) {
 			snprintf(name, sizeof(name), "model.layers.%u.%s", l, matrices[i].name);
 			add_matrix(f, plain, c, name, matrices[i].n, matrices[i].k);
 		}
@@ -503,9 +495,9 @@ static void expect_near(const struct quant_case *c, const char *what, float *got
 	free(got);
 }
 
-static void test_formats(void **state)
+TEST(test_formats)
 {
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const struct quant_case *c = &cases[i];
 		float *want;
 
@@ -561,7 +553,7 @@ static void expect_refused(const char *name, unsigned context, const char *words
 }
 
 /* Checkpoints that lie get an error that names the tensor. */
-static void test_hostile(void **state)
+TEST(test_hostile)
 {
 	static const struct {
 		unsigned format; /* of cases[] */
@@ -584,7 +576,7 @@ static void test_hostile(void **state)
 		 "q_proj.weight\" [80, 96] is missing"},
 	};
 
-	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
 		make_checkpoint(&cases[lies[i].format]);
 		damage(lies[i].from, lies[i].to);
 		expect_refused(cases[lies[i].format].name, 16, lies[i].error);
@@ -592,14 +584,14 @@ static void test_hostile(void **state)
 }
 
 /* Sequences longer than the model's limit. */
-static void test_context(void **state)
+TEST(test_context)
 {
 	make_checkpoint(&cases[0]);
 	expect_refused(cases[0].name, 65, "65 positions are needed, its limit is 64");
 }
 
 /* Groups that do not exist, scales that are no numbers. */
-static void test_hostile_data(void **state)
+TEST(test_hostile_data)
 {
 	const struct quant_case *c = &cases[3];
 
@@ -625,11 +617,4 @@ static void test_hostile_data(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_formats), cmocka_unit_test(test_hostile),
-		cmocka_unit_test(test_hostile_data), cmocka_unit_test(test_context)};
-
-	return cmocka_run_group_tests(tests, make_dirs, remove_dirs);
-}
+TEST_MAIN_ALL(make_dirs, remove_dirs)

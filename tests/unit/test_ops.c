@@ -221,7 +221,7 @@ static void att_case(const struct batch *b)
 	att_free(&a);
 }
 
-static void test_attention(void **state)
+TEST(test_attention)
 {
 	static const unsigned ctx[] = {1, 17, 64, 130, 90}, n[] = {1, 17, 1, 3, 90};
 	static const unsigned long_ctx[] = {1537, 700}, long_n[] = {1, 1}, pre_n[] = {40, 1};
@@ -255,7 +255,7 @@ static void test_attention(void **state)
 }
 
 /* Only positions within the window are counted as read, in the size of the cache's format. */
-static void test_attention_traffic(void **state)
+TEST(test_attention_traffic)
 {
 	static const unsigned ctx[] = {40, 7, 300}, n[] = {4, 7, 1};
 	static const struct {
@@ -273,7 +273,7 @@ static void test_attention_traffic(void **state)
 		 12 * 256 * 2},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t read, written;
 		struct att a;
 
@@ -286,7 +286,7 @@ static void test_attention_traffic(void **state)
 	}
 }
 
-static void test_attention_refuses(void **state)
+TEST(test_attention_refuses)
 {
 	static const unsigned ctx[] = {40}, n[] = {4};
 	static const float caps[] = {-1, INFINITY, NAN};
@@ -315,7 +315,7 @@ static void test_attention_refuses(void **state)
 }
 
 /* int8: what is read back is what was given, within half a step of each head's own scale. */
-static void test_kv_int8(void **state)
+TEST(test_kv_int8)
 {
 	enum { T = 21, HQ = 2, HKV = 2, D = 40, BS = 16, P = 20 };
 
@@ -374,7 +374,7 @@ static void test_kv_int8(void **state)
  * ROPE_KV then reading the cache back: rotation, norms and the cache layout. Slots that follow each
  * other, from the middle of a group on, with a gap; or none that do.
  */
-static void test_rope_kv(void **state)
+TEST(test_rope_kv)
 {
 	enum { T = 150, HQ = 4, HKV = 2, D = 40, BS = 16, P = 16, BLOCKS = 20 };
 
@@ -449,7 +449,7 @@ static void test_rope_kv(void **state)
 	}
 }
 
-static void test_topk(void **state)
+TEST(test_topk)
 {
 	enum { V = 1013, K = 64 };
 	struct cm_tensor *x = f32(3, V), *idx = i32(3, K), *val = f32(3, K), *lse = f32(3, 0);
@@ -482,7 +482,7 @@ static void test_topk(void **state)
 	drop(x), drop(idx), drop(val), drop(lse);
 }
 
-static void test_rows(void **state)
+TEST(test_rows)
 {
 	enum { V = 50, H = 72, T = 35 };
 	struct cm_tensor *table = tiles(TXDA_W8, TXDA_TILE32, 32, V, H), *tokens = i32(T, 0),
@@ -524,7 +524,7 @@ static void test_rows(void **state)
 	drop(table), drop(tokens), drop(x), drop(w), drop(rows), drop(got), drop(y);
 }
 
-static void test_collectives(void **state)
+TEST(test_collectives)
 {
 	enum { M = 9, W = 40, V = 70 };
 	struct cm_tensor *x[2] = {f32(M, W), f32(M, W)}, *res = f32(M, W),
@@ -560,9 +560,4 @@ static void test_collectives(void **state)
 	drop(x[0]), drop(x[1]), drop(res), drop(out[0]), drop(out[1]), drop(all);
 }
 
-#define ON_PATH(path)                                                                              \
-	ON(path, test_attention), ON(path, test_attention_traffic),                                \
-		ON(path, test_attention_refuses), ON(path, test_rope_kv), ON(path, test_kv_int8),  \
-		ON(path, test_topk), ON(path, test_rows), ON(path, test_collectives)
-
-OPS_MAIN("ops", false)
+OPS_MAIN(false)

@@ -129,7 +129,7 @@ static void rule_reference(const struct world *w, const double *y, double *out)
 	}
 }
 
-static void test_delta(void **state)
+TEST(test_delta)
 {
 	static const unsigned pieces[] = {TOKENS, 1, 7, 16, 32};
 
@@ -167,7 +167,7 @@ static void test_delta(void **state)
 	}
 }
 
-static void test_gate(void **state)
+TEST(test_gate)
 {
 	enum { T = 9, N = 36, D = 12 };
 	struct cm_tensor *x = f32(T, N), *gate = f32(T, N), *norm = f32(D, 0), *out = f32(T, N),
@@ -199,7 +199,7 @@ static void test_gate(void **state)
 	drop(x), drop(gate), drop(norm), drop(out), drop(odd);
 }
 
-static void test_refuses(void **state)
+TEST(test_refuses)
 {
 	struct cm_tensor *y = f32(TOKENS, C), *out = f32(TOKENS, HV * DV), *spans = i32(1, 2),
 			 *ctx = i32(1, 0);
@@ -251,5 +251,4 @@ static void test_refuses(void **state)
 	world_free(&w);
 }
 
-#define ON_PATH(path) ON(path, test_delta), ON(path, test_gate), ON(path, test_refuses)
-OPS_MAIN("delta", false)
+OPS_MAIN(false)

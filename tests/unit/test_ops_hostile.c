@@ -7,18 +7,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "check.h"
 #include "clock.h"
 #include "ops.h"
+#include "unit.h"
 
 #define CORES	    2u
 #define MAX_TENSORS 16u
@@ -112,7 +106,7 @@ static void plan_and_run(struct bench *b)
 }
 
 /* A width that is a symbol, and 0 in this launch: nothing has a row, not even a vector. */
-static void test_no_width(void **state)
+TEST(test_no_width)
 {
 	static const unsigned opcodes[] = {TXDA_OP_RMSNORM, TXDA_OP_GATHER_ROWS,
 					   TXDA_OP_ALL_REDUCE};
@@ -168,7 +162,7 @@ static void set_span(struct bench *b, uint64_t s, uint32_t first, uint32_t n, ui
 }
 
 /* Precise mode doubles what is an activation; what is not is too small for float32. */
-static void test_precise_types(void **state)
+TEST(test_precise_types)
 {
 	struct bench b;
 
@@ -214,7 +208,7 @@ static void test_precise_types(void **state)
 }
 
 /* A context is an int32: one that is not would run over the end of the positions, for ever. */
-static void test_endless_context(void **state)
+TEST(test_endless_context)
 {
 	struct bench b;
 
@@ -230,7 +224,7 @@ static void test_endless_context(void **state)
 }
 
 /* After check() every sequence claims all tokens: more work than there is room for. */
-static void test_greedy_spans(void **state)
+TEST(test_greedy_spans)
 {
 	enum { TOKENS = 512, SEQS = 64 };
 	struct bench b;
@@ -328,7 +322,7 @@ static const unsigned batch_ops[] = {TXDA_OP_ATTENTION, TXDA_OP_INDEX_SELECT, TX
 				     TXDA_OP_DELTA_RULE};
 
 /* A cache without blocks suits an empty batch, and one that has tokens since check(), too. */
-static void test_no_blocks(void **state)
+TEST(test_no_blocks)
 {
 	for (unsigned i = 0; i < 4; i++) {
 		const uint32_t batch[] = {0, ROWS, ROWS};
@@ -355,7 +349,7 @@ static void test_no_blocks(void **state)
 }
 
 /* Spans that overlap since check(): the token is of the first that has it. */
-static void test_overlapping_spans(void **state)
+TEST(test_overlapping_spans)
 {
 	static const uint32_t apart[] = {0, ROWS, ROWS, 0}, ctx[] = {ROWS, 0};
 	struct bench b;
@@ -453,7 +447,7 @@ static void run_against(void)
 	bench_free(b);
 }
 
-static void test_writer_rows(void **state)
+TEST(test_writer_rows)
 {
 	begin(TXDA_OP_EMBED, false);
 	b->l.in[0] = add_vector(b, TXDA_I32, 4);
@@ -471,7 +465,7 @@ static void test_writer_rows(void **state)
 	run_against();
 }
 
-static void test_writer_rope(void **state)
+TEST(test_writer_rope)
 {
 	uint64_t layer = txda_kv_layer_bytes(1, DIM, BLOCK);
 
@@ -499,7 +493,7 @@ static void test_writer_rope(void **state)
 	}
 }
 
-static void test_writer_attention(void **state)
+TEST(test_writer_attention)
 {
 	for (unsigned precise = 0; precise < 2; precise++) {
 		writer.n = 0;
@@ -513,7 +507,7 @@ static void test_writer_attention(void **state)
 	}
 }
 
-static void test_writer_batches(void **state)
+TEST(test_writer_batches)
 {
 	static const uint32_t spans[] = {0, 3, 4, 3}, ctx[] = {600, 40};
 
@@ -531,7 +525,7 @@ static void test_writer_batches(void **state)
 		}
 }
 
-static void test_writer_slots(void **state)
+TEST(test_writer_slots)
 {
 	for (unsigned precise = 0; precise < 2; precise++) {
 		begin(TXDA_OP_INDEX_STORE, precise);
@@ -564,7 +558,7 @@ static void test_writer_slots(void **state)
 	}
 }
 
-static void test_writer_images(void **state)
+TEST(test_writer_images)
 {
 	begin(TXDA_OP_SPAN_ATTENTION, false);
 	b->l.in[0] = add_rows(b, TXDA_F32, 40, 3 * DIM);
@@ -611,16 +605,4 @@ static int choose_path(void **state)
 	return cm_ops_init("auto", &name);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_width),	  cmocka_unit_test(test_precise_types),
-		cmocka_unit_test(test_endless_context),	  cmocka_unit_test(test_greedy_spans),
-		cmocka_unit_test(test_writer_rows),	  cmocka_unit_test(test_writer_rope),
-		cmocka_unit_test(test_writer_attention),  cmocka_unit_test(test_no_blocks),
-		cmocka_unit_test(test_overlapping_spans), cmocka_unit_test(test_writer_batches),
-		cmocka_unit_test(test_writer_slots),	  cmocka_unit_test(test_writer_images),
-	};
-
-	return cmocka_run_group_tests_name("ops: hostile", tests, choose_path, NULL);
-}
+TEST_MAIN_ALL(choose_path, NULL)

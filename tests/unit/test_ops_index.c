@@ -147,7 +147,7 @@ static void check_choice(const struct keys *k, const struct run *r, unsigned t, 
 	}
 }
 
-static void test_index(void **state)
+TEST(test_index)
 {
 	static const unsigned keys[] = {1, 7, 64, 400};
 
@@ -198,7 +198,7 @@ static void test_index(void **state)
 }
 
 /* All scores 0: the first positions; NaN: last of all. */
-static void test_ties(void **state)
+TEST(test_ties)
 {
 	for (unsigned precise = 0; precise < 2; precise++) {
 		struct cm_tensor *t[6] = {f32(1, HEADS * DIM), f32(1, HEADS), i32(1, 2),
@@ -231,7 +231,7 @@ static void test_ties(void **state)
 	}
 }
 
-static void test_refuses(void **state)
+TEST(test_refuses)
 {
 	struct cm_tensor *t[6] = {f32(2, HEADS * DIM), f32(2, HEADS), i32(1, 2),
 				  i32(1, 0),	       i32(2, 5),     i32(2, 5)};
@@ -322,7 +322,7 @@ static void sparse(bool precise, bool i8)
 	drop(out), drop(want);
 }
 
-static void test_sparse(void **state)
+TEST(test_sparse)
 {
 	sparse(false, false);
 	sparse(true, false);
@@ -330,6 +330,4 @@ static void test_sparse(void **state)
 	sparse(true, true);
 }
 
-#define ON_PATH(path)                                                                              \
-	ON(path, test_index), ON(path, test_ties), ON(path, test_refuses), ON(path, test_sparse)
-OPS_MAIN("index", false)
+OPS_MAIN(false)

@@ -203,7 +203,7 @@ static double mla_error(const struct mla *m, const struct mla_case *c)
 	return sqrt(e / norm);
 }
 
-static void test_latent(void **state)
+TEST(test_latent)
 {
 	static const unsigned c1[] = {1, 40, 130}, n1[] = {1, 3, 1}, c2[] = {1100, 64, 600},
 			      n2[] = {1, 64, 2}, c3[] = {17, 33, 5}, n3[] = {17, 33, 5};
@@ -223,7 +223,7 @@ static void test_latent(void **state)
 		{3, 40, 6, 32, 3, c3, n3, true, false, true},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const struct mla_case *c = &cases[i];
 		struct mla m;
 		double err;
@@ -281,13 +281,13 @@ static void latent_alone(bool i8)
 	mla_free(&m, &c);
 }
 
-static void test_latent_alone(void **state)
+TEST(test_latent_alone)
 {
 	latent_alone(false);
 	latent_alone(true);
 }
 
-static void test_latent_refuses(void **state)
+TEST(test_latent_refuses)
 {
 	static const unsigned context[] = {20}, n[] = {2};
 	const struct mla_case c = {2, 32, 16, 16, 1, context, n, false, true};
@@ -317,7 +317,4 @@ static void test_latent_refuses(void **state)
 	mla_free(&m, &c);
 }
 
-#define ON_PATH(path)                                                                              \
-	ON(path, test_latent), ON(path, test_latent_alone), ON(path, test_latent_refuses)
-
-OPS_MAIN("latent attention", false)
+OPS_MAIN(false)

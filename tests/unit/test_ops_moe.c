@@ -70,7 +70,7 @@ static void route_reference(const struct route_case *c, const float *x, const fl
 		weights[j] *= scale / (c->flags & TXDA_ROUTE_NORMALISE ? sum + 1e-20 : 1);
 }
 
-static void test_route(void **state)
+TEST(test_route)
 {
 	static const struct route_case cases[] = {
 		{8, 2, 1, 1, 0, false},
@@ -85,7 +85,7 @@ static void test_route(void **state)
 	};
 	enum { T = 19 };
 
-	for (size_t n = 0; n < sizeof(cases) / sizeof(cases[0]); n++) {
+	for (size_t n = 0; n < ARRAY_SIZE(cases); n++) {
 		const struct route_case *c = &cases[n];
 		struct cm_tensor *x = f32(T, c->experts),
 				 *bias = c->bias ? f32(c->experts, 0) : NULL, *ids = i32(T, c->k),
@@ -117,7 +117,7 @@ static void test_route(void **state)
 }
 
 /* Whatever the logits are, the experts are distinct and exist. */
-static void test_route_hostile(void **state)
+TEST(test_route_hostile)
 {
 	struct cm_tensor *x = f32(4, 12), *ids = i32(4, 5), *weights = f32(4, 5);
 	struct run r = {.l = {.in = {x}, .out = {ids, weights}}};
@@ -298,7 +298,7 @@ static void moe_one(const struct moe_case *c)
 	drop(x), drop(w), drop(ids), drop(norm), drop(columns), drop(bias), drop(out);
 }
 
-static void test_moe_linear(void **state)
+TEST(test_moe_linear)
 {
 	static const struct {
 		uint8_t dtype;
@@ -313,9 +313,8 @@ static void test_moe_linear(void **state)
 					     {4, 60, 2, 96, 160}, {60, 9, 4, 32, 128},
 					     {1, 30, 1, 70, 64},  {3, 230, 3, 32, 1090}};
 
-	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
-		for (size_t s = 0;
-		     s < sizeof(shapes) / sizeof(shapes[0]) && is_of_path(types[t].dtype); s++)
+	for (size_t t = 0; t < ARRAY_SIZE(types); t++)
+		for (size_t s = 0; s < ARRAY_SIZE(shapes) && is_of_path(types[t].dtype); s++)
 			for (unsigned flags = (t + s) % flag_steps() * 7; flags < 64;
 			     flags += 7 * flag_steps()) {
 				struct moe_case c = {
@@ -350,7 +349,7 @@ static void test_moe_linear(void **state)
 			}
 }
 
-static void test_moe_refuses(void **state)
+TEST(test_moe_refuses)
 {
 	struct moe_case c = {TXDA_BF16, 0, 4, 3, 2, 32, 64};
 	struct cm_tensor *x = f32(3, 64), *w = stack(&c), *ids = i32(3, 2), *out = f32(6, 32),
@@ -391,7 +390,7 @@ static void test_moe_refuses(void **state)
 }
 
 /* Only what is chosen is counted as read. */
-static void test_moe_traffic(void **state)
+TEST(test_moe_traffic)
 {
 	struct moe_case c = {TXDA_BF16, 0, 64, 4, 2, 32, 64};
 	struct cm_tensor *x = f32(4, 64), *w = stack(&c), *ids = i32(4, 2), *out = f32(8, 32);
@@ -410,7 +409,7 @@ static void test_moe_traffic(void **state)
 
 /* ---- MOE_COMBINE ---- */
 
-static void test_combine(void **state)
+TEST(test_combine)
 {
 	enum { T = 11, K = 3, H = 37, E = 8 };
 	struct cm_tensor *y = f32(T * K, H), *ids = i32(T, K), *weights = f32(T, K),
@@ -456,8 +455,4 @@ static void test_combine(void **state)
 	drop(y), drop(ids), drop(weights), drop(res), drop(shared), drop(gate), drop(out);
 }
 
-#define ON_PATH(path)                                                                              \
-	ON(path, test_route), ON(path, test_route_hostile), ON(path, test_moe_linear),             \
-		ON(path, test_moe_refuses), ON(path, test_moe_traffic), ON(path, test_combine)
-
-OPS_MAIN("experts", true)
+OPS_MAIN(true)

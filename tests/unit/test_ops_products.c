@@ -215,7 +215,7 @@ static unsigned flags_apart(size_t shape)
 	return flag_steps() * (shape > 7 ? 21 : shape > 3 ? 11 : 5);
 }
 
-static void test_linear(void **state)
+TEST(test_linear)
 {
 	static const struct {
 		uint8_t dtype;
@@ -231,9 +231,8 @@ static void test_linear(void **state)
 		{1, 32, 64},   {1, 70, 96},   {3, 33, 33},    {4, 64, 100},   {5, 96, 31},
 		{12, 40, 256}, {13, 32, 320}, {16, 65, 1100}, {25, 160, 130}, {210, 70, 2080}};
 
-	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
-		for (size_t s = 0;
-		     s < sizeof(shapes) / sizeof(shapes[0]) && is_of_path(types[t].dtype); s++)
+	for (size_t t = 0; t < ARRAY_SIZE(types); t++)
+		for (size_t s = 0; s < ARRAY_SIZE(shapes) && is_of_path(types[t].dtype); s++)
 			for (unsigned flags = (t + s) % flag_steps(); flags < 64;
 			     flags += flags_apart(s)) {
 				struct linear_case c = {types[t].dtype,
@@ -269,7 +268,7 @@ static void test_linear(void **state)
 }
 
 /* More rows than a part has: their bits are the same for any number of cores, and of few of them. */
-static void test_linear_many_rows(void **state)
+TEST(test_linear_many_rows)
 {
 	static const struct {
 		uint8_t dtype;
@@ -282,7 +281,7 @@ static void test_linear_many_rows(void **state)
 	static const unsigned few[] = {15, 5};
 	enum { M = 1100, N = 70, K = 288 };
 
-	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
+	for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
 		struct cm_tensor *w = tiles(types[t].dtype, TXDA_TILE32, types[t].group, N, K),
 				 *x = f32(M, K), *out = f32(M, N), *other = f32(M, N);
 		struct cm_tensor last = *x;
@@ -330,7 +329,7 @@ static void test_linear_many_rows(void **state)
 }
 
 /* Weights in groups with float activations, in an order of their own, into part of a row. */
-static void test_linear_groups(void **state)
+TEST(test_linear_groups)
 {
 	static const struct {
 		uint8_t dtype;
@@ -343,9 +342,8 @@ static void test_linear_groups(void **state)
 		{8, 40, 256},  {9, 40, 96},    {12, 40, 256},  {13, 32, 320}, {17, 34, 290},
 		{21, 34, 290}, {16, 66, 1100}, {210, 70, 2080}};
 
-	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
-		for (size_t s = 0;
-		     s < sizeof(shapes) / sizeof(shapes[0]) && is_of_path(types[t].dtype); s++)
+	for (size_t t = 0; t < ARRAY_SIZE(types); t++)
+		for (size_t s = 0; s < ARRAY_SIZE(shapes) && is_of_path(types[t].dtype); s++)
 			for (unsigned flags = 0; flags < 64; flags += flags_apart(s)) {
 				struct linear_case c = {
 					types[t].dtype,
@@ -378,7 +376,7 @@ static void test_linear_groups(void **state)
 }
 
 /* Every byte of an 8-bit float and every nibble means in the kernels what the format says. */
-static void test_linear_codes(void **state)
+TEST(test_linear_codes)
 {
 	static const uint8_t types[] = {TXDA_F8,  TXDA_W8,  TXDA_W8Z, TXDA_W4, TXDA_W4Z,
 					TXDA_MX4, TXDA_W4M, TXDA_W5M, TXDA_W6S};
@@ -416,7 +414,7 @@ static void test_linear_codes(void **state)
 }
 
 /* A weight of NaN makes its column NaN in all rows, few or many, and no other column. */
-static void test_linear_nan(void **state)
+TEST(test_linear_nan)
 {
 	enum { ROWS = 20, N = 64, K = 64, COLUMN = 43 };
 	struct cm_tensor *w = tiles(TXDA_F8, TXDA_TILE32, 32, N, K);
@@ -451,7 +449,7 @@ static void test_linear_nan(void **state)
 }
 
 /* The largest and smallest scales that a format has: exact products, and zeros stay zeros. */
-static void test_linear_scales(void **state)
+TEST(test_linear_scales)
 {
 	static const struct {
 		uint8_t dtype;
@@ -462,7 +460,7 @@ static void test_linear_scales(void **state)
 		   {TXDA_MX4, 0x1p-127f}};
 	enum { ROWS = 20, N = 32, K = 32 };
 
-	for (size_t t = 0; t < sizeof(all) / sizeof(all[0]); t++) {
+	for (size_t t = 0; t < ARRAY_SIZE(all); t++) {
 		struct cm_tensor *w = tiles(all[t].dtype, TXDA_TILE32, 32, N, K);
 		const uint32_t header = txda_tile_group_header(all[t].dtype);
 		uint8_t *at = w->ptr;
@@ -497,7 +495,7 @@ static void test_linear_scales(void **state)
 	}
 }
 
-static void test_linear_refuses(void **state)
+TEST(test_linear_refuses)
 {
 	static const float caps[] = {0, -1, INFINITY, NAN};
 	struct cm_tensor *x = f32(2, 64), *w = tiles(TXDA_BF16, TXDA_TILE32, 0, 32, 64),
@@ -549,7 +547,7 @@ static void test_linear_refuses(void **state)
 
 /* ---- SILU_MUL ---- */
 
-static void test_silu_mul(void **state)
+TEST(test_silu_mul)
 {
 	static const unsigned widths[] = {1, 16, 31, 100};
 
@@ -584,7 +582,7 @@ static void test_silu_mul(void **state)
 }
 
 /* A gate and an up beyond the limit, on both sides. */
-static void test_clamped(void **state)
+TEST(test_clamped)
 {
 	static const float gates[] = {-90, -3, -0.5f, 0, 2, 6.9f, 7, 8, 90, INFINITY},
 			   ups[] = {-INFINITY, -50, -7, 0.25f, 7, 1e30f};
@@ -608,10 +606,4 @@ static void test_clamped(void **state)
 	drop(x), drop(out);
 }
 
-#define ON_PATH(path)                                                                              \
-	ON(path, test_linear), ON(path, test_linear_many_rows), ON(path, test_linear_groups),      \
-		ON(path, test_linear_codes), ON(path, test_linear_nan),                            \
-		ON(path, test_linear_scales), ON(path, test_linear_refuses),                       \
-		ON(path, test_silu_mul), ON(path, test_clamped)
-
-OPS_MAIN("products", true)
+OPS_MAIN(true)

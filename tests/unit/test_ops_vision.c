@@ -21,11 +21,11 @@ static double activation(unsigned act, double x)
 
 /* ---- LAYERNORM ---- */
 
-static void test_layernorm(void **state)
+TEST(test_layernorm)
 {
 	static const unsigned widths[] = {1, 7, 40, 64, 129, 1280};
 
-	for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(widths); i++)
 		for (unsigned act = 0; act <= TXDA_ACT_SILU; act++) {
 			unsigned n = widths[i], rows = 19;
 			struct cm_tensor *x = f32(rows, n), *w = f32(n, 0), *b = f32(n, 0),
@@ -64,7 +64,7 @@ static void test_layernorm(void **state)
 		}
 }
 
-static void test_layernorm_hostile(void **state)
+TEST(test_layernorm_hostile)
 {
 	struct cm_tensor *x = f32(4, 8), *w = f32(8, 0), *shorter = f32(7, 0), *y = f32(4, 8);
 	struct run r = {.l = {.in = {x, w}, .out = {y}}};
@@ -79,7 +79,7 @@ static void test_layernorm_hostile(void **state)
 
 /* ---- plain activations of LINEAR ---- */
 
-static void test_activations(void **state)
+TEST(test_activations)
 {
 	enum { M = 5, N = 37, K = 16 };
 	struct cm_tensor *x = f32(M, K), *w = tiles(TXDA_F32, TXDA_TILE32, 0, N, K), *y = f32(M, N);
@@ -108,7 +108,7 @@ static void test_activations(void **state)
 
 /* ---- INTERPOLATE ---- */
 
-static void test_interpolate(void **state)
+TEST(test_interpolate)
 {
 	enum { M = 21, H = 45, N = 9, K = 5 };
 	struct cm_tensor *x = f32(M, H), *table = f32(N, H), *taps = i32(M, K), *w = f32(M, K),
@@ -140,7 +140,7 @@ static void test_interpolate(void **state)
 
 /* ---- MERGE_ROWS ---- */
 
-static void test_merge(void **state)
+TEST(test_merge)
 {
 	enum { M = 21, H = 19, E = 6, COL = 4 };
 	struct cm_tensor *x = f32(M, H), *line = f32(H, 0), *source = f32(E, H + COL + 1),
@@ -249,9 +249,9 @@ static struct run span_run_of(const struct span_case *c, struct cm_tensor *qkv,
 	return r;
 }
 
-static void test_span_attention(void **state)
+TEST(test_span_attention)
 {
-	for (size_t i = 0; i < sizeof(span_cases) / sizeof(span_cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(span_cases); i++) {
 		const struct span_case *c = &span_cases[i];
 		unsigned width = c->heads * c->dim;
 		struct cm_tensor *qkv = f32(c->n, 3 * width), *spans = i32(c->n_spans, 2),
@@ -301,14 +301,14 @@ static void check_span_bits(unsigned dim)
 	drop(qkv), drop(spans), drop(table), drop(y), drop(one), drop(own);
 }
 
-static void test_span_bits(void **state)
+TEST(test_span_bits)
 {
 	check_span_bits(24);
 	check_span_bits(80);
 	check_span_bits(13);
 }
 
-static void test_span_hostile(void **state)
+TEST(test_span_hostile)
 {
 	static const int32_t bad[][2][2] = {
 		{{0, 41}, {41, 0}}, {{8, 8}, {15, 4}}, {{-1, 1}, {4, 4}},
@@ -319,7 +319,7 @@ static void test_span_hostile(void **state)
 			 *wide = f32(40, 22), *y = f32(40, 40);
 	struct run r = span_run_of(&c, qkv, spans, table, y);
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		memcpy(spans->ptr, bad[i], sizeof(bad[i]));
 		assert_int_equal(run_op(&r, TXDA_OP_SPAN_ATTENTION, 1), -EINVAL);
 		assert_int_equal(r.fault.code, TXDA_FAULT_INDEX);
@@ -335,7 +335,7 @@ static void test_span_hostile(void **state)
 
 /* ---- ROPE_TABLE with several coordinates ---- */
 
-static void test_axes(void **state)
+TEST(test_axes)
 {
 	enum { T = 11, P = 6, A = 3 };
 	static const int32_t axes[P] = {0, 1, 2, 2, 1, 0};
@@ -362,9 +362,4 @@ static void test_axes(void **state)
 	drop(pos), drop(freq), drop(axis), drop(y);
 }
 
-#define ON_PATH(path)                                                                              \
-	ON(path, test_layernorm), ON(path, test_layernorm_hostile), ON(path, test_activations),    \
-		ON(path, test_interpolate), ON(path, test_merge), ON(path, test_span_attention),   \
-		ON(path, test_span_bits), ON(path, test_span_hostile), ON(path, test_axes)
-
-OPS_MAIN("ops of vision towers", false)
+OPS_MAIN(false)

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <linux/pci_regs.h>
-#include <string.h>
 #include <time.h>
 
 #define PM   0x40
@@ -16,18 +15,36 @@
 static struct vf f;
 static struct vf_chip *const c = &f.c[0];
 
-/* So many chips that run, or one that is only attached. */
-static int setup(void **state)
+/* A chip that is only attached. */
+static int attach(void **state)
 {
-	unsigned chips = (unsigned)(*(const char *)*state - '0');
+	vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
+	vf_attach(&f, c);
+	return 0;
+}
 
-	if (chips) {
-		vf_start(&f, chips, VU_IRQ_MODE_MSIX);
-		vf_space(c, 0);
-	} else {
-		vf_new(&f, 1, VU_IRQ_MODE_MSIX, 0);
-		vf_attach(&f, c);
-	}
+/* Chips that run. */
+static void start(unsigned chips)
+{
+	vf_start(&f, chips, VU_IRQ_MODE_MSIX);
+	vf_space(c, 0);
+}
+
+static int start_1(void **state)
+{
+	start(1);
+	return 0;
+}
+
+static int start_2(void **state)
+{
+	start(2);
+	return 0;
+}
+
+static int start_3(void **state)
+{
+	start(3);
 	return 0;
 }
 
@@ -60,7 +77,7 @@ static void nap_ms(unsigned ms)
 
 /* ---- configuration space --------------------------------------------------------------------- */
 
-static void test_config(void **state)
+TEST_WITH(test_config, attach, teardown)
 {
 	assert_int_equal(vf_config32(c, PCI_VENDOR_ID), TXDA_PCI_DEVICE << 16 | TXDA_PCI_VENDOR);
 	assert_int_equal(vf_config32(c, PCI_CLASS_REVISION) >> 8, TXDA_PCI_CLASS);
@@ -113,7 +130,7 @@ static void test_config(void **state)
 }
 
 /* Who answers when: memory enable, power states. */
-static void test_enables(void **state)
+TEST_WITH(test_enables, attach, teardown)
 {
 	uint32_t value = 0;
 
@@ -141,7 +158,7 @@ static void test_enables(void **state)
 
 /* ---- registers ------------------------------------------------------------------------------- */
 
-static void test_identity(void **state)
+TEST_WITH(test_identity, start_3, teardown)
 {
 	char serial[2][TXDA_SERIAL_BYTES + 1] = {"", ""}, name[TXDA_NAME_BYTES + 1] = "";
 
@@ -204,7 +221,7 @@ static void test_identity(void **state)
 }
 
 /* A chip alone has no links; nine make two cards. */
-static void test_cards(void **state)
+TEST_WITH(test_cards, start_1, teardown)
 {
 	const struct vu_machine_options opt = {.chips = 9, .mem_bytes = VF_MEM, .cores = 1};
 	struct vu_machine *m;
@@ -220,7 +237,7 @@ static void test_cards(void **state)
 	vu_machine_free(m);
 }
 
-static void test_access_rules(void **state)
+TEST_WITH(test_access_rules, start_1, teardown)
 {
 	uint8_t buf[16];
 	uint32_t limit;
@@ -266,7 +283,7 @@ static void test_access_rules(void **state)
 	assert_int_equal(vf_read(c, TXDA_MSIX_TABLE + 17 * 16), 0);
 }
 
-static void test_sensors(void **state)
+TEST_WITH(test_sensors, start_1, teardown)
 {
 	assert_in_range(vf_read(c, TXDA_REG_POWER_MW), 1000, 100000);
 	assert_in_range(vf_read(c, TXDA_REG_TEMP_MC), 10000, 90000);
@@ -309,7 +326,7 @@ static uint32_t boot_sealed(struct txda_firmware h)
 		assert_int_equal(boot_sealed(bad), (want));                                        \
 	} while (0)
 
-static void test_firmware(void **state)
+TEST_WITH(test_firmware, attach, teardown)
 {
 	struct txda_firmware good = {
 		.magic = TXDA_FIRMWARE_MAGIC,
@@ -384,7 +401,7 @@ static void check_last(enum txda_fw_log_level level, const char *text)
 	assert_string_equal((const char *)e->text, text);
 }
 
-static void test_log(void **state)
+TEST_WITH(test_log, attach, teardown)
 {
 	char longest[2 * sizeof(message(1)->text)];
 	uint64_t count;
@@ -439,7 +456,7 @@ static void raise(unsigned queue)
 	pthread_mutex_unlock(&c->d->lock);
 }
 
-static void test_sources(void **state)
+TEST_WITH(test_sources, start_1, teardown)
 {
 	vf_write(c, TXDA_REG_IRQ_EVENTS, UINT32_MAX);
 	for (unsigned q = 0; q < 64; q++) {
@@ -503,7 +520,7 @@ static void start_again(void)
 	vf_queue_start(c, 0, 0);
 }
 
-static void test_chip_reset(void **state)
+TEST_WITH(test_chip_reset, start_1, teardown)
 {
 	uint32_t count;
 
@@ -548,7 +565,7 @@ static void check_fresh(void)
 	assert_int_equal(c->dram[VF_MEM - 1], 0);
 }
 
-static void test_flr(void **state)
+TEST_WITH(test_flr, start_1, teardown)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		vf_set_config32(c, PCI_BASE_ADDRESS_0, 0xfe000000);
@@ -588,7 +605,7 @@ static void expect_events(uint32_t events)
 	vf_write(c, TXDA_REG_IRQ_EVENTS, UINT32_MAX);
 }
 
-static void test_events(void **state)
+TEST_WITH(test_events, start_2, teardown)
 {
 	vf_write(c, TXDA_REG_IRQ_EVENTS, UINT32_MAX);
 	vf_write(c, TXDA_REG_IRQ_EVENTS_ENABLE, TXDA_IRQ_ALL);
@@ -624,7 +641,7 @@ static void test_events(void **state)
 	assert_int_equal(vf_read(c, TXDA_REG_PORT(0) + TXDA_PORT_STATE), TXDA_PORT_UP);
 }
 
-static void test_lost(void **state)
+TEST_WITH(test_lost, start_2, teardown)
 {
 	vf_queue_start(c, 0, 0);
 	inject("lost:chip=0");
@@ -645,7 +662,7 @@ static void test_lost(void **state)
 	assert_true(vf_run(&f, c, 0, NULL));
 }
 
-static void test_hung_and_tripped(void **state)
+TEST_WITH(test_hung_and_tripped, start_1, teardown)
 {
 	struct vf_stream s;
 	uint32_t live;
@@ -688,7 +705,7 @@ static void test_hung_and_tripped(void **state)
 }
 
 /* What is stuck begins, reads as if it went on, and ends with a reset of the next depth. */
-static void test_stuck(void **state)
+TEST_WITH(test_stuck, start_1, teardown)
 {
 	const uint32_t flush = TXDA_REG_VM(0) + TXDA_VM_FLUSH;
 
@@ -718,7 +735,7 @@ static void test_stuck(void **state)
 }
 
 /* A stop that takes its time: the queue does nothing any more and looks as if it went on. */
-static void test_slow_stop(void **state)
+TEST_WITH(test_slow_stop, start_1, teardown)
 {
 	const uint32_t progress_lo = TXDA_REG_QUEUE(0) + TXDA_QUEUE_PROGRESS_LO;
 	uint64_t progress;
@@ -739,7 +756,7 @@ static void test_slow_stop(void **state)
 }
 
 /* A queue that goes on when it is stopped, until the chip is reset; another one stops. */
-static void test_stuck_stop(void **state)
+TEST_WITH(test_stuck_stop, start_1, teardown)
 {
 	const uint32_t control = TXDA_REG_QUEUE(0) + TXDA_QUEUE_CTRL;
 
@@ -759,23 +776,4 @@ static void test_stuck_stop(void **state)
 	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_OFF);
 }
 
-int main(void)
-{
-#define TEST(fn, chips)                                                                            \
-	{                                                                                          \
-#fn, fn, setup, teardown, chips                                                    \
-	}
-	const struct CMUnitTest tests[] = {
-		TEST(test_config, "0"),	      TEST(test_enables, "0"),
-		TEST(test_identity, "3"),     TEST(test_cards, "1"),
-		TEST(test_access_rules, "1"), TEST(test_sensors, "1"),
-		TEST(test_log, "0"),	      TEST(test_firmware, "0"),
-		TEST(test_sources, "1"),      TEST(test_chip_reset, "1"),
-		TEST(test_flr, "1"),	      TEST(test_events, "2"),
-		TEST(test_lost, "2"),	      TEST(test_hung_and_tripped, "1"),
-		TEST(test_stuck, "1"),	      TEST(test_slow_stop, "1"),
-		TEST(test_stuck_stop, "1"),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -7,10 +7,7 @@
 
 #include <errno.h>
 #include <linux/pci_regs.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define DATA VF_VA(VF_DATA)
 #define HUGE (2ull << 20)
@@ -88,7 +85,7 @@ static uint64_t local(uint64_t address)
 
 /* ---- walks ----------------------------------------------------------------------------------- */
 
-static void test_pages(void **state)
+TEST_WITH(test_pages, setup, teardown)
 {
 	/* Not mapped, mapped without a flush, at another place without and with one. */
 	fill_faults(VA, 4096, VA);
@@ -118,7 +115,7 @@ static void test_pages(void **state)
 	assert_true(fill(VA + 8 * 4096, 8 * 4096, 5));
 }
 
-static void test_rights(void **state)
+TEST_WITH(test_rights, setup, teardown)
 {
 	vf_map(c, 1, VA, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA, TXDA_PTE_READ));
 	vf_map(c, 1, VA + 4096, 4096, vf_pte(TXDA_APERTURE_LOCAL, VF_DATA + 4096, TXDA_PTE_WRITE));
@@ -137,7 +134,7 @@ static void test_rights(void **state)
 	fill_faults(VA, 4096, VA);
 }
 
-static void test_huge(void **state)
+TEST_WITH(test_huge, setup, teardown)
 {
 	uint64_t *entry = vf_entry(c, 1, VA, 1);
 
@@ -163,7 +160,7 @@ static void test_huge(void **state)
 	fill_faults(VA + 6 * HUGE, 4096, VA + 6 * HUGE);
 }
 
-static void test_nonsense(void **state)
+TEST_WITH(test_nonsense, setup, teardown)
 {
 	const uint64_t good = local(VF_DATA) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
 	const uint64_t bad[] = {
@@ -181,7 +178,7 @@ static void test_nonsense(void **state)
 	};
 	uint64_t *leaf = vf_entry(c, 1, VA, 0), *dir = vf_entry(c, 1, VA, 1), was = 0;
 
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
 		*leaf = bad[i];
 		vf_flush(c, 1, VA, 4096);
 		fill_faults(VA, 4096, VA);
@@ -203,7 +200,7 @@ static void test_nonsense(void **state)
 			good | 4096,
 		};
 
-		for (unsigned i = 0; i < sizeof(bad_dir) / sizeof(bad_dir[0]); i++) {
+		for (unsigned i = 0; i < ARRAY_SIZE(bad_dir); i++) {
 			*dir = bad_dir[i];
 			vf_flush(c, 1, VA, HUGE);
 			fill_faults(VA, 4096, VA);
@@ -229,7 +226,7 @@ static void test_nonsense(void **state)
 }
 
 /* What a walk makes of neighbours, without a chip. */
-static void test_runs(void **state)
+TEST(test_runs)
 {
 	static uint64_t table[4][512] __attribute__((aligned(4096)));
 	const struct vu_walk w = {(const uint8_t *)table, sizeof(table), 48};
@@ -278,7 +275,7 @@ static void test_runs(void **state)
 
 /* ---- system memory --------------------------------------------------------------------------- */
 
-static void test_system(void **state)
+TEST_WITH(test_system, setup, teardown)
 {
 	vf_map(c, 1, VA, 1 << 20,
 	       vf_pte(TXDA_APERTURE_SYSTEM, VF_GUEST + VF_GUEST_DATA, VF_RW) | TXDA_PTE_COHERENT);
@@ -322,7 +319,7 @@ static bool run_local(unsigned q, const struct vf_stream *s)
 	return done;
 }
 
-static void test_bus_master(void **state)
+TEST_WITH(test_bus_master, setup, teardown)
 {
 	struct vf_stream local = vf_stream(c), system = vf_stream(c);
 
@@ -342,7 +339,7 @@ static void test_bus_master(void **state)
 }
 
 /* Read-only memory, and memory without a file. */
-static void test_system_rights(void **state)
+TEST_WITH(test_system_rights, setup, teardown)
 {
 	int fd = memfd_create("rom", MFD_CLOEXEC);
 
@@ -360,7 +357,7 @@ static void test_system_rights(void **state)
 }
 
 /* A client that takes away what it has lent harms itself and nobody else. */
-static void test_shrunk_file(void **state)
+TEST_WITH(test_shrunk_file, setup, teardown)
 {
 	int fd = memfd_create("shrinks", MFD_CLOEXEC);
 
@@ -413,7 +410,7 @@ static void open_gate(void)
 }
 
 /* When DMA_UNMAP is answered nothing of the chip reaches the memory any more. */
-static void test_unmap(void **state)
+TEST_WITH(test_unmap, setup, teardown)
 {
 	int fd = memfd_create("more", MFD_CLOEXEC);
 	uint32_t *host;
@@ -441,7 +438,7 @@ static void test_unmap(void **state)
 
 /* ---- flushes while the chip works ------------------------------------------------------------ */
 
-static void test_flush_under_way(void **state)
+TEST_WITH(test_flush_under_way, setup, teardown)
 {
 	uint64_t *entry = vf_entry(c, 1, VA, 1);
 	const uint64_t pte = local(VF_DATA) | TXDA_PTE_VALID | TXDA_PTE_LEAF;
@@ -462,7 +459,7 @@ static void test_flush_under_way(void **state)
 	}
 }
 
-static void test_flush_registers(void **state)
+TEST_WITH(test_flush_registers, setup, teardown)
 {
 	uint32_t at = TXDA_REG_VM(1);
 
@@ -490,7 +487,7 @@ static void test_flush_registers(void **state)
 }
 
 /* Another root is another world at once. */
-static void test_roots(void **state)
+TEST_WITH(test_roots, setup, teardown)
 {
 	uint64_t root;
 
@@ -563,7 +560,7 @@ static void expect_words(uint64_t from, uint64_t bytes, uint32_t value)
 }
 
 /* No room for more host mappings in the middle of looking up what one slice of a long transfer needs. */
-static void test_eviction_within(void **state)
+TEST_WITH(test_eviction_within, setup, teardown)
 {
 	const uint64_t half = 12ull << 20;
 	size_t was;
@@ -588,7 +585,7 @@ static void test_eviction_within(void **state)
 }
 
 /* And of what a stream is in: its first pages are still there when it begins. */
-static void test_evicted_stream(void **state)
+TEST_WITH(test_evicted_stream, setup, teardown)
 {
 	const uint64_t pages = 200;
 	struct txda_ring_entry e = {.stream_va = VA, .stream_bytes = (uint32_t)(pages * 4096)};
@@ -622,7 +619,7 @@ static void inject(const char *spec)
 	vu_machine_poll(f.m, &lost);
 }
 
-static void test_peer(void **state)
+TEST_WITH(test_peer, setup, teardown)
 {
 	struct vf_chip *peer = &f.c[1];
 
@@ -695,7 +692,7 @@ static void expect_collective_fault(uint32_t state)
 	assert_int_equal(vf_fault(c).code, TXDA_FAULT_COLLECTIVE);
 }
 
-static void test_groups(void **state)
+TEST_WITH(test_groups, setup, teardown)
 {
 	struct vf_chip *peer = &f.c[1];
 
@@ -734,7 +731,7 @@ static void expect_traffic(struct vf_chip *chip, uint64_t sent, uint64_t receive
 	assert_int_equal(vf_read64(chip, TXDA_REG_C2C_RECEIVED_LO), received);
 }
 
-static void test_traffic(void **state)
+TEST_WITH(test_traffic, setup, teardown)
 {
 	struct txda_pkt_copy_2d rows = {.dst = DATA + HUGE,
 					.src = VA,
@@ -768,7 +765,7 @@ static void test_traffic(void **state)
 	expect_traffic(c, 8192, 1501);
 }
 
-static void test_group_traffic(void **state)
+TEST_WITH(test_group_traffic, setup, teardown)
 {
 	struct vf_chip *peer = &f.c[1];
 
@@ -777,18 +774,4 @@ static void test_group_traffic(void **state)
 	expect_traffic(peer, 4096, 4096);
 }
 
-int main(void)
-{
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_pages),	  TEST(test_rights),	       TEST(test_huge),
-		TEST(test_nonsense),	  cmocka_unit_test(test_runs), TEST(test_shrunk_file),
-		TEST(test_system),	  TEST(test_bus_master),       TEST(test_system_rights),
-		TEST(test_unmap),	  TEST(test_flush_under_way),  TEST(test_flush_registers),
-		TEST(test_roots),	  TEST(test_eviction_within),  TEST(test_evicted_stream),
-		TEST(test_peer),	  TEST(test_groups),	       TEST(test_traffic),
-		TEST(test_group_traffic),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN

@@ -5,12 +5,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <linux/pci_regs.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 static struct vf f;
 static struct vf_chip *const c = &f.c[0];
@@ -73,7 +70,7 @@ static int say_hello(uint16_t major, uint16_t minor, const char *json, size_t js
 	return err;
 }
 
-static void test_greeting(void **state)
+TEST(test_greeting)
 {
 	static const char json[] =
 		"{\"capabilities\":{\"max_msg_fds\":16,\"x\":\"                  "
@@ -114,7 +111,7 @@ static int region_info(uint32_t index, uint32_t argsz, uint8_t *say, int *ret_fd
 	return vf_call(c, VU_DEVICE_GET_REGION_INFO, &ask, sizeof(ask), NULL, 0, say, 128, ret_fd);
 }
 
-static void test_information(void **state)
+TEST(test_information)
 {
 	struct vu_device_info device = {.argsz = sizeof(device)};
 	struct vu_irq_info irq = {.argsz = sizeof(irq)};
@@ -158,7 +155,7 @@ static void test_information(void **state)
 }
 
 /* A BAR that is larger than the DRAM is mapped in part. */
-static void test_sparse(void **state)
+TEST(test_sparse)
 {
 	uint8_t say[128], byte = 0;
 	struct vu_region_info info;
@@ -195,7 +192,7 @@ static void test_sparse(void **state)
 	assert_int_equal(vf_region_read(c, 2, 2 * VF_MEM, &byte, 1), EINVAL);
 }
 
-static void test_memory(void **state)
+TEST(test_memory)
 {
 	const uint32_t rw = VU_DMA_READABLE | VU_DMA_WRITEABLE;
 	struct vu_dma_unmap all = {sizeof(all), VU_DMA_UNMAP_ALL, 0, 0};
@@ -253,7 +250,7 @@ static void test_memory(void **state)
 	close(pipe_fds[1]);
 }
 
-static void test_vectors(void **state)
+TEST(test_vectors)
 {
 	const uint32_t bind = VU_IRQ_DATA_EVENTFD | VU_IRQ_ACTION_TRIGGER, none = VU_IRQ_DATA_NONE;
 	const struct {
@@ -280,7 +277,7 @@ static void test_vectors(void **state)
 	before = open_fds();
 	for (unsigned i = 0; i < 16; i++)
 		fds[i] = fd;
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++)
 		if (vf_set_irqs(c, bad[i].index, bad[i].flags, bad[i].start, bad[i].count, fds,
 				bad[i].n_fds) != EINVAL)
 			fail_msg("set %u is taken", i);
@@ -317,7 +314,7 @@ static void test_vectors(void **state)
 	close(file);
 }
 
-static void test_accesses(void **state)
+TEST(test_accesses)
 {
 	uint8_t *buf = calloc(1, VU_MAX_TRANSFER + 1);
 	struct vu_region_rw rw = {0, VU_REGION_BAR0, 4};
@@ -347,14 +344,14 @@ static void test_accesses(void **state)
 }
 
 /* What a peer may send that is no message. The server hangs up and takes the next client. */
-static void test_bad_frames(void **state)
+TEST(test_bad_frames)
 {
 	static const uint32_t sizes[] = {0, 1, 15, VU_MAX_MESSAGE + 1, UINT32_MAX};
 	unsigned before;
 	char byte;
 
 	before = open_fds();
-	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {
 		struct vu_header h = {.command = VU_VERSION, .bytes = sizes[i]};
 
 		vf_connect(c);
@@ -414,7 +411,7 @@ static void send_write(uint32_t flags, uint32_t region, uint32_t value)
 }
 
 /* Writes that want no reply get none; replies to nothing are ignored. */
-static void test_no_reply(void **state)
+TEST(test_no_reply)
 {
 	vf_attach(&f, c);
 	vf_enable(c);
@@ -427,7 +424,7 @@ static void test_no_reply(void **state)
 }
 
 /* A client that comes back finds the device as it was, and its memory and vectors gone. */
-static void test_reconnect(void **state)
+TEST(test_reconnect)
 {
 	unsigned before;
 
@@ -447,14 +444,4 @@ static void test_reconnect(void **state)
 	assert_int_equal(c->dram[1000], 19);
 }
 
-int main(void)
-{
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_greeting),   TEST(test_information), TEST(test_sparse),
-		TEST(test_memory),     TEST(test_vectors),     TEST(test_accesses),
-		TEST(test_bad_frames), TEST(test_no_reply),    TEST(test_reconnect),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(setup, teardown)

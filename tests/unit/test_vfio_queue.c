@@ -4,10 +4,8 @@
 
 #include <errno.h>
 #include <linux/pci_regs.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #define DATA	   VF_VA(VF_DATA)
 #define COPY_QUEUE 32
@@ -59,7 +57,7 @@ static struct txda_fault expect_fault(unsigned q, uint32_t code)
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-static void test_run(void **state)
+TEST(test_run)
 {
 	struct vf_stream s;
 	uint64_t *word;
@@ -93,7 +91,7 @@ static void test_run(void **state)
 }
 
 /* The ring in device memory, as small as it may be, and around its end a few times. */
-static void test_local_ring(void **state)
+TEST(test_local_ring)
 {
 	const uint64_t ring = VF_DATA + 0x300000, done = VF_DATA + 0x310000;
 	volatile uint64_t *word = (volatile uint64_t *)(c->dram + done);
@@ -113,7 +111,7 @@ static void test_local_ring(void **state)
 }
 
 /* More entries than the model takes at once, all behind one doorbell; a fence tells their order. */
-static void test_many_entries(void **state)
+TEST(test_many_entries)
 {
 	const unsigned n = 2000;
 	struct vf_stream gate;
@@ -150,7 +148,7 @@ static void test_many_entries(void **state)
 	vf_write64(c, TXDA_REG_IRQ_QUEUES_ENABLE_LO, 0);
 }
 
-static void test_interrupts(void **state)
+TEST(test_interrupts)
 {
 	struct vf_stream s = vf_stream(c);
 
@@ -176,7 +174,7 @@ static void test_interrupts(void **state)
 }
 
 /* The priority of a queue needs one that is off, and is kept while it runs. */
-static void test_priorities(void **state)
+TEST(test_priorities)
 {
 	for (unsigned q = 0; q < 3; q++) {
 		vf_queue_set_up(c, q, 1, 8);
@@ -192,7 +190,7 @@ static void test_priorities(void **state)
 
 /* ---- stops ----------------------------------------------------------------------------------- */
 
-static void test_stop(void **state)
+TEST(test_stop)
 {
 	struct vf_stream gate = vf_stream(c), s = vf_stream(c);
 	uint64_t seqno;
@@ -228,7 +226,7 @@ static void test_stop(void **state)
 }
 
 /* A queue is stopped while others go on. */
-static void test_stop_among_others(void **state)
+TEST(test_stop_among_others)
 {
 	struct vf_stream s = vf_stream(c);
 	uint64_t last = 0;
@@ -248,7 +246,7 @@ static void test_stop_among_others(void **state)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-static void test_faults(void **state)
+TEST(test_faults)
 {
 	struct vf_stream ok = vf_stream(c), bad = vf_stream(c);
 	struct txda_fault fault;
@@ -278,7 +276,7 @@ static void test_faults(void **state)
 	assert_true(vf_run(&f, c, 0, &ok));
 }
 
-static void test_fault_records(void **state)
+TEST(test_fault_records)
 {
 	struct vf_stream bad = vf_stream(c);
 	uint64_t seen = 0;
@@ -307,7 +305,7 @@ static void test_fault_records(void **state)
 	assert_int_equal(vf_read(c, TXDA_REG_FAULT_RECORD), 0);
 }
 
-static void test_bad_entries(void **state)
+TEST(test_bad_entries)
 {
 	const struct txda_ring_entry bad[] = {
 		{.stream_va = VF_VA(VF_STREAMS), .stream_bytes = 8, .reserved = 1},
@@ -317,7 +315,7 @@ static void test_bad_entries(void **state)
 		{.stream_va = VF_VA(VF_STREAMS), .stream_bytes = TXDA_STREAM_MAX_BYTES + 8},
 	};
 
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
 		vf_queue_start(c, 0, 1);
 		for (unsigned n = 0; n < 3; n++)
 			vf_submit(&f, c, 0, NULL, 0);
@@ -330,14 +328,14 @@ static void test_bad_entries(void **state)
 	}
 }
 
-static void test_bad_doorbells(void **state)
+TEST(test_bad_doorbells)
 {
 	struct vf_stream gate = vf_stream(c);
 	uint32_t bad[] = {65, 66, 0x80000000, UINT32_MAX, 1};
 
 	memset(c->dram + VF_DATA, 0, 8);
 	vf_put_fence(&gate, TXDA_PKT_WAIT, 0, DATA, 1);
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
 		vf_queue_start(c, 0, 1);
 		vf_submit(&f, c, 0, &gate, 0);
 		vf_submit(&f, c, 0, NULL, 0);
@@ -359,7 +357,7 @@ static void expect_no_start(void)
 	expect_fault(0, TXDA_FAULT_PAGE);
 }
 
-static void test_bad_set_up(void **state)
+TEST(test_bad_set_up)
 {
 	uint32_t at = TXDA_REG_QUEUE(0);
 
@@ -406,7 +404,7 @@ static void test_bad_set_up(void **state)
 }
 
 /* Memory that goes away under a running queue. */
-static void test_lost_memory(void **state)
+TEST(test_lost_memory)
 {
 	uint64_t before;
 
@@ -449,7 +447,7 @@ static bool is_faulted(struct vu_queue *q)
 }
 
 /* The client leaves in the middle of work, and comes back. */
-static void test_client_leaves(void **state)
+TEST(test_client_leaves)
 {
 	struct vf_stream gate = vf_stream(c);
 	uint64_t root = c->root[1];
@@ -473,25 +471,4 @@ static void test_client_leaves(void **state)
 	assert_true(vf_run(&f, c, 0, &gate));
 }
 
-int main(void)
-{
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_run),
-		TEST(test_local_ring),
-		TEST(test_many_entries),
-		TEST(test_interrupts),
-		TEST(test_priorities),
-		TEST(test_stop),
-		TEST(test_stop_among_others),
-		TEST(test_faults),
-		TEST(test_fault_records),
-		TEST(test_bad_entries),
-		TEST(test_bad_doorbells),
-		TEST(test_bad_set_up),
-		TEST(test_lost_memory),
-		TEST(test_client_leaves),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(setup, teardown)

@@ -9,15 +9,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
-#include <unistd.h>
 
 static char dir[] = "/tmp/txda-vfio.XXXXXX";
 static struct vu_server *server;
@@ -158,7 +154,7 @@ static bool hung_up(int sock)
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
-static void test_clients(void **state)
+TEST(test_clients)
 {
 	struct vf_chip a, b;
 	char serial[3][16];
@@ -202,7 +198,7 @@ static void test_clients(void **state)
 }
 
 /* A connection that cannot be accepted just now waits, and the server sleeps meanwhile. */
-static void test_no_descriptors(void **state)
+TEST(test_no_descriptors)
 {
 	refuse_from_ns = clock_ns();
 	order("status 0", "ok");
@@ -211,7 +207,7 @@ static void test_no_descriptors(void **state)
 	assert_true(refusals <= 1);
 }
 
-static void test_second_server(void **state)
+TEST(test_second_server)
 {
 	const struct vu_server_options opt = {
 		.machine = {.chips = 1, .mem_bytes = VF_MEM, .cores = 1}, .socket_dir = dir};
@@ -249,7 +245,7 @@ static void test_second_server(void **state)
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
-static void test_orders(void **state)
+TEST(test_orders)
 {
 	char big[2000];
 	int sock;
@@ -298,7 +294,7 @@ static void test_orders(void **state)
 	close(sock);
 }
 
-static void test_disappear(void **state)
+TEST(test_disappear)
 {
 	struct vf_chip a, b;
 
@@ -337,7 +333,7 @@ static void test_disappear(void **state)
 }
 
 /* What ends by itself is noticed without anybody who asks. */
-static void test_timed_faults(void **state)
+TEST(test_timed_faults)
 {
 	const struct timespec ts = {.tv_nsec = 5000000};
 	struct vf_chip a;
@@ -365,13 +361,4 @@ static void test_timed_faults(void **state)
 	close(a.sock);
 }
 
-int main(void)
-{
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		TEST(test_clients), TEST(test_no_descriptors), TEST(test_second_server),
-		TEST(test_orders),  TEST(test_disappear),      TEST(test_timed_faults),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN_EACH(setup, teardown)

@@ -9,15 +9,10 @@
 #ifndef VFIO_FIXTURE_H
 #define VFIO_FIXTURE_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include <pthread.h>
 
 #include "machine.h"
+#include "unit.h"
 #include "wire.h"
 
 #define VF_CHIPS       4
