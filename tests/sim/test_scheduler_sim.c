@@ -27,6 +27,17 @@ static void run(const char *name, const struct sim_cost *cost, struct sim_result
 	*ret = *result;
 }
 
+TEST(same_input_same_figures)
+{
+	struct sim_options options = sim_find_pattern("users")->options;
+	struct sim_result results[2];
+
+	options.cost = &sim_weight_bound;
+	for (unsigned i = 0; i < 2; i++)
+		sim_run(&options, &results[i]);
+	assert_memory_equal(&results[0], &results[1], sizeof(results[0]));
+}
+
 /* A user alone has every slot: a step takes longer than 256 decodes do, as prompts are in it. */
 TEST(alone_has_all)
 {

@@ -26,7 +26,7 @@
 #endif
 #endif
 #ifndef SCALE
-#define SCALE 4
+#define SCALE 8
 #endif
 
 static struct fix f;

@@ -8,7 +8,6 @@
 #include "engine_fixture.h"
 #include "clock.h"
 
-/* One of them runs, so that it is in the step that is prepared behind the one that runs. */
 TEST(cancels)
 {
 	struct engine *e;
@@ -93,7 +92,6 @@ TEST(frees_in_the_middle)
 	fake_model_config.delay_us = 0;
 }
 
-/* It is lost while a step runs and the next one is prepared. */
 TEST(survives_a_lost_chip)
 {
 	struct engine_options options = {.max_num_seqs = 2};
@@ -169,6 +167,35 @@ static void wait_launch(unsigned before)
 		sched_yield();
 }
 
+/* Those that end while a step runs are not in the next one, which is prepared by then. */
+TEST(cancels_while_the_next_step_is_ready)
+{
+	struct engine_sampling s = greedy(60);
+	struct engine_request *r[4];
+	struct engine *e;
+	int32_t prompt[5];
+
+	random_prompt(prompt, 5);
+	fake_model_config.delay_us = 1000;
+	e = open_engine(&(struct engine_options){0});
+	for (unsigned i = 0; i < 4; i++)
+		r[i] = submit_new(e, prompt, 2 + i, &s);
+	while (atomic_load(&r[0]->n_tokens) < 3)
+		usleep(500);
+	engine_cancel(e, r[0]);
+	engine_cancel(e, r[2]);
+	wait_finished(e, 4);
+	for (unsigned i = 0; i < 4; i++) {
+		bool ends = atomic_load(&r[i]->finish) == ENGINE_FINISH_CANCELLED;
+
+		/* On a slow machine it may have come to its end before. */
+		assert_true(i % 2 ? !ends : ends || atomic_load(&r[i]->n_tokens) == 60);
+		assert_true(ends || atomic_load(&r[i]->n_tokens) == 60);
+		expect_greedy(r[i]);
+	}
+	close_engine(e);
+}
+
 /* A stop token that nobody knew of ends a sequence that the next step was to go on with: no token
  * is computed behind it. */
 TEST(computes_nothing_behind_the_end)
@@ -198,6 +225,33 @@ TEST(computes_nothing_behind_the_end)
 	}
 	assert_int_equal(atomic_load(&fake_model_launch_tokens) - before, expected);
 	close_engine(e);
+}
+
+/* The chip goes while a step runs and the next one is prepared. */
+TEST(loses_the_chip_with_a_step_ready)
+{
+	struct engine *e = open_engine(&(struct engine_options){.max_num_seqs = 3});
+	struct engine_sampling s = greedy(100);
+	struct engine_request *r[6];
+	int32_t prompt[8];
+
+	random_prompt(prompt, 8);
+	fake_model_fail_group = fake_group(0);
+	atomic_store(&fake_model_hang, true);
+	atomic_store(&fake_model_fail_after, 7);
+	for (unsigned i = 0; i < 6; i++)
+		r[i] = submit_new(e, prompt, 3 + i, &s);
+	atomic_store(&fake_model_hang, false);
+	wait_finished(e, 6);
+	for (unsigned i = 0; i < 6; i++) {
+		expect_finish(r[i], ENGINE_FINISH_ERROR);
+		assert_int_equal(r[i]->error, -EIO);
+		assert_true(atomic_load(&r[i]->n_tokens) < 8);
+		expect_greedy(r[i]);
+	}
+	engine_free(e);
+	assert_int_equal(atomic_load(&fake_model_loaded), 0);
+	assert_int_equal(atomic_load(&fake_model_violations), 0);
 }
 
 /* Who waits and who runs ends when its time is over; others do not. */

@@ -110,6 +110,25 @@ static int hidden_model(void **state)
 	return 0;
 }
 
+TEST(gives_rows)
+{
+	static const unsigned lengths[] = {1, 2, 4, 5, 31, 33, 100, 128};
+	struct engine *e = open_engine(&(struct engine_options){.prefix_caching = true});
+	int32_t prompt[128];
+
+	random_prompt(prompt, 128);
+	for (unsigned i = 0; i < 8; i++) {
+		for (unsigned step = 1; step < 10; step += 4) {
+			struct engine_request *r = new_forward(
+				prompt, lengths[i], new_sink(lengths[i], step, UINT32_MAX));
+
+			run(e, r);
+			expect_rows(r);
+		}
+	}
+	close_engine(e);
+}
+
 TEST(uses_the_prefix_up_to_the_first_row)
 {
 	struct engine *e = open_engine(&(struct engine_options){.prefix_caching = true});

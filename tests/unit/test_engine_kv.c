@@ -164,6 +164,56 @@ TEST(takes_what_was_given_up)
 	kv_release(kv, found, 1, true);
 }
 
+/* Random use against a plain record of who holds what; every match must hold the content that was
+ * asked for. */
+TEST(random_use)
+{
+	enum { BLOCKS = 16, HOLDERS = 8, DEPTH = 4 };
+	struct {
+		uint32_t blocks[DEPTH];
+		int32_t tokens[DEPTH][BLOCK];
+		unsigned n;
+	} holders[HOLDERS];
+	int32_t content[BLOCKS][DEPTH * BLOCK];
+	unsigned depth[BLOCKS] = {0};
+
+	memset(holders, 0, sizeof(holders));
+	srand(7);
+	assert_int_equal(open_kv(BLOCKS, BLOCK, BLOCK), 0);
+	for (unsigned round = 0; round < 20000; round++) {
+		unsigned h = (unsigned)rand() % HOLDERS, want = 1 + (unsigned)rand() % DEPTH;
+		struct kv_chain chain = {0};
+		bool matching = true;
+
+		kv_release(kv, holders[h].blocks, holders[h].n, true);
+		holders[h].n = 0;
+		for (unsigned i = 0; i < want; i++) {
+			int32_t *tokens = holders[h].tokens[i];
+			uint32_t block;
+
+			for (unsigned j = 0; j < BLOCK; j++)
+				tokens[j] = j ? 0 : rand() % 2;
+			matching = matching && match(1, &chain, tokens, &block);
+			if (matching) {
+				assert_int_equal(depth[block], i + 1);
+				assert_memory_equal(content[block], holders[h].tokens,
+						    (i + 1) * sizeof(holders[h].tokens[0]));
+			} else {
+				if (!kv_alloc(kv, 0, &block))
+					break;
+				memcpy(content[block], holders[h].tokens,
+				       (i + 1) * sizeof(holders[h].tokens[0]));
+				depth[block] = i + 1;
+				kv_commit(kv, block, 1, &chain, tokens);
+			}
+			holders[h].blocks[holders[h].n++] = block;
+		}
+		assert_true(kv_check(kv));
+	}
+	for (unsigned h = 0; h < HOLDERS; h++)
+		kv_release(kv, holders[h].blocks, holders[h].n, true);
+}
+
 /* What stands behind the tokens of a key tells blocks apart, in every bit. */
 TEST(keys_have_further_words)
 {

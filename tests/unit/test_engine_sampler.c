@@ -312,8 +312,7 @@ static int choose_by_row(struct sampler_row *of, const struct engine_sampling *p
 	return error;
 }
 
-/* What the list decides is what the full row decides, in every combination of settings, whatever was
- * chosen before. */
+/* What the list decides is what the full row decides, in every combination of settings. */
 TEST(list_agrees_with_row)
 {
 	unsigned by_list = 0, rounds = 20000;
@@ -384,6 +383,32 @@ TEST(draws_follow_the_definition)
 		/* Mean cells - 1, deviation sqrt(2 (cells - 1)); 6 deviations and room for few
 		 * cells. */
 		assert_true(chi < cells + 6 * sqrt(2.0 * cells) + 12);
+	}
+}
+
+/* The same row, seed and position give the same token whatever was chosen before. */
+TEST(choices_do_not_depend_on_company)
+{
+	struct engine_sampling p = plain(), other = plain();
+	int32_t alone[64], token;
+
+	p.seed = 9;
+	p.top_p = 0.95f;
+	p.temperature = 0.8f;
+	other.temperature = 100;
+	for (unsigned pass = 0; pass < 2; pass++) {
+		srand(21);
+		for (unsigned i = 0; i < 64; i++) {
+			random_row(4);
+			if (pass)
+				assert_int_equal(
+					sampler_choose(sampler, fresh(), &other, i, NULL, &token),
+					0);
+			assert_int_equal(sampler_choose(sampler, fresh(), &p, i, NULL, &token), 0);
+			if (pass)
+				assert_int_equal(token, alone[i]);
+			alone[i] = token;
+		}
 	}
 }
 

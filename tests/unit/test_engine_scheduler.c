@@ -27,6 +27,32 @@ TEST(refuses_nonsense)
 	kv_free(kv);
 }
 
+/* A prompt is computed in chunks while decodes go on beside it. */
+TEST(decodes_first)
+{
+	struct sched_seq chat, book;
+	struct world w;
+
+	open_world(&w, plain, 64);
+	add(&w, &chat, 1, 0, 3);
+	run(&w);
+	assert_int_equal(planned(&w, &chat), 3);
+	add(&w, &book, 2, 0, 40);
+	run(&w);
+	assert_int_equal(planned(&w, &chat), 1);
+	assert_int_equal(planned(&w, &book), 15);
+	run_steps(&w, 2);
+	assert_int_equal(planned(&w, &chat), 1);
+	assert_int_equal(planned(&w, &book), 10);
+	assert_int_equal(book.n_total, 41);
+	run(&w);
+	assert_int_equal(planned(&w, &book), 1);
+	drop(&w, &chat);
+	drop(&w, &book);
+	assert_int_equal(run(&w), 0);
+	close_world(&w);
+}
+
 TEST(first_come_first_served_within_priority)
 {
 	struct scheduler_options o = plain;
@@ -561,6 +587,50 @@ TEST(forks_may_wait)
 	kv_release(w.kv, blocks, n_blocks, false);
 	assert_false(fork_seq(&w, &parent, &child));
 	close_world(&w);
+}
+
+/* Random forks, preemptions and ends: blocks are counted right all the time. */
+TEST(random_forks)
+{
+	enum { LIVE = 16 };
+	unsigned long forks = 0, preemptions = 0;
+
+	srand(12);
+	for (unsigned round = 0; round < 40; round++) {
+		struct scheduler_options o = plain;
+		struct sched_seq seqs[LIVE];
+		bool live[LIVE] = {false};
+		struct world w;
+
+		o.max_context = 40;
+		open_world(&w, o, 12 + (unsigned)rand() % 30);
+		for (unsigned step = 0; step < 400; step++) {
+			unsigned i = (unsigned)rand() % LIVE, parent = (unsigned)rand() % LIVE;
+
+			if (!live[i] && live[parent] && seqs[parent].n_computed) {
+				forks += fork_seq(&w, &seqs[parent], &seqs[i]);
+				live[i] = true;
+			} else if (!live[i]) {
+				add(&w, &seqs[i], (uid_t)rand() % 3, rand() % 2,
+				    1 + (unsigned)rand() % 30);
+				live[i] = true;
+			} else if (rand() % 8 == 0) {
+				drop(&w, &seqs[i]);
+				live[i] = false;
+			}
+			run(&w);
+			assert_true(kv_check(w.kv));
+			for (i = 0; i < LIVE; i++) {
+				if (live[i] && seqs[i].n_total >= 40) {
+					drop(&w, &seqs[i]);
+					live[i] = false;
+				}
+			}
+		}
+		preemptions += scheduler_preemptions(w.s);
+		close_world(&w);
+	}
+	assert_true(forks > 100 && preemptions > 100);
 }
 
 TEST_MAIN

@@ -59,6 +59,7 @@ TEST(test_info)
 		{"\"name\": \"rows\"", "\"name\": \"x\"", "\"x\" occurs twice"},
 		{"\"outputs\": [{", "\"outputs\": [4, {", "outputs[0] is not an object"},
 		{"{\"format\"", "[{\"format\"", "not JSON"},
+		{"}]}\n", "}]} x", "model_info.json is not JSON: line "},
 	};
 	static struct case_said said;
 	char err[300], *text = case_info(1), *bad;
@@ -276,6 +277,55 @@ TEST(test_dir)
 	case_put(dir, "model_info.json", "", 0);
 	assert_int_equal(truncate(name, 1ll << 34), 0);
 	assert_int_equal(try_load(dir, NULL), -EFBIG);
+	case_remove(dir);
+	txda_context_unref(context);
+}
+
+/*
+ * Programs with a right checksum and wrong contents: whatever the library takes, the chip runs or
+ * refuses.
+ */
+TEST(test_changed_programs)
+{
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_group *group;
+	unsigned seed = 7, taken = 0, ran = 0;
+
+	context = open_context("mem=64M,cores=1");
+	case_write(1, &dir);
+	ok(context, txda_group_new(context, NULL, &group));
+	options.path = dir;
+	options.kv_blocks = 1;
+	for (unsigned i = 0; i < 1500; i++) {
+		struct txda_step step = TXDA_INIT(struct txda_step);
+		struct txda_model *model;
+		unsigned char *program;
+		uint64_t fence;
+		size_t bytes;
+
+		program = case_program(1, 0, &bytes);
+		for (unsigned n = 0; n <= i % 3; n++) {
+			static const unsigned char spice[] = {0, 1, 2, 0x7f, 0x80, 0xff};
+
+			seed = seed * 1103515245 + 12345;
+			program[64 + (seed >> 8) % (bytes - 64)] =
+				i & 1 ? spice[seed % 6] : (unsigned char)(seed >> 3);
+		}
+		case_seal(program, bytes);
+		case_put(dir, "chip0/kcore.bin", program, bytes);
+		free(program);
+		if (txda_model_load(group, &options, &model) < 0)
+			continue;
+		taken++;
+		step.tokens = step.seqs = step.rows = 2;
+		if (txda_model_run(model, &step, &fence) >= 0 &&
+		    txda_model_sync(model, fence, TXDA_FOREVER) >= 0)
+			ran++;
+		txda_model_unref(model);
+		assert_int_equal(used_bytes(context, 0), 0);
+	}
+	print_message("of 1500 changed programs %u were loaded, %u ran\n", taken, ran);
+	txda_group_unref(group);
 	case_remove(dir);
 	txda_context_unref(context);
 }

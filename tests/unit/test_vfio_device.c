@@ -525,8 +525,9 @@ TEST_WITH(test_chip_reset, start_1, teardown)
 	uint32_t count;
 
 	count = vf_read(c, TXDA_REG_RESET_COUNT);
-	vf_queue_start(c, 0, 0);
-	vf_queue_start(c, 40, 0);
+	vf_space(c, 3);
+	vf_queue_start(c, 0, 3);
+	vf_queue_start(c, 40, 3);
 	vf_write(c, TXDA_REG_IRQ_EVENTS_ENABLE, TXDA_IRQ_RESET);
 	c->dram[VF_DATA] = 42;
 	/* Only the right word resets. */
@@ -543,9 +544,10 @@ TEST_WITH(test_chip_reset, start_1, teardown)
 	assert_int_equal(vf_queue_state(c, 1), TXDA_QUEUE_OFF);
 	assert_int_equal(vf_read64(c, TXDA_REG_QUEUE(0) + TXDA_QUEUE_RING_LO), 0);
 	assert_int_equal(vf_read64(c, TXDA_REG_VM(0) + TXDA_VM_ROOT_LO), 0);
+	assert_int_equal(vf_read64(c, TXDA_REG_VM(3) + TXDA_VM_ROOT_LO), 0);
 	assert_int_equal(c->dram[VF_DATA], 42);
 	/* Nothing starts without firmware. */
-	vf_queue_set_up(c, 0, 0, 6);
+	vf_queue_set_up(c, 0, 3, 6);
 	vf_write(c, TXDA_REG_QUEUE(0) + TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_START);
 	assert_int_equal(vf_queue_state(c, 0), TXDA_QUEUE_OFF);
 	start_again();

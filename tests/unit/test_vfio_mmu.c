@@ -559,7 +559,30 @@ static void expect_words(uint64_t from, uint64_t bytes, uint32_t value)
 		assert_int_equal(dram32(VF_DATA + from + at), value);
 }
 
-/* No room for more host mappings in the middle of looking up what one slice of a long transfer needs. */
+/* More host mappings than there may be: what is kept gives way, and all of it is still right. */
+TEST_WITH(test_eviction, setup, teardown)
+{
+	const uint64_t bytes = 4 * HUGE, piece = 16 * 4096;
+	size_t was;
+
+	map_scattered(VA, 0, bytes);
+	was = limit_mappings(300);
+	for (uint64_t at = 0; at < bytes; at += piece)
+		assert_true(fill(VA + at, piece, (uint32_t)(at / piece)));
+	for (uint64_t i = 0; i < bytes / 4096; i++)
+		assert_int_equal(dram32(VF_DATA + i * 7 % (bytes / 4096) * 4096), i / 16);
+	assert_true(evictions() >= bytes / 4096 / 300);
+	/* More at once than there is room for. */
+	assert_false(fill(VA, bytes, 1));
+	assert_true(vf_becomes(c, 0, TXDA_QUEUE_FAULTED));
+	assert_int_equal(vf_fault(c).code, TXDA_FAULT_PAGE);
+	restart(c);
+	limit_mappings(was);
+	assert_true(fill(VA, bytes, 99));
+	expect_words(0, bytes, 99);
+}
+
+/* The same in the middle of looking up what one slice of a long transfer needs. */
 TEST_WITH(test_eviction_within, setup, teardown)
 {
 	const uint64_t half = 12ull << 20;

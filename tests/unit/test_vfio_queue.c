@@ -173,17 +173,46 @@ TEST(test_interrupts)
 	assert_int_equal(vf_read64(c, TXDA_REG_IRQ_QUEUES_LO), 1 << 6);
 }
 
-/* The priority of a queue needs one that is off, and is kept while it runs. */
+/* Two queues wait for each other's fences. */
+TEST(test_fences)
+{
+	struct vf_stream a = vf_stream(c), b = vf_stream(c);
+	uint64_t first;
+
+	memset(c->dram + VF_DATA, 0, 4096);
+	vf_queue_start(c, 0, 1);
+	vf_queue_start(c, COPY_QUEUE, 1);
+	vf_put_fence(&a, TXDA_PKT_WAIT, 0, DATA, 1);
+	vf_put_fence(&a, TXDA_PKT_SIGNAL, 0, DATA + 8, 1);
+	vf_put_fence(&b, TXDA_PKT_SIGNAL, 0, DATA, 1);
+	vf_put_fence(&b, TXDA_PKT_WAIT, 0, DATA + 8, 1);
+	first = vf_submit(&f, c, 0, &a, 0);
+	assert_true(vf_run(&f, c, COPY_QUEUE, &b));
+	assert_true(vf_done(&f, c, 0, first));
+}
+
+/* With queues of all priorities at work each of them gets on. */
 TEST(test_priorities)
 {
+	uint64_t last[3];
+
 	for (unsigned q = 0; q < 3; q++) {
 		vf_queue_set_up(c, q, 1, 8);
 		set_queue(q, TXDA_QUEUE_PRIORITY, q);
 		set_queue(q, TXDA_QUEUE_CTRL, TXDA_QUEUE_CTRL_START);
 		assert_int_equal(queue_reg(q, TXDA_QUEUE_PRIORITY), q);
 	}
+	for (unsigned i = 0; i < 200; i++) {
+		for (unsigned q = 0; q < 3; q++) {
+			struct vf_stream s = vf_stream(c);
+
+			vf_put_fill(&s, DATA + q * 0x10000, 4096, i);
+			last[q] = vf_submit(&f, c, q, &s, 0);
+		}
+	}
 	for (unsigned q = 0; q < 3; q++)
-		assert_true(vf_run(&f, c, q, NULL));
+		assert_true(vf_done(&f, c, q, last[q]));
+	/* A change needs a queue that is off. */
 	set_queue(0, TXDA_QUEUE_PRIORITY, 1);
 	assert_int_equal(queue_reg(0, TXDA_QUEUE_PRIORITY), 0);
 }
