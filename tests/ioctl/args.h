@@ -32,10 +32,10 @@ struct bad {
 /* Makes each change alone. The ioctl must fail as it says and not change what was there. */
 void must_refuse(int fd, unsigned long request, const void *good, size_t bytes,
 		 const struct bad *bad, size_t n);
-/* The argument ends in memory that is not there, cut at each multiple of 8 bytes: -EFAULT. */
+/* An unmapped page cuts the argument off at each multiple of 8 bytes: -EFAULT. */
 void must_fault(int fd, unsigned long request, const void *good, size_t bytes);
 
-/* The start of @bytes that end where memory ends. */
+/* The start of @bytes that end at an unmapped page. */
 void *at_the_edge(size_t bytes);
 
 /* A file of chip @i with an address space and a compute queue, and a stream for it. */
@@ -47,7 +47,7 @@ struct client {
 };
 
 struct client must_client(unsigned int i);
-/* What the chip says to one packet: the status of its fence. A fault needs a new queue. */
+/* Runs one packet; returns the status of its fence. After a fault, make a new queue. */
 int dev_copy(struct client *c, uint64_t dst, uint64_t src, uint64_t bytes);
 int dev_fill(struct client *c, uint64_t dst, uint64_t bytes, uint32_t value);
 void must_new_queue(struct client *c);

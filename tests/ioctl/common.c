@@ -47,27 +47,28 @@ const char *strerror_of(int err)
 static struct test {
 	const char *name;
 	void (*run)(void);
-	int line;
 } tests[TESTS_MAX];
 static size_t n_tests;
 
-/* Constructors come in no certain order. */
-void add_test(const char *name, void (*run)(void), int line)
+void add_test(const char *name, void (*run)(void))
 {
-	size_t at = n_tests;
-
-	if (n_tests++ == TESTS_MAX)
+	if (n_tests == TESTS_MAX)
 		abort();
-	for (; at && tests[at - 1].line > line; at--)
-		tests[at] = tests[at - 1];
-	tests[at] = (struct test){name, run, line};
+	tests[n_tests++] = (struct test){name, run};
+}
+
+static bool is_test(const char *name)
+{
+	for (size_t i = 0; i < n_tests; i++) {
+		if (!strcmp(tests[i].name, name))
+			return true;
+	}
+	return false;
 }
 
 static bool is_wanted(const char *name, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
-		for (char *at = argv[i]; (at = strchr(at, '-'));)
-			*at = '_';
 		if (!strcmp(argv[i], name))
 			return true;
 	}
@@ -102,6 +103,14 @@ int run_tests(int argc, char **argv)
 {
 	unsigned int passed = 0, failed = 0, skipped = 0;
 
+	for (int i = 1; i < argc; i++) {
+		for (char *at = argv[i]; (at = strchr(at, '-'));)
+			*at = '_';
+		if (!is_test(argv[i])) {
+			fprintf(stderr, "no test is called %s\n", argv[i]);
+			return 1;
+		}
+	}
 	if (!node_count()) {
 		fprintf(stderr, "no node of txda\n");
 		return EXIT_SKIP;

@@ -28,7 +28,7 @@
 #include "txda_isa.h"
 #include "txda_regs.h"
 
-/* Younger than the oldest libdrm that this builds with. */
+/* The oldest libdrm that this builds with does not have it. */
 #ifndef DRM_IOCTL_SYNCOBJ_EVENTFD
 struct drm_syncobj_eventfd {
 	__u32 handle;
@@ -46,17 +46,20 @@ struct drm_syncobj_eventfd {
 
 /* ---- Tests ---------------------------------------------------------------------------------- */
 
-/* A test; all of a program are run in the order of their lines. */
+/*
+ * A test. They run in the order of the source: gcc and clang put the constructors of one file into
+ * .init_array in that order, and a program has its tests in one file.
+ */
 #define TEST(name)                                                                                 \
 	static void name(void);                                                                    \
 	__attribute__((constructor)) static void add_##name(void)                                  \
 	{                                                                                          \
-		add_test(#name, name, __LINE__);                                                   \
+		add_test(#name, name);                                                             \
 	}                                                                                          \
 	static void name(void)
 
-void add_test(const char *name, void (*run)(void), int line);
-/* In names as arguments "-" is "_". */
+void add_test(const char *name, void (*run)(void));
+/* In names as arguments "-" is "_". One that is no test's fails before any test runs. */
 int run_tests(int argc, char **argv);
 
 __attribute__((noreturn, format(printf, 3, 4))) void fail_at(const char *file, int line,
@@ -229,7 +232,7 @@ void put_bytes(struct stream *s, const void *bytes, uint32_t count);
 /* ---- Syncobjs ------------------------------------------------------------------------------- */
 
 #define SECOND 1000000000ll
-/* Longer than anything takes that ends at all, also with a debug kernel in an emulated machine. */
+/* Longer than any job that ends takes, even on a debug kernel in an emulated machine. */
 #define PATIENCE (240 * SECOND)
 
 uint32_t must_syncobj(int fd);

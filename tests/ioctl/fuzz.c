@@ -17,7 +17,7 @@
 
 #define PROCESSES_MAX 16
 #define THREADS_MAX   8
-/* A process that was killed must be gone by then, whatever its queues were at. */
+/* Limit for a killed process to exit, whatever its queues were doing. */
 #define DEATH_LIMIT (120 * SECOND)
 
 static unsigned int processes = 4, threads = 2;

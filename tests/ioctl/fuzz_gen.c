@@ -166,8 +166,8 @@ void with_faults(void (*fn)(void *arg), void *arg)
 }
 
 /*
- * Host memory by the gigabyte would prove nothing but that the machine has no more: what is larger
- * than that becomes so large that nobody has it.
+ * Buffers of gigabytes would only exhaust the machine's memory: a size above 8 MiB becomes so large
+ * that no machine has it.
  */
 static void be_modest(struct drm_txda_bo_create *bo)
 {
@@ -197,8 +197,8 @@ static void keep_answer(const struct drm_txda_answer *was, struct drm_txda_answe
 }
 
 /*
- * Where the kernel and the chip may write to is the client's word: a changed address that happens
- * to be good has this process overwritten, by its own order. It becomes one that is never good.
+ * The client says where the kernel and the chip write: a changed address that happens to be valid
+ * would overwrite this process. It is replaced by one that is never valid.
  */
 static void keep_whole(unsigned long request, const void *before, void *arg)
 {

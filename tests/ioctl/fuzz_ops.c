@@ -89,7 +89,7 @@ static void op_file_calls(struct world *w, struct file *f, struct rng *r)
 	}
 }
 
-/* A number and size out of the blue, at the driver's range and at all of DRM's. */
+/* A random ioctl number and size, in the driver's range and in all of DRM's. */
 static void op_raw(struct world *w, struct file *f, struct rng *r)
 {
 	uint8_t arg[256];

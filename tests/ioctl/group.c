@@ -252,10 +252,10 @@ TEST(bad)
 	twice[1].vm_id = must_vm(m[0].fd);
 	must_fail(set_group(m[0].fd, m[0].vm, 0, twice, 2), EINVAL);
 
-	/* Nothing of all that has become a group. */
+	/* None of these calls made a group. */
 	must_be_alone(0, 0);
 	must_be_alone(1, 0);
-	/* To leave where one is not is fine. */
+	/* Leaving without being a member succeeds. */
 	must(set_group(m[0].fd, m[0].vm, 0, NULL, 0));
 }
 
@@ -377,7 +377,7 @@ static uint32_t must_wait_in_vain(void)
 	return done;
 }
 
-/* A member that goes takes its groups along; who waits for it learns so. */
+/* Destroying a member ends its groups; jobs that wait for it end with an error. */
 TEST(member_destroyed)
 {
 	uint32_t done;

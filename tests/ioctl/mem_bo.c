@@ -242,7 +242,7 @@ TEST(zero)
 	}
 }
 
-/* The chip sees zeros as well, where no CPU looks. */
+/* The chip reads zeros from new buffers that no CPU has mapped. */
 TEST(zero_for_the_chip)
 {
 	struct client c = must_client(0);
@@ -437,7 +437,25 @@ TEST(map_read_only)
 	check(WIFEXITED(status) && WEXITSTATUS(status) == SIGSEGV);
 }
 
-/* A user's buffers are counted over all files; his own are none of root's business. */
+/* System calls read from and write to such memory. */
+TEST(map_and_pipe)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		int fd = must_open(0), ends[2];
+		uint32_t handle;
+		char *cpu;
+
+		must(bo_create(fd, 2 * PAGE, places[i], 0, 0, &handle));
+		cpu = must_map(fd, handle, 2 * PAGE);
+		must(pipe(ends) ? -errno : 0);
+		memset(cpu, 0x44, PAGE);
+		check(write(ends[1], cpu, PAGE) == PAGE);
+		check(read(ends[0], cpu + PAGE, PAGE) == PAGE);
+		check(is_filled(cpu, 2 * PAGE, 0x44444444));
+	}
+}
+
+/* A user's buffers are limited, counted over all files; root's are not. */
 TEST(create_until_enough)
 {
 	int fds[2] = {must_open(0), must_open(0)};

@@ -140,7 +140,7 @@ TEST(peers)
 	must_fail(bind_one(b.fd, b.vm, DRM_TXDA_BIND_MAP, imported, 0, 2 * VA + MIB, 4 * MIB),
 		  ENODEV);
 
-	/* All of its memory belongs to somebody new, who has secrets. */
+	/* A new client allocates all of the memory and fills it. */
 	bind(&chip);
 	again = must_open(0);
 	left = must_memory(again).device_mappable - must_memory(again).device_used;

@@ -464,7 +464,7 @@ static void *race_filler(void *arg)
 	return NULL;
 }
 
-/* Two threads that do not agree on a buffer, and use it all the same. */
+/* Two threads that give contradicting advice on a buffer, and use it. */
 static void *race_quarrel(void *arg)
 {
 	int fd = *(int *)arg;

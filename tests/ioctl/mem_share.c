@@ -44,7 +44,7 @@ TEST(same_node)
 	}
 }
 
-/* Who has a descriptor for reading reads, by the CPU and by whatever chip, and cannot give more on. */
+/* A read-only dma-buf is read by the CPU and any chip; exporting it again grants no more. */
 static void must_only_read(struct client *owner, uint32_t place, struct client *reader)
 {
 	struct mem back = must_mem(reader->fd, reader->vm, MIB);
@@ -133,7 +133,7 @@ TEST(refused)
 	must_fail(from_fd(fd, fd, &handle), EINVAL);
 }
 
-/* A dma-buf is mapped by itself as well; not what no CPU is to see. */
+/* The CPU maps a dma-buf directly, unless the buffer has no CPU access. */
 TEST(map_buf)
 {
 	int fd = must_open(0), buf;
@@ -257,6 +257,26 @@ TEST(foreign_exporter)
 
 /* ---- Two chips ------------------------------------------------------------------------------ */
 
+TEST(peer_host)
+{
+	struct client a = must_client(0), b = must_client(1);
+	struct drm_txda_bo_query_info info;
+	uint32_t handle, imported, *cpu;
+
+	must(bo_create(a.fd, 5 * MIB, HOST, 0, 0, &handle));
+	imported = must_import(b.fd, must_export(a.fd, handle));
+	info = must_info(b.fd, imported);
+	check_equal(info.place, HOST);
+	check_equal(info.flags, DRM_TXDA_BO_IMPORTED);
+	must(bind_one(b.fd, b.vm, DRM_TXDA_BIND_MAP, imported, 0, VA, 5 * MIB));
+	must(bind_one(a.fd, a.vm, DRM_TXDA_BIND_MAP, handle, 0, VA, 5 * MIB));
+	cpu = must_map(b.fd, imported, 5 * MIB);
+	must(dev_fill(&a, VA, 5 * MIB, 0xaaaa));
+	check(is_filled(cpu, 5 * MIB, 0xaaaa));
+	must(dev_fill(&b, VA, 5 * MIB, 0xbbbb));
+	check(is_filled(cpu, 5 * MIB, 0xbbbb));
+}
+
 TEST(peer_device)
 {
 	const uint64_t bytes = 9 * MIB + 3 * PAGE;
@@ -309,7 +329,7 @@ TEST(peer_device)
 	check_equal(((uint32_t *)back.cpu)[1], 99);
 }
 
-/* Exactly 4 MiB go from the first chip to the second, and 1 MiB comes back: for who counts that. */
+/* Exactly 4 MiB go from the first chip to the second and 1 MiB comes back: perf counts that. */
 TEST(peer_traffic)
 {
 	struct client a = must_client(0), b = must_client(1);
@@ -343,6 +363,46 @@ TEST(peer_gives_back)
 		check_equal(must_memory(a.fd).device_used, used + 4 * MIB);
 		must(bind_one(b.fd, b.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, 4 * MIB));
 		must_settle(a.fd, used);
+	}
+}
+
+/* Every chip of the card copies from every other one that a port leads to. */
+TEST(peer_all)
+{
+	unsigned int n = node_count();
+	uint32_t handle, *cpu;
+	struct client c[8];
+	int buf[8];
+
+	if (n < 2)
+		skip("one chip has no peers");
+	check(n <= ARRAY_SIZE(c));
+	for (unsigned int i = 0; i < n; i++) {
+		c[i] = must_client(i);
+		must(bo_create(c[i].fd, MIB, DEVICE, 0, 0, &handle));
+		cpu = must_map(c[i].fd, handle, MIB);
+		for (uint32_t k = 0; k < MIB / 4; k++)
+			cpu[k] = i << 24 | k;
+		buf[i] = must_export(c[i].fd, handle);
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		struct mem m = must_mem(c[i].fd, c[i].vm, MIB);
+
+		for (unsigned int k = 0; k < n; k++) {
+			uint32_t *word = m.cpu;
+			int err;
+
+			handle = must_import(c[i].fd, buf[k]);
+			err = bind_one(c[i].fd, c[i].vm, DRM_TXDA_BIND_MAP, handle, 0, VA, MIB);
+			if (err == -EXDEV) {
+				fprintf(stderr, "  no port from chip %u to chip %u\n", i, k);
+				continue;
+			}
+			must(err);
+			must(dev_copy(&c[i], m.va, VA, MIB));
+			check_equal(word[0], k << 24);
+			check_equal(word[MIB / 4 - 1], k << 24 | (MIB / 4 - 1));
+		}
 	}
 }
 

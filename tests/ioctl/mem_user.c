@@ -206,7 +206,7 @@ TEST(files_on_disk)
 	check_equal(locked_kib(), 0);
 }
 
-/* The limit is that of whoever has no privilege. */
+/* RLIMIT_MEMLOCK limits users without privileges. */
 TEST(limit)
 {
 	const struct rlimit low = {64 * PAGE, 64 * PAGE};

@@ -55,7 +55,7 @@ TEST(create_bad)
 	must_fault(fd, DRM_IOCTL_TXDA_VM_CREATE, &good, sizeof(good));
 }
 
-/* A client of before va_range was there. */
+/* A client built before va_range existed. */
 TEST(create_short)
 {
 	const unsigned long request =
@@ -81,7 +81,7 @@ TEST(create_until_full)
 		last = vm;
 		n++;
 	}
-	/* Half of them are for others, whom root need not mind. */
+	/* A user may have half of them, root all. */
 	must_fail(err, geteuid() ? EDQUOT : ENOSPC);
 	/* The kernel keeps one for itself; others' files may have some. */
 	check(n && n < info.max_vms);
@@ -206,7 +206,7 @@ TEST(bind_bad_argument)
 	arg.done = 0;
 	must_refuse(fd, DRM_IOCTL_TXDA_VM_BIND, &arg, sizeof(arg), bad, ARRAY_SIZE(bad));
 	must_fault(fd, DRM_IOCTL_TXDA_VM_BIND, &arg, sizeof(arg));
-	/* No operations is none to fail. */
+	/* An empty list of operations succeeds. */
 	arg.ops = array_of(NULL, 0, 0);
 	must(call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg));
 	check_equal(arg.done, 0);
@@ -491,7 +491,7 @@ TEST(see_replaced)
 	check_equal(word[0], 0xa2a2a2a2);
 	check_equal(word[2 * PAGE / 4], 0xa4a4a4a4);
 	check_equal(word[3 * PAGE / 4], 0xa3a3a3a3);
-	/* The same once more is nothing new. */
+	/* Mapping the same again changes nothing. */
 	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, a.handle, 2 * PAGE, VA, 3 * PAGE));
 	must(dev_copy(&c, out.va, VA, 5 * PAGE));
 	check_equal(word[0], 0xa2a2a2a2);
@@ -589,7 +589,7 @@ TEST(two_spaces)
 	check(is_filled(cpu, PAGE, 3));
 	must(dev_fill(&c, VA, PAGE, 4));
 	check(is_filled(cpu, PAGE, 4));
-	/* One's end is not the other's. */
+	/* Destroying one leaves the other. */
 	must(queue_destroy(c.fd, c.queue));
 	must(vm_destroy(c.fd, c.vm));
 	must(dev_fill(&d, VA + PAGE, PAGE, 5));

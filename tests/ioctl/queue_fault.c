@@ -5,6 +5,7 @@
 #include "common.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 
 /* The limit of queues that are to hang. Others have LONG_MS, however slow the machine is. */
 #define SHORT_MS 400
@@ -83,7 +84,7 @@ static struct drm_txda_fault must_fault(uint32_t queue, uint32_t innocent, const
 	return fault;
 }
 
-/* Of pages that are not there or may not be written, and streams that lie so. */
+/* Page faults: unmapped or read-only pages, streams outside a buffer. */
 TEST(fault_page)
 {
 	struct stream nop_then_fill, fill, nowhere = {.mem = {.va = 0x40000000}, .bytes = 64}, past;
@@ -140,7 +141,7 @@ TEST(fault_packet)
 	}
 }
 
-/* A launch has no business on a copy queue, nor one whose program is rubbish anywhere. */
+/* A launch faults on a copy queue, and on any queue if its program is garbage. */
 TEST(fault_exec)
 {
 	struct txda_pkt_exec pkt = {.hdr = {TXDA_PKT_EXEC, 0, sizeof(pkt)}, .group = TXDA_NONE};
@@ -158,7 +159,53 @@ TEST(fault_exec)
 	must_fault(must_queue(fd, vm), innocent, &s);
 }
 
-/* The same hardware queue serves the next client, who learns nothing of what happened before. */
+/* All at once, in address spaces of their own: each gets its own fault. */
+TEST(fault_many)
+{
+	uint32_t queues[8], done[8];
+
+	setup();
+	for (uint32_t i = 0; i < 8; i++) {
+		uint32_t space = must_vm(fd);
+		struct stream s = must_stream(fd, space);
+
+		must(queue_create_as(fd, space, i & 1, 0, 0, &queues[i]));
+		put_fill(&s, 0x10000 * (i + 1), 64, 1);
+		done[i] = must_submit(fd, queues[i], &s);
+	}
+	for (uint32_t i = 0; i < 8; i++) {
+		struct drm_txda_fault fault;
+
+		must_fail(fence_status(fd, done[i]), EIO);
+		check_equal(must_state(fd, queues[i]).state, DRM_TXDA_QUEUE_FATAL_FAULT);
+		fault = must_fault_of(fd, queues[i]);
+		check_equal(fault.queue_id, queues[i]);
+		check_equal(fault.va, 0x10000 * (i + 1));
+	}
+	must_work(must_queue(fd, vm));
+}
+
+/* An eventfd is told of a fence that ends with an error, too. */
+TEST(eventfd_on_fault)
+{
+	struct drm_syncobj_eventfd arg = {.fd = eventfd(0, EFD_CLOEXEC)};
+	struct pollfd p = {.fd = arg.fd, .events = POLLIN};
+	struct drm_txda_sync sync;
+	struct stream s;
+
+	setup();
+	check(arg.fd >= 0);
+	arg.handle = must_syncobj(fd);
+	must(call(fd, DRM_IOCTL_SYNCOBJ_EVENTFD, &arg));
+	s = must_stream(fd, vm);
+	put_fill(&s, 0x7000, 64, 1);
+	sync = signals(arg.handle);
+	must(submit(fd, must_queue(fd, vm), s.mem.va, s.bytes, &sync, 1));
+	check(poll(&p, 1, (int)(PATIENCE / 1000000)) == 1);
+	must_fail(fence_status(fd, arg.handle), EIO);
+}
+
+/* A hardware queue that faulted serves its next owner, who sees no trace of the fault. */
 TEST(fault_then_reuse)
 {
 	setup();
@@ -235,7 +282,7 @@ TEST(hang_but_progress)
 		must(fence_status(fd, done));
 		check_equal(must_state(fd, queue).state, 0);
 		check_equal(*(volatile uint32_t *)to.cpu, packets - 1);
-		/* Else it took no longer than its limit, and proves nothing. */
+		/* A job that took no longer than its limit proves nothing. */
 		if (now_ns() - begin > 4 * (int64_t)limit_ms * 1000000)
 			return;
 		must(queue_destroy(fd, queue));
@@ -245,7 +292,7 @@ TEST(hang_but_progress)
 	}
 }
 
-/* One queue waits for what hangs in another: it gets its turn when that one is dead. */
+/* A job that waits for a hung job of another queue runs when that queue is dead. */
 TEST(hang_of_another)
 {
 	struct drm_txda_sync syncs[2];
@@ -265,6 +312,27 @@ TEST(hang_of_another)
 	must(fence_status(fd, done));
 	must_fail(fence_status(fd, guilty), ETIME);
 	check_equal(must_state(fd, waits).state, 0);
+}
+
+/* Several queues that hang at once end each by itself. */
+TEST(hang_many)
+{
+	uint32_t queues[6], done[6], innocent;
+	struct mem word;
+	struct stream s;
+
+	setup();
+	innocent = must_queue_for(fd, vm, LONG_MS);
+	s = must_block(fd, vm, &word);
+	for (int i = 0; i < 6; i++) {
+		queues[i] = must_queue_for(fd, vm, SHORT_MS);
+		done[i] = must_submit(fd, queues[i], &s);
+	}
+	for (int i = 0; i < 6; i++) {
+		must_fail(fence_status(fd, done[i]), ETIME);
+		check_dead(queues[i], DRM_TXDA_QUEUE_TIMEDOUT);
+	}
+	must_work(innocent);
 }
 
 /* An op of the chip that hangs, rather than a packet that waits. */
@@ -321,7 +389,7 @@ TEST(hang_of_chip)
 	check_dead(innocent, DRM_TXDA_QUEUE_INNOCENT);
 	check_dead(idle, DRM_TXDA_QUEUE_INNOCENT);
 	check(chip_resets(fd) > resets);
-	/* What it did it has done, though the chip counts from 0 again. */
+	/* Its progress is kept, though the chip counts from 0 again. */
 	check_equal(must_state(fd, idle).progress, progress);
 
 	/* Address space and buffers are as they were. */
