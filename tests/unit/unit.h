@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The frame of a unit test's program: what cmocka.h needs, and tests that enter themselves, which run
- * in the order of the source:
+ * The frame of a unit test's program: what cmocka.h needs, and tests that enter themselves. Those of
+ * one file run in the order of the source, as gcc and clang enter its constructors into .init_array;
+ * files come in the order in which they are linked.
  *
  *	TEST(counts)
  *	{
