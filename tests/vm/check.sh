@@ -12,12 +12,14 @@
 #   -t DIR, -M PROGRAM   as for run.sh
 #
 # The header of a case, cases/NN-name.sh, says what machine it wants:
-#   # vm: mode=fast|systemd chips=N dram=4G irq=msi|msix mem=1G root=base|full plug=now|later timeout=SECONDS kernels=6.12,7.2
-#         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT about=driver|chip|user level=check|full
+#   # vm: mode=fast|systemd chips=N dram=4G irq=msi|msix mem=1G root=base|full plug=now|later cpus=turns|parallel
+#         append=KERNEL-ARGUMENT+KERNEL-ARGUMENT timeout=SECONDS kernels=6.12,7.2 about=driver|chip|user level=check|full
+#   # not elsewhere: why kernels= leaves out others, where they are skipped
 # Without -L and without being named, what does not depend on the kernel runs on the last of several only: cases about
 # user space, and about what the driver does with the chip alone.
-# Cases that want the same machine share a boot; after one that fails those that follow get another. Exit status 77
-# when there can be no machine here at all.
+# Cases that want the same machine share a boot; after one that fails those that follow get another. With -1 all share
+# the default machine. A case that was to run and has no result fails. Exit status 77 when there can be no machine here
+# at all.
 set -eu
 # shellcheck source=tests/vm/rig.sh
 . "$(dirname "$0")/rig.sh"
@@ -35,7 +37,7 @@ while getopts 1k:r:j:BLt:M: option; do
 	t) stage=$OPTARG built=1 ;;
 	M) model=$OPTARG ;;
 	*)
-		sed -n '4,22s/^# \{0,1\}//p' "$0"
+		sed -n '4,24s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
@@ -68,6 +70,7 @@ fi
 shift $((OPTIND - 1))
 work=$TXDA_VM_WORK
 : >"$work/results"
+: >"$work/planned"
 last=${kernels##* }
 
 # record RESULT NAME [REASON [SECONDS]] - RESULT is OK, FAIL or SKIP.
@@ -80,12 +83,17 @@ record() {
 machine_of() {
 	memory=1G
 	[ "$2" != debug ] || memory=3G
+	if [ $level = check ]; then
+		echo "-n 2 -i msi -m $memory -a txda.storms=check"
+		return
+	fi
 	options="-n $(of "$1" chips 2) -c $(of "$1" dram 4G) -i $(of "$1" irq msi) -m $(of "$1" mem $memory) -R $(of "$1" root base)"
 	[ "$(of "$1" mode fast)" = fast ] || options="$options -s"
 	for word in $(of "$1" append "" | tr + ' ') ${storms:+txda.storms=$storms}; do
 		options="$options -a $word"
 	done
 	[ "$(of "$1" plug now)" = now ] || options="$options -p"
+	[ "$(of "$1" cpus turns)" = turns ] || options="$options -P"
 	echo "$options"
 }
 
@@ -93,7 +101,6 @@ machine_of() {
 wanted() {
 	name=$1 k=$2
 	shift 2
-	case ,$(of "$name" kernels "$k"), in *",$k,"*) ;; *) return 1 ;; esac
 	if [ $# -eq 0 ]; then
 		[ "$level" = full ] || [ "$(of "$name" level full)" = check ] || return 1
 		[ -n "$storms" ] || [ "$k" = "$last" ] || [ "$(of "$name" about driver)" = driver ]
@@ -105,11 +112,24 @@ wanted() {
 	return 1
 }
 
+# runs_on CASE K - the kernel is one of the case's, by its name or its version.
+runs_on() {
+	version=$(cut -d . -f 1,2 "$vm/kernel/$2/release")
+	case ,$(of "$1" kernels "$2"), in *",$2,"* | *",$version,"*) return 0 ;; esac
+	return 1
+}
+
 # plan K [CASE...] - the machines of kernel K: kernel, options of run.sh, names of cases, separated by tabs; more cases first.
 plan() {
 	for file in "$top"/tests/vm/cases/*.sh; do
 		name=$(basename "$file" .sh)
-		! wanted "$name" "$@" || printf '%s\t%s\n' "$(machine_of "$name" "$1")" "$name"
+		wanted "$name" "$@" || continue
+		if runs_on "$name" "$1"; then
+			echo "vm $1: $name" >>"$work/planned"
+			printf '%s\t%s\n' "$(machine_of "$name" "$1")" "$name"
+		elif [ "$(of "$name" kernels '')" != debug ]; then
+			record SKIP "vm $1: $name" "$(sed -n 's/^# not elsewhere: //p' "$file")" >&2
+		fi
 	done | awk -F '\t' -v OFS='\t' -v k="$1" '
 		{ count[$1]++; names[$1] = names[$1] " " $2 }
 		END { for (m in names) print count[m], k, m, substr(names[m], 2) }'
@@ -205,13 +225,16 @@ case $status in
 	for k in $ready; do
 		plan "$k" "$@"
 	done | sort -rn | cut -f 2- | awk '{ print NR "\t" $0 }' >"$work/jobs"
-	[ $level = full ] || sed -i 's/\t-n/\t-a txda.storms=check -n/' "$work/jobs"
 	i=0
 	while [ $i -lt "$jobs" ]; do
 		i=$((i + 1))
 		worker &
 	done
 	wait
+	# A worker may have died.
+	while read -r name; do
+		cut -f 2 "$work/results" | grep -qxF "$name" || record FAIL "$name" "it was not run"
+	done <"$work/planned"
 	;;
 77) exit 77 ;;
 *) record FAIL vm "the tree does not build for the guests, see above" ;;

@@ -55,7 +55,7 @@ in_root() {
 }
 
 in_root <<'END'
-# Whose kernel runs here is not whose kernel this is.
+# The running kernel is the host's, not that of this root file system.
 apt-get install -q -y --no-install-recommends /debs/txda-dkms_*.deb || {
 	cat /var/lib/dkms/txda/*/build/make.log
 	exit 1
@@ -80,7 +80,7 @@ for none in 6.1.0-0-amd64 6.12.0-0-amd64; do
 	rm -r /usr/lib/modules/$none /usr/src/linux-headers-$none
 done
 echo "@ok DKMS builds for a kernel that can have the module, and leaves out others"
-# They are about the kernel that runs.
+# The documents' commands use the release of the running kernel.
 cat >/usr/local/bin/uname <<-SCRIPT
 	#!/bin/sh
 	[ "\$*" != -r ] || exec echo $1

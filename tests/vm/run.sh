@@ -18,6 +18,8 @@
 #   -b          build the tree first; without it the last build serves, if there is one
 #   -s          boot systemd rather than nothing but COMMAND
 #   -p          plug no chip in; COMMAND does so with `vmhost add N`
+#   -P          without KVM: a thread for each emulated processor, so that they race with each other. By default one
+#               thread emulates all of them in turn.
 #   -l SECONDS  the machine is killed when it has been up for so long             (300)
 #   -C FILE     run the test cases that FILE names instead of COMMAND
 #   -a ARGS     more arguments of the kernel, as words
@@ -32,8 +34,8 @@ set -eu
 . "$(dirname "$0")/rig.sh"
 
 k=newest chips=1 irq=msix mem=1G chip_mem=4G cores='' root=base stage='' model='' build='' mode=fast plug=now limit=300 cases=''
-qemu_args='' kernel_args='' keep='' verbose=''
-while getopts k:n:i:m:c:j:R:t:M:bspl:C:a:q:o:v option; do
+qemu_args='' kernel_args='' keep='' verbose='' threads=single
+while getopts k:n:i:m:c:j:R:t:M:bspPl:C:a:q:o:v option; do
 	case $option in
 	k) k=$OPTARG ;;
 	n) chips=$OPTARG ;;
@@ -47,6 +49,7 @@ while getopts k:n:i:m:c:j:R:t:M:bspl:C:a:q:o:v option; do
 	b) build=1 ;;
 	s) mode=systemd ;;
 	p) plug=later ;;
+	P) threads=multi ;;
 	l) limit=$OPTARG ;;
 	C) cases=$OPTARG ;;
 	a) kernel_args="$kernel_args $OPTARG" ;;
@@ -54,7 +57,7 @@ while getopts k:n:i:m:c:j:R:t:M:bspl:C:a:q:o:v option; do
 	o) keep=$OPTARG ;;
 	v) verbose=1 ;;
 	*)
-		sed -n '4,30s/^# \{0,1\}//p' "$0"
+		sed -n '4,32s/^# \{0,1\}//p' "$0"
 		exit 2
 		;;
 	esac
@@ -125,8 +128,6 @@ boot_limit=300
 # Archives may follow one another; the guest finds /rig in the second.
 (cd "$run" && find rig | cpio -o -H newc -R 0:0 --quiet | cat "$kernel/initrd" - >initrd)
 
-# A slow kernel on a busy host takes its clock for a bad one, and a slow one instead; an emulated processor that the host
-# does not run for half a minute looks stuck to the kernel.
 append="console=ttyS0 panic=-1 oops=panic log_buf_len=4M printk.devkmsg=on mitigations=off firmware_class.path=/t/firmware rig=$mode loglevel=$loglevel"
 [ "$mode" = fast ] || append="$append TERM=dumb systemd.getty_auto=0 systemd.show_status=0 systemd.journald.storage=volatile"
 [ "$k" != debug ] || append="$append systemd.default_timeout_start_sec=600"
@@ -140,11 +141,12 @@ set -- -d "$run" -n "$chips" -l "$boot_limit" $interactive "$@" -- \
 if [ "$accel" = kvm ]; then
 	set -- "$@" -accel kvm -cpu host -smp 2
 else
-	# Emulated in turn by one thread: with a thread each, processors trip over an instruction that another one of them is
-	# changing, as kernels do to their own code. Kernels that find fast string instructions copy and clear memory
-	# byte by byte, which is slow where each is emulated.
-	set -- "$@" -accel "tcg,thread=${TCG_THREAD:-single}" -cpu max,la57=off,erms=off,fsrm=off,fzrm=off,fsrs=off -smp "${TCG_SMP:-2}"
-	append="$append no_timer_check tsc=unstable rcupdate.rcu_cpu_stall_suppress=1 nowatchdog"
+	# Kernels that find fast string instructions copy and clear memory byte by byte, which is slow where each is emulated.
+	set -- "$@" -accel "tcg,thread=$threads" -cpu max,la57=off,erms=off,fsrm=off,fzrm=off,fsrs=off -smp 2
+	# On a busy host the kernel's checks of its timer and of the TSC fail by chance: no check, and no TSC.
+	append="$append no_timer_check tsc=unstable"
+	# A busy host may not run an emulated processor for half a minute, which is no lockup.
+	append="$append watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=300"
 fi
 set -- "$@" -kernel "$kernel/vmlinuz" -initrd "$run/initrd" -append "$append$kernel_args" -serial "$serial" -device virtio-rng-pci \
 	-qmp "unix:$run/qmp.sock" -device virtio-serial-pci \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: chips=1 about=chip
+# vm: chips=1 irq=msix about=chip
 # Firmware that is missing, damaged, of another chip or newer than chip or driver is refused in words; then the chip
 # binds with a good one. Its log is in debugfs.
 . /rig/guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: chips=1 about=chip
+# vm: chips=1 irq=msix
 # hwmon: the chip's own readings, in hwmon's units.
 . /rig/guest/lib.sh
 pci=$(chip_list)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: root=full about=chip
+# vm: root=full
 # Traffic between chips as perf counts it: exactly what was copied, at both ends, and over a reset of the chip.
 . /rig/guest/lib.sh
 load || fail "insmod"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: chips=1 root=full about=chip
+# vm: chips=1 irq=msix root=full
 # The chip's counters for perf: what they count, over resets and without a chip, and who may ask.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: about=chip
+# vm:
 # Attributes of the PCI device, as docs/sysfs.md has them.
 . /rig/guest/lib.sh
 load job_timeout_ms=1500 || fail "insmod"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: chips=1 about=chip
+# vm: chips=1 irq=msix about=chip
 # Device memory is zero before a buffer gets it, and is seldom cleared while one waits: contents are written once.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"

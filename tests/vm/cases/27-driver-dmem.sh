@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: chips=1 kernels=debug
+# vm: chips=1 irq=msix kernels=debug
 # Device memory that a control group may have, and its idle buffers that make room (Debian's own kernels are built without CONFIG_CGROUP_DMEM).
 . /rig/guest/lib.sh
 load || fail "insmod"

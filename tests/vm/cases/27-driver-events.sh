@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: about=chip
+# vm:
 # Generic netlink: a dump of the chips, and an event for whatever happens to one.
 . /rig/guest/lib.sh
 ! nl_events dump >/dev/null 2>&1 || fail "the family is there without the driver"

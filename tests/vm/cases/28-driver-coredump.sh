@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: chips=1 about=chip
+# vm: chips=1 irq=msix
 # A fault and a hang each leave one dump of the chip, which names the guilty queue. It outlives driver and chip.
 . /rig/guest/lib.sh
 load job_timeout_ms=500 || fail "insmod"

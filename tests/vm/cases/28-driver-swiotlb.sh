@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: chips=1 append=swiotlb=force about=chip
-# A machine whose DMA goes through bounce buffers, as in confidential virtual machines: no host memory that chip and CPU
-# would see differently, and a word about it; device memory works.
+# vm: chips=1 irq=msix append=swiotlb=force
+# A machine whose DMA goes through bounce buffers, as in confidential virtual machines: the driver refuses host memory,
+# of which chip and CPU would see different copies, and logs that; device memory works.
 . /rig/guest/lib.sh
 load || fail "insmod"
 wait_for 30 nodes_are 1 || fail "no node"

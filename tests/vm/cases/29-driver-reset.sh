@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: timeout=1800 level=check
+# vm: cpus=parallel timeout=1800 level=check
 # 200 resets (a short run: 20) of function and chip under load: the node stays, work begins anew on open files, and the other chip goes on.
 . /rig/guest/lib.sh
 load job_timeout_ms=500 || fail "insmod"

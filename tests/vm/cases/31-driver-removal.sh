@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: timeout=1800 level=check
-# 200 chips (a short run: 20) pulled out at work, with open files and live mappings, some with a word before and some without; each new one
-# works, nothing stays behind, and the chip next to them goes on.
+# vm: cpus=parallel timeout=1800 level=check
+# 200 chips (a short run: 20) pulled out at work, with open files and live mappings, some announced and some not; each
+# new one works, nothing stays behind, and the chip next to them goes on.
 . /rig/guest/lib.sh
 load || fail "insmod"
 wait_for 30 nodes_are 2 || fail "nodes"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm:
+# vm: cpus=parallel
 # A chip that works is unbound, removed from the bus and found again, and its module waits for open files.
 . /rig/guest/lib.sh
 load || fail "insmod"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: about=chip
-# Chips that stop answering without a word, as a card does that falls off the bus: nobody waits for ever, readers get an
-# error, the module unloads.
+# vm:
+# Chips that stop answering, as a card does that falls off the bus: no call waits for ever, reads fail, and the module
+# unloads.
 . /rig/guest/lib.sh
 load job_timeout_ms=500 || fail "insmod"
 wait_for 30 nodes_are 2 || fail "nodes"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: about=chip
+# vm:
 # A chip that does not do as it is told: flushes that do not end, a chip reset that does not end; the next deeper reset
 # brings it back, and what was set aside meanwhile is free again.
 . /rig/guest/lib.sh
@@ -9,7 +9,7 @@ wait_for 30 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
 device=/sys/bus/pci/devices/$(chip_list | head -n 1)
 # Each flush that does not end takes ten seconds: all of them in a full run, else one.
 tests="flush-of-async-unmap reset-of-chip"
-! grep -qw txda.long=1 /proc/cmdline || tests=
+! asked long || tests=
 # shellcheck disable=SC2086 # words or none
 ioctl_recover $tests || fail "ioctl_recover"
 [ "$(cat "$device/state")" = up ] || fail "the chip is $(cat "$device/state")"

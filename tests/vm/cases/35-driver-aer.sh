@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: about=chip
+# vm:
 # PCI errors on the chips' ports, reported by AER: what is not fatal disturbs nobody who works; what is fatal, or finds the
 # chip gone, resets the bus under the chip, and the node is back with new work done.
 . /rig/guest/lib.sh

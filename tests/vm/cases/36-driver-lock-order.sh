@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: about=chip
+# vm: cpus=parallel about=chip
 # Removal, reset and close in one life of the module: each takes locks that the others take, and a kernel that watches
 # their order (check-vm K=debug) must see all of it.
 . /rig/guest/lib.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: chips=1 about=chip
-# Who makes chip resets necessary is named to administrators, and banned after three within a minute; everybody else goes on.
+# vm: chips=1 irq=msix about=chip
+# A user who causes a chip reset is named to administrators, and is banned after three within a minute; others go on.
 . /rig/guest/lib.sh
 load || fail "insmod"
 wait_for 30 nodes_are 1 || fail "no node"

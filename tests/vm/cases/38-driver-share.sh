@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: chips=1 about=chip
+# vm: chips=1 irq=msix about=chip
 # More clients than hardware queues take turns, and none of them harms or starves another.
 . /rig/guest/lib.sh
 load || fail "insmod"

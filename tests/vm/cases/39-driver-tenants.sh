@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: chips=1 about=chip
-# Beside a user who takes all that a user can have another one decodes, and nothing makes a reset necessary.
+# vm: chips=1 irq=msix about=chip
+# A user decodes beside another who takes all that one user may have, and no reset becomes necessary.
 #
 # Prints how fast it does so compared with a neighbour who decodes, too. The chip computes, and clears memory, with processors
 # that it takes from the guest's emulator, so what the tenant has it do there costs more than it would on a chip; to see it,

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # vm: about=user level=check
-# The daemon on the driver: it writes what it writes on the device model in-process, with one chip and
-# with two. A chip that is pulled out in the middle of answers ends those with an error and no others;
-# the model comes back on the chip that is left, and on one that is plugged in again.
+# The daemon on the driver gives the same answers as on the device model in-process, with one chip and
+# with two. When a chip is pulled out, the answers it works on end with an error, and no others; the
+# model comes back on the chip that is left, and on one that is plugged in again.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"
 load || fail "insmod"

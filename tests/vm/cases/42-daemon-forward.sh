@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: about=user
+# vm: chips=4 irq=msix about=user
 # Forward calls through the kernel driver: what a client gets in a memfd and in a dma-buf is what the daemon says in text, on one chip and on two.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"
 load || fail "insmod"
-wait_for 30 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
+wait_for 30 nodes_are "$(chip_count)" || fail "$(node_count) nodes of $(chip_count) chips"
 udevadm settle
 export TXDA_BACKEND=drm
 question="Once upon a time, in a dark wood,"

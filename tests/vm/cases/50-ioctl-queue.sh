@@ -9,3 +9,4 @@ share_nodes || fail "the nodes' group"
 for program in ioctl_queue ioctl_sync ioctl_group; do
 	setpriv --reuid=tester --regid=tester --groups=render $program || fail "$program"
 done
+setpriv --reuid=tester --regid=tester --groups=render ioctl_mem_share peer-all || fail "traffic between any two chips"

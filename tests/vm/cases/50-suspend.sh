@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # vm: append=pci=nommconf+pcie_ports=native kernels=6.12,7.2
 # Chips lose their power while the machine sleeps, and serve again after it, time and again.
-# Debian's 7.3 does not come back from sleep in QEMU, with or without the module: user space hangs after "PM: suspend exit".
+# not elsewhere: Debian's 7.3 does not come back from sleep in QEMU, with or without the module: user space hangs after "PM: suspend exit".
 . /rig/guest/lib.sh
 load || fail "insmod"
 wait_for 30 nodes_are 2 || fail "$(node_count) nodes of 2 chips"

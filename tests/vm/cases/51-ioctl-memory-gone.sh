@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm:
+# vm: cpus=parallel
 # Memory of a chip that is unbound, bound again and reset under its users: SIGBUS instead of anybody's bytes, peers cut
 # off, host memory kept, everything given back.
 . /rig/guest/lib.sh

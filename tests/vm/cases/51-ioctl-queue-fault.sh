@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: level=check
+# vm: chips=4 irq=msix level=check
 # Faults, hangs and the end of queues that work; as root, who can have the chip hang.
 . /rig/guest/lib.sh
 load || fail "insmod"
-wait_for 30 nodes_are 2 || fail "$(node_count) nodes of 2 chips"
+wait_for 30 nodes_are "$(chip_count)" || fail "$(node_count) nodes of $(chip_count) chips"
 ioctl_queue create-kinds create-high-unprivileged create-limit-of-chip || fail "ioctl_queue"
 ioctl_queue_fault || fail "ioctl_queue_fault"
 ioctl_group survives-fault-and-reset || fail "ioctl_group"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: timeout=1200 about=chip
+# vm: cpus=parallel timeout=1200 about=chip
 # All ioctls at random for 600 seconds (a short run: 40), as a user without privileges, while chips are reset, hang, trip
 # and come out of their slots: in the end all of them serve.
 . /rig/guest/lib.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: level=check
+# vm: cpus=parallel level=check
 # All ioctls at random for a while, as a user without privileges. By hand, for longer:
 #   tests/vm/run.sh -n 2 -l 900 -- ". /rig/guest/lib.sh; load; ioctl_fuzz --seconds 600"
 . /rig/guest/lib.sh

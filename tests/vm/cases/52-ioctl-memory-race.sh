@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm:
+# vm: cpus=parallel
 # Threads that do everything at once to the same few buffers and address spaces: nothing is left in the end.
 . /rig/guest/lib.sh
 load || fail "insmod"

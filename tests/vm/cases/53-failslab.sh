@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # vm: timeout=1800 kernels=debug
-# Memory that is not to be had, at each single place in every ioctl, one after the other.
+# Allocation failures at every place in every ioctl, one after the other.
 . /rig/guest/lib.sh
 . /rig/guest/failslab.sh
 load || fail "insmod"

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # vm: timeout=1800 kernels=debug
-# Memory that is not to be had, at each single place in binding a chip and in loading the module (a short run: at some
-# of them); then at random, in the driver's own threads too.
+# Allocation failures at every place (a short run: some of them) in binding a chip and in loading the module, one after
+# the other; then at random, in the driver's own threads too.
 . /rig/guest/lib.sh
 . /rig/guest/failslab.sh
 every=8
-! grep -qw txda.long=1 /proc/cmdline || every=1
+! asked long || every=1
 load || fail "insmod"
 wait_for 30 nodes_are 2 || fail "nodes"
 

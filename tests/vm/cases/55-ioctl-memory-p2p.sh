@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: chips=1 plug=later
+# vm: cpus=parallel chips=1 irq=msix plug=later
 # Buffers in memory of another PCI device, behind the same port as the chip: used in place where the kernel has
 # peer-to-peer DMA, refused where it has not; taken back at work, and gone with their exporter.
 . /rig/guest/lib.sh

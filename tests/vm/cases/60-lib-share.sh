@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: about=user
+# vm: chips=4 irq=msix about=user
 # libtxda on the driver: two processes and two chips share buffers; a fault ends one queue, in words; a
 # user of group render may do all of it, one without may not.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"
 load || fail "insmod"
-wait_for 30 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are "$(chip_count)" || fail "nodes"
 udevadm settle
 export TXDA_BACKEND=drm
 before=$(txda-smi query --fields=memory_used_bytes)

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# vm: about=user
+# vm: chips=4 irq=msix about=user
 # One of two clients of a chip hangs: it gets its error and may begin anew, the other notices nothing,
 # txda-smi shows all of it. Then the chip is reset under both, and both begin anew.
 . /rig/guest/lib.sh
 udev_start || fail "udev does not start"
 load job_timeout_ms=1000 || fail "insmod"
-wait_for 30 nodes_are 2 || fail "nodes"
+wait_for 30 nodes_are "$(chip_count)" || fail "nodes"
 udevadm settle
 export TXDA_BACKEND=drm
 

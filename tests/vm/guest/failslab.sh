@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=sh
 #
-# Memory that is not to be had, for the cases that inject it: what the kernel's fault injection is to
-# do, and to spare. To be sourced after lib.sh.
+# Settings of the kernel's fault injection, for the cases that make allocations fail. To be sourced
+# after lib.sh.
 injection=/sys/kernel/debug
 [ -d $injection/failslab ] || skip "no fault injection in this kernel"
 
-# All kinds of allocations, and no word in the log for each that fails.
+# All kinds of allocations; failures are not logged.
 for attribute in failslab fail_page_alloc fail_usercopy; do
 	echo 0 >$injection/$attribute/verbose
 done

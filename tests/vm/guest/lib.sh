@@ -9,12 +9,12 @@ fail() {
 	exit 1
 }
 
-# asked WORD - the rig was asked for long storms (check-vm LONG=1) or for a check of what each change is tested with.
+# asked long, asked check - whether this run is one with LONG=1, or of check.sh -1.
 asked() {
 	grep -qw "txda.storms=$1" /proc/cmdline
 }
 
-# storm N - how often a storm blows: N times when the rig was asked for it all, else a tenth of that, or a fortieth.
+# storm N - how often to repeat a stress test: N times with LONG=1, a tenth of that by default, a fortieth with check.sh -1.
 storm() {
 	if asked long; then
 		echo "$1"
