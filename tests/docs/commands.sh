@@ -150,7 +150,7 @@ exists() {
 	set -- ${2#sudo }
 	set +f
 	case $1 in
-	make) timeout 60 "$@" -n >"$tmp/out" 2>&1 </dev/null || fail "$where" "$shown" "make knows no such thing" ;;
+	make) echo "$@" -n | timeout 60 xargs env >"$tmp/out" 2>&1 || fail "$where" "$shown" "make knows no such thing" ;; # xargs knows quotes
 	sh) [ -f "$2" ] || fail "$where" "$shown" "there is no file $2" ;;
 	build/* | scripts/* | tests/*) [ -x "$1" ] || fail "$where" "$shown" "there is no program $1" ;;
 	esac
