@@ -376,11 +376,10 @@ static int txda_queue_check_args(struct txda_device *tdev, const struct drm_txda
 static int txda_queue_init_sched(struct txda_queue *queue, u32 timeout_ms)
 {
 	struct drm_gpu_scheduler *sched = &queue->sched;
-	const struct drm_sched_init_args args = {
+	struct drm_sched_init_args args = {
 		.ops = &txda_job_sched_ops,
 		.submit_wq = txda_wq,
 		.timeout_wq = txda_wq,
-		.num_rqs = 1,
 		.credit_limit = queue->shared ? TXDA_SHARE_DEPTH : TXDA_HWQ_DEPTH,
 		.timeout = max(msecs_to_jiffies(timeout_ms / TXDA_QUEUE_CHECKS), 1ul),
 		.name = queue->class == TXDA_CLASS_COPY ? "txda-copy" : "txda-compute",

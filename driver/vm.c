@@ -194,10 +194,9 @@ static const struct drm_gpuvm_ops txda_vm_gpuvm_ops = {
 static int txda_vm_init_sched(struct txda_vm *vm)
 {
 	struct drm_gpu_scheduler *sched = &vm->sched;
-	const struct drm_sched_init_args args = {
+	struct drm_sched_init_args args = {
 		.ops = &txda_bind_sched_ops,
 		.submit_wq = txda_wq,
-		.num_rqs = DRM_SCHED_PRIORITY_COUNT,
 		.credit_limit = 1,
 		.timeout = MAX_SCHEDULE_TIMEOUT,
 		.timeout_wq = txda_wq,
@@ -209,7 +208,7 @@ static int txda_vm_init_sched(struct txda_vm *vm)
 	err = txda_sched_init(sched, &args);
 	if (err)
 		return err;
-	err = drm_sched_entity_init(&vm->entity, DRM_SCHED_PRIORITY_NORMAL, &sched, 1, NULL);
+	err = drm_sched_entity_init(&vm->entity, DRM_SCHED_PRIORITY_KERNEL, &sched, 1, NULL);
 	if (err)
 		drm_sched_fini(sched);
 	return err;

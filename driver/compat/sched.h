@@ -2,9 +2,10 @@
 /*
  * drm_sched with the interface of the newest kernel.
  *
- * Differences: the arguments of drm_sched_init() became a struct in 6.15. drm_sched_job_init() got
- * a client id in 6.17 (also in Debian's 6.12). Since 6.17 timedout_job can report a false timeout;
- * before that the scheduler lost the job unless the driver put it back.
+ * Differences: the arguments of drm_sched_init() became a struct in 6.15, of which a later kernel
+ * takes num_rqs away. drm_sched_job_init() got a client id in 6.17 (also in Debian's 6.12). Since
+ * 6.17 timedout_job can report a false timeout; before that the scheduler lost the job unless the
+ * driver put it back.
  */
 #ifndef TXDA_COMPAT_SCHED_H
 #define TXDA_COMPAT_SCHED_H
@@ -26,9 +27,12 @@ struct drm_sched_init_args {
 };
 #endif
 
-static inline int txda_sched_init(struct drm_gpu_scheduler *sched,
-				  const struct drm_sched_init_args *args)
+/* A scheduler of one entity, of DRM_SCHED_PRIORITY_KERNEL, so of one run queue. */
+static inline int txda_sched_init(struct drm_gpu_scheduler *sched, struct drm_sched_init_args *args)
 {
+#if !defined(TXDA_HAVE_SCHED_ARGS) || defined(TXDA_HAVE_SCHED_NUM_RQS)
+	args->num_rqs = 1;
+#endif
 #ifdef TXDA_HAVE_SCHED_ARGS
 	return drm_sched_init(sched, args);
 #else

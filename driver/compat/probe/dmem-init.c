@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+// asks for: dmem
 #include <linux/cgroup_dmem.h>
 
 struct dmem_cgroup_init probe = {.size = 1};

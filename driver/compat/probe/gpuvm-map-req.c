@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+// asks for: drm_gpuvm_(map_req|sm_map)
 #include <drm/drm_gpuvm.h>
 
 int probe(struct drm_gpuvm *vm, const struct drm_gpuvm_map_req *req)

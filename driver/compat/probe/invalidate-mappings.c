@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+// asks for: invalidate_mappings
 #include <linux/dma-buf.h>
 
 void probe(struct dma_buf_attachment *attach)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+// asks for: drm_sched_job_init
 #include <drm/gpu_scheduler.h>
 
 int probe(struct drm_sched_job *job, struct drm_sched_entity *entity)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+// asks for: EMPTY_VMA_FLAGS|vma_flags
 #include <linux/mm.h>
 #include <linux/shmem_fs.h>
 

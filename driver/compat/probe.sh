@@ -1,0 +1,22 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# probe.sh DIR CC... - compile each of DIR/*.c with CC. Those that compile print -DTXDA_HAVE_ and
+# their name. In the others each error must be about what the file's "asks for" line matches: any
+# other one tells nothing of the kernel; it goes to stderr, and "fails" to stdout.
+dir=$1
+shift
+for file in "$dir"/*.c; do
+	name=$(basename "$file" .c)
+	if errors=$(LC_ALL=C "$@" "$file" 2>&1); then
+		echo "-DTXDA_HAVE_$(echo "$name" | tr a-z- A-Z_)"
+		continue
+	fi
+	asked=$(sed -n 's|^// asks for: ||p' "$file")
+	reasons=$(echo "$errors" | grep 'error: ')
+	if [ -z "$asked" ] || [ -z "$reasons" ] || echo "$reasons" | grep -Evq "$asked"; then
+		echo "txda: the probe $name does not compile, and not for lack of what it asks for:" >&2
+		echo "$errors" >&2
+		echo fails
+	fi
+done
