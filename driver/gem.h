@@ -47,6 +47,7 @@ struct txda_user;
 struct txda_vm;
 struct txda_vma;
 struct txda_vram_block;
+struct user_struct;
 
 enum txda_bo_kind {
 	TXDA_BO_DEVICE,	 /* DRAM of its chip */
@@ -117,8 +118,11 @@ struct txda_bo {
 	/** @pages: HOST and USERPTR: its pages of 4 KiB. HOST: NULL while they are taken. */
 	struct page **pages;
 
-	/** @mm: USERPTR: the process whose memory limit is charged. */
+	/** @mm: USERPTR: the process that has pinned its pages. */
 	struct mm_struct *mm;
+
+	/** @locked_by: USERPTR: the user whose locked memory they count as, or NULL. */
+	struct user_struct *locked_by;
 
 	/**
 	 * @sgt: HOST, USERPTR, DMABUF: its memory, while mapped for the chip. DMABUF: changes under

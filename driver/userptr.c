@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "userptr.h"
 
+#include <linux/capability.h>
+#include <linux/cred.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/user.h>
 #include <linux/slab.h>
 #include <drm/drm_print.h>
 
@@ -12,6 +15,41 @@
 
 /* Pages pinned per call. */
 #define TXDA_USERPTR_BATCH BIT(16)
+
+/*
+ * Counts the pages of @bo for the caller: in its user's locked memory, which is limited, and in what
+ * the process has pinned. Both are atomics, so that txda_userptr_uncharge() waits for nobody.
+ */
+static int txda_userptr_charge(struct txda_bo *bo)
+{
+	unsigned long n = bo->base.size >> PAGE_SHIFT, limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+
+	if (!capable(CAP_IPC_LOCK)) {
+		bo->locked_by = get_uid(current_user());
+		if (atomic_long_add_return(n, &bo->locked_by->locked_vm) > limit) {
+			atomic_long_sub(n, &bo->locked_by->locked_vm);
+			free_uid(bo->locked_by);
+			bo->locked_by = NULL;
+			return -EDQUOT;
+		}
+	}
+	mmgrab(current->mm);
+	bo->mm = current->mm;
+	atomic64_add(n, &bo->mm->pinned_vm);
+	return 0;
+}
+
+static void txda_userptr_uncharge(struct txda_bo *bo)
+{
+	unsigned long n = bo->base.size >> PAGE_SHIFT;
+
+	atomic64_sub(n, &bo->mm->pinned_vm);
+	mmdrop(bo->mm);
+	if (bo->locked_by) {
+		atomic_long_sub(n, &bo->locked_by->locked_vm);
+		free_uid(bo->locked_by);
+	}
+}
 
 /*
  * Why the range could not be pinned, given -EFAULT: missing memory or rights there, or a mapped
@@ -74,30 +112,29 @@ int txda_userptr_pin(struct txda_bo *bo, u64 va)
 		return -EFAULT;
 	if (n > totalram_pages())
 		return -ENOMEM;
-	if (account_locked_vm(current->mm, n, true)) {
+	err = txda_userptr_charge(bo);
+	if (err) {
 		drm_dbg(&tdev->drm,
 			"%lu KiB more than RLIMIT_MEMLOCK (%lu KiB) allows are wanted\n",
 			n << (PAGE_SHIFT - 10), rlimit(RLIMIT_MEMLOCK) >> 10);
-		return -EDQUOT;
+		return err;
 	}
 	bo->pages = kvcalloc(n, sizeof(*bo->pages), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!bo->pages) {
 		err = -ENOMEM;
-		goto err_account;
+		goto err_charge;
 	}
 	err = txda_userptr_pin_pages(bo, va, n);
 	if (err)
 		goto err_pages;
-	mmgrab(current->mm);
-	bo->mm = current->mm;
 	atomic64_add(bo->base.size, &tdev->host_used);
 	return 0;
 
 err_pages:
 	kvfree(bo->pages);
 	bo->pages = NULL;
-err_account:
-	account_locked_vm(current->mm, n, false);
+err_charge:
+	txda_userptr_uncharge(bo);
 	return err;
 }
 
@@ -111,7 +148,6 @@ void txda_userptr_unpin(struct txda_bo *bo)
 	unpin_user_pages_dirty_lock(bo->pages, n, !bo->read_only);
 	kvfree(bo->pages);
 	bo->pages = NULL;
-	account_locked_vm(bo->mm, n, false);
-	mmdrop(bo->mm);
+	txda_userptr_uncharge(bo);
 	atomic64_sub(bo->base.size, &to_txda(bo->base.dev)->host_used);
 }

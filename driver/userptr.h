@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * User memory as buffers (BO_FROM_USERPTR): pinned for the lifetime of the buffer and charged
- * against RLIMIT_MEMLOCK of the process that created it.
+ * User memory as buffers (BO_FROM_USERPTR): pinned for the lifetime of the buffer, and charged to
+ * the user that created it, whose RLIMIT_MEMLOCK limits the sum unless it has CAP_IPC_LOCK.
  */
 #ifndef TXDA_USERPTR_H
 #define TXDA_USERPTR_H
@@ -17,7 +17,10 @@ struct txda_bo;
  * so no other thread may wait for the caller.
  */
 int txda_userptr_pin(struct txda_bo *bo, u64 va);
-/* Does nothing for a buffer without pages. */
+/*
+ * Does nothing for a buffer without pages. Takes no lock of the process, which its threads may hold
+ * for as long as they like: the last reference may go where resets and removal wait.
+ */
 void txda_userptr_unpin(struct txda_bo *bo);
 
 #endif /* TXDA_USERPTR_H */

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "args.h"
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include <setjmp.h>
 
 const uint32_t places[2] = {HOST, DEVICE};
@@ -202,4 +205,84 @@ void must_settle(int fd, uint64_t used)
 			     (unsigned long long)used);
 		usleep(1000);
 	}
+}
+
+uint64_t pinned_kib(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	unsigned long long kib = 0;
+	char line[128];
+
+	check(f);
+	while (fgets(line, sizeof(line), f))
+		sscanf(line, "VmPin: %llu", &kib);
+	fclose(f);
+	return kib;
+}
+
+/* ---- Chips ---------------------------------------------------------------------------------- */
+
+struct chip must_chip(int fd)
+{
+	char link[64], target[256], *slash;
+	struct chip chip;
+	struct stat st;
+	ssize_t n;
+
+	if (geteuid())
+		skip("only root unbinds drivers");
+	must(fstat(fd, &st) ? -errno : 0);
+	snprintf(link, sizeof(link), "/sys/dev/char/%u:%u/device", major(st.st_rdev),
+		 minor(st.st_rdev));
+	n = readlink(link, target, sizeof(target) - 1);
+	check(n > 0);
+	target[n] = 0;
+	slash = strrchr(target, '/');
+	check(slash && strlen(slash) < sizeof(chip.pci));
+	strcpy(chip.pci, slash + 1);
+	return chip;
+}
+
+void must_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+		fail("cannot write %s to %s: %s", text, path, strerror_of(errno));
+	close(fd);
+}
+
+void unbind_chip(const struct chip *chip)
+{
+	must_write("/sys/bus/pci/drivers/txda/unbind", chip->pci);
+}
+
+void bind_chip(const struct chip *chip)
+{
+	must_write("/sys/bus/pci/drivers/txda/bind", chip->pci);
+}
+
+void reset_chip(const struct chip *chip)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/reset", chip->pci);
+	must_write(path, "1");
+}
+
+char state_of(pid_t pid, pid_t thread)
+{
+	char path[64], text[256], *at;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, thread);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n < 0 ? 0 : n] = 0;
+	at = strrchr(text, ')');
+	return at && at[1] ? at[2] : 0;
 }

@@ -68,6 +68,24 @@ uint32_t must_import(int fd, int buf);
 /* Whether all 32-bit words in [at, at + bytes) are @value. */
 bool is_filled(const void *at, size_t bytes, uint32_t value);
 
+/* KiB that the process has pinned, as the kernel says. */
+uint64_t pinned_kib(void);
+
+/* The PCI function of a node, for root. */
+struct chip {
+	char pci[64];
+};
+
+struct chip must_chip(int fd);
+void must_write(const char *path, const char *text);
+/* The driver leaves the chip, and takes it again. */
+void unbind_chip(const struct chip *chip);
+void bind_chip(const struct chip *chip);
+/* A function reset. */
+void reset_chip(const struct chip *chip);
+/* The state of a thread, as in /proc: 'D' when it waits for what no signal ends; 0: there is none. */
+char state_of(pid_t pid, pid_t thread);
+
 struct drm_txda_memory_info must_memory(int fd);
 /* Waits until as much device memory is in use as @used; freeing may lag behind. */
 void must_settle(int fd, uint64_t used);

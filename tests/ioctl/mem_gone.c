@@ -4,6 +4,7 @@
  * peers, and bound again. Root only.
  */
 #include "args.h"
+#include "stall.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -84,7 +85,7 @@ TEST(mappings)
 	check_equal(in_buf[0], 77);
 	in_host[0] = 88;
 
-	unbind(&chip);
+	unbind_chip(&chip);
 	check(is_gone(in_device));
 	check(is_gone(in_device + MIB / 2));
 	check(is_gone(untouched));
@@ -98,7 +99,7 @@ TEST(mappings)
 	at = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 1ll << 32);
 	check(at == MAP_FAILED && errno == ENODEV);
 
-	bind(&chip);
+	bind_chip(&chip);
 	again = must_open(0);
 	before = must_memory(again).device_used;
 	/* The chip is back, the old memory is not. */
@@ -133,7 +134,7 @@ TEST(peers)
 	must(dev_copy(&b, back.va, VA, 4 * MIB));
 	check_equal(((uint32_t *)back.cpu)[0], 0x0b0b0b0b);
 
-	unbind(&chip);
+	unbind_chip(&chip);
 	check(is_gone(through));
 	check(dev_copy(&b, back.va, VA, PAGE));
 	must_new_queue(&b);
@@ -141,7 +142,7 @@ TEST(peers)
 		  ENODEV);
 
 	/* A new client allocates all of the memory and fills it. */
-	bind(&chip);
+	bind_chip(&chip);
 	again = must_open(0);
 	left = must_memory(again).device_mappable - must_memory(again).device_used;
 	for (filled = 0; filled < 8 && left > 8 * MIB; filled++, left -= 4 * MIB) {
@@ -179,13 +180,13 @@ TEST(importer)
 		must(bind_one(b.fd, b.vm, DRM_TXDA_BIND_MAP, imported[i], 0, VA + i * 4 * MIB,
 			      4 * MIB));
 	must(dev_fill(&b, VA, 8 * MIB, 0x66));
-	unbind(&chip);
+	unbind_chip(&chip);
 	cpu = must_map(fd, device, 4 * MIB);
 	check(is_filled(cpu, 4 * MIB, 0x66));
 	munmap(cpu, 4 * MIB);
 	cpu = must_map(fd, host, 4 * MIB);
 	check(is_filled(cpu, 4 * MIB, 0x66));
-	bind(&chip);
+	bind_chip(&chip);
 	again = must_open(1);
 	/* What the gone chip's file has keeps the buffer, and only that. */
 	must(gem_close(fd, device));
@@ -212,12 +213,52 @@ TEST(user_memory)
 	must(call(c.fd, DRM_IOCTL_TXDA_BO_FROM_USERPTR, &arg));
 	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, arg.handle, 0, VA, MIB));
 	must(dev_fill(&c, VA, MIB, 0x31));
-	unbind(&chip);
+	unbind_chip(&chip);
 	check(is_filled(memory, MIB, 0x31));
 	memset(memory, 1, MIB);
-	bind(&chip);
+	bind_chip(&chip);
 	close(c.fd);
 	memset(memory, 2, MIB);
+}
+
+static void pin_memory(void *arg)
+{
+	const struct client *c = arg;
+	char *memory = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct drm_txda_bo_from_userptr user = {.va = (uintptr_t)memory, .size = MIB};
+
+	check(memory != MAP_FAILED);
+	must(call(c->fd, DRM_IOCTL_TXDA_BO_FROM_USERPTR, &user));
+	must(bind_one(c->fd, c->vm, DRM_TXDA_BIND_MAP, user.handle, 0, VA, MIB));
+	must(gem_close(c->fd, user.handle));
+}
+
+/* What the stalled process does: it ends the last use of its own memory. */
+static void unmap_last(void *arg)
+{
+	const struct client *c = arg;
+
+	must(bind_one(c->fd, c->vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, MIB));
+}
+
+/* Memory of a process whose mmap_lock is held is given back, and a reset waits for nobody. */
+TEST(user_memory_of_stalled)
+{
+	struct client c = must_client(0);
+	struct chip chip = must_chip(c.fd);
+	struct stall stall;
+	pid_t resetter;
+
+	/* Made by the child, whose memory it is. */
+	stall = must_stall(pin_memory, unmap_last, &c);
+	must_become(stall_is_done(&stall));
+	resetter = must_fork();
+	if (!resetter) {
+		reset_chip(&chip);
+		_exit(0);
+	}
+	must_become(waitpid(resetter, NULL, WNOHANG) == resetter);
+	stall_end(&stall);
 }
 
 /* Binds that wait when the chip goes: their fences come, with an error. */
@@ -237,10 +278,10 @@ TEST(binds)
 	must(bind_async(d.fd, d.vm, &op, 1));
 	file = must_sync_file(d.fd, bound);
 	check_equal(sync_file_status(file), 1);
-	unbind(&chip);
+	unbind_chip(&chip);
 	must_become(sync_file_status(file) != 1);
 	check(sync_file_status(file) < 0);
-	bind(&chip);
+	bind_chip(&chip);
 	close(d.fd);
 }
 
@@ -430,11 +471,11 @@ TEST(idle)
 	check_equal(must_info(fd, cold).place, HOST);
 	must(advise(fd, other, DRM_TXDA_COLD));
 
-	unbind(&chip);
+	unbind_chip(&chip);
 	must_fail(advise(fd, cold, DRM_TXDA_WILLNEED), ENODEV);
 	must_write("/proc/sys/vm/drop_caches", "2");
 	close(fd);
-	bind(&chip);
+	bind_chip(&chip);
 	again = must_open(0);
 	must(bo_create(again, 4 * MIB, DEVICE, 0, 0, &other));
 	check(is_filled(must_map(again, other, 4 * MIB), 4 * MIB, 0));

@@ -31,20 +31,6 @@ static char *must_anonymous(uint64_t bytes)
 	return at;
 }
 
-/* KiB that the process has locked, as the kernel says. */
-static uint64_t locked_kib(void)
-{
-	FILE *f = fopen("/proc/self/status", "r");
-	unsigned long long kib = 0;
-	char line[128];
-
-	check(f);
-	while (fgets(line, sizeof(line), f))
-		sscanf(line, "VmLck: %llu", &kib);
-	fclose(f);
-	return kib;
-}
-
 TEST(copies)
 {
 	struct client c = must_client(0);
@@ -140,7 +126,7 @@ TEST(holes)
 	must(munmap(memory + 5 * PAGE, PAGE) ? -errno : 0);
 	must_fail(from_userptr(fd, memory, 16 * PAGE, DRM_TXDA_USERPTR_READONLY, 0, &handle),
 		  EFAULT);
-	check_equal(locked_kib(), 64);
+	check_equal(pinned_kib(), 64);
 }
 
 /* Neither mapped by offset nor given away, nor made of a mapping of a buffer. */
@@ -203,7 +189,7 @@ TEST(files_on_disk)
 	at = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	check(at != MAP_FAILED);
 	must_fail(from_userptr(fd, at, 4 * PAGE, 0, 0, &handle), EOPNOTSUPP);
-	check_equal(locked_kib(), 0);
+	check_equal(pinned_kib(), 0);
 }
 
 /* RLIMIT_MEMLOCK limits users without privileges. */
@@ -213,29 +199,40 @@ TEST(limit)
 	int fd = must_open(0);
 	char *memory = must_anonymous(128 * PAGE);
 	uint32_t a, b;
+	pid_t pid;
 
 	must(setrlimit(RLIMIT_MEMLOCK, &low) ? -errno : 0);
 	if (!geteuid())
 		must(setresuid(12345, 12345, 12345) ? -errno : 0);
-	check_equal(locked_kib(), 0);
+	check_equal(pinned_kib(), 0);
 	must_fail(from_userptr(fd, memory, 65 * PAGE, 0, 0, &a), EDQUOT);
-	check_equal(locked_kib(), 0);
+	check_equal(pinned_kib(), 0);
 	must(from_userptr(fd, memory, 40 * PAGE, 0, 0, &a));
-	check_equal(locked_kib(), 160);
+	check_equal(pinned_kib(), 160);
 	/* Each pin counts, also of pages that are pinned already. */
 	must_fail(from_userptr(fd, memory, 25 * PAGE, 0, 0, &b), EDQUOT);
+	/* As does what other processes of the user have pinned. */
+	pid = must_fork();
+	if (!pid) {
+		must_fail(from_userptr(fd, memory, 25 * PAGE, 0, 0, &b), EDQUOT);
+		must(from_userptr(fd, memory, 24 * PAGE, 0, 0, &b));
+		check_equal(pinned_kib(), 96);
+		must(gem_close(fd, b));
+		_exit(0);
+	}
+	must_end(pid);
 	must(from_userptr(fd, memory, 24 * PAGE, 0, 0, &b));
-	check_equal(locked_kib(), 256);
+	check_equal(pinned_kib(), 256);
 	/* A failure gives back what it took. */
 	must(gem_close(fd, b));
 	must(munmap(memory + 100 * PAGE, PAGE) ? -errno : 0);
 	must_fail(from_userptr(fd, memory + 90 * PAGE, 20 * PAGE, 0, 0, &b), EFAULT);
-	check_equal(locked_kib(), 160);
+	check_equal(pinned_kib(), 160);
 	must(gem_close(fd, a));
-	check_equal(locked_kib(), 0);
+	check_equal(pinned_kib(), 0);
 	must(from_userptr(fd, memory, 64 * PAGE, 0, 0, &a));
 	close(fd);
-	check_equal(locked_kib(), 0);
+	check_equal(pinned_kib(), 0);
 }
 
 /* The buffer holds its pages, wherever the mapping goes; the charge stays with who made it. */
@@ -251,7 +248,7 @@ TEST(outlives_mapping)
 	must(from_userptr(c.fd, memory, 8 * PAGE, 0, 0, &handle));
 	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, handle, 0, VA, 8 * PAGE));
 	must(gem_close(c.fd, handle));
-	check_equal(locked_kib(), 32);
+	check_equal(pinned_kib(), 32);
 	must(munmap(memory, 8 * PAGE) ? -errno : 0);
 	must(dev_copy(&c, m.va, VA, 8 * PAGE));
 	check(is_filled(m.cpu, 8 * PAGE, 0x35353535));
@@ -259,11 +256,11 @@ TEST(outlives_mapping)
 	/* A child has the file too, but is charged for nothing, and its end changes nothing. */
 	pid = must_fork();
 	if (!pid)
-		_exit(locked_kib() != 0);
+		_exit(pinned_kib() != 0);
 	must_end(pid);
-	check_equal(locked_kib(), 32);
+	check_equal(pinned_kib(), 32);
 	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, 8 * PAGE));
-	check_equal(locked_kib(), 0);
+	check_equal(pinned_kib(), 0);
 }
 
 /* Who made it is gone, its file lives on in another process. */
@@ -356,10 +353,10 @@ TEST(under_load)
 	must(dev_copy(&c, m.va, VA, LOAD_BYTES));
 	check(is_filled(m.cpu, LOAD_BYTES, 0x1000 + LOAD_TURNS - 1));
 	check(is_filled(load.memory, LOAD_BYTES, 0x55555555));
-	check_equal(locked_kib(), LOAD_BYTES >> 10);
+	check_equal(pinned_kib(), LOAD_BYTES >> 10);
 	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, LOAD_BYTES));
 	must(gem_close(c.fd, handle));
-	check_equal(locked_kib(), 0);
+	check_equal(pinned_kib(), 0);
 }
 
 int main(int argc, char **argv)
