@@ -49,7 +49,9 @@ static int txda_device_try_enter(struct txda_device *tdev, int *ret_idx)
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return -ENODEV;
 	down_read(&reset->lock);
-	if (reset->down || READ_ONCE(reset->stopping))
+	if (READ_ONCE(reset->leaving))
+		err = -ENODEV;
+	else if (reset->down || READ_ONCE(reset->stopping))
 		err = -EAGAIN;
 	else if (reset->wedged)
 		err = -EIO;
@@ -68,7 +70,7 @@ static bool txda_reset_is_over(struct txda_device *tdev)
 	struct txda_reset *reset = &tdev->reset;
 
 	return (!READ_ONCE(reset->down) && !READ_ONCE(reset->stopping)) ||
-	       drm_dev_is_unplugged(&tdev->drm);
+	       READ_ONCE(reset->leaving) || drm_dev_is_unplugged(&tdev->drm);
 }
 
 /*
@@ -212,6 +214,8 @@ bool txda_device_leaves(struct txda_device *tdev)
 	bool alive;
 	int idx;
 
+	if (READ_ONCE(tdev->reset.leaving))
+		return true;
 	if (txda_bars_enter(tdev, &idx))
 		return drm_dev_is_unplugged(&tdev->drm);
 	alive = txda_device_alive(tdev);
@@ -389,6 +393,47 @@ static int txda_reset_bring_up(struct txda_device *tdev, bool restore)
 	return err;
 }
 
+/* Threads inside do not leave: they may be waiting for the very fences that are signalled here. */
+static void txda_reset_cut(struct txda_device *tdev, int lose_err)
+{
+	struct txda_reset *reset = &tdev->reset;
+
+	mutex_lock(&reset->cut_lock);
+	/* In a function reset the clients' work has ended already. */
+	if (!reset->bars_off) {
+		if (txda_chip_reset(tdev))
+			txda_reset_cut_off(tdev);
+		txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, lose_err);
+	}
+	mutex_unlock(&reset->cut_lock);
+}
+
+/* Takes the lock for writing, with all fences of queues signalled before a long wait. */
+static void txda_reset_enter(struct txda_device *tdev)
+{
+	struct txda_reset *reset = &tdev->reset;
+	bool cookie = dma_fence_begin_signalling();
+	bool locked;
+
+	WRITE_ONCE(reset->stopping, true);
+	if (read_poll_timeout(down_write_trylock, locked, locked, TXDA_RESET_POLL_US,
+			      TXDA_RESET_LEAVE_US, false, &reset->lock))
+		txda_reset_cut(tdev, -EIO);
+	dma_fence_end_signalling(cookie);
+	if (!locked)
+		down_write(&reset->lock);
+}
+
+static void txda_reset_exit(struct txda_device *tdev)
+{
+	struct txda_reset *reset = &tdev->reset;
+
+	/* Threads that enter afterwards see the state after the reset. */
+	smp_store_release(&reset->stopping, false);
+	wake_up_all(&reset->up);
+	up_write(&reset->lock);
+}
+
 /* The strings of drm_dev_wedged_event(), which does not support accel minors. */
 static void txda_reset_uevent(struct txda_device *tdev, char *wedged)
 {
@@ -422,7 +467,7 @@ void txda_reset_wedge(struct txda_device *tdev, const char *reason)
 
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return;
-	down_write(&tdev->reset.lock);
+	txda_reset_enter(tdev);
 	/*
 	 * Binds resume first: reporting takes memory, and memory reclaim may wait for their fences.
 	 */
@@ -431,7 +476,7 @@ void txda_reset_wedge(struct txda_device *tdev, const char *reason)
 	txda_reset_set_wedged(tdev, reason);
 	if (tdev->reset.down)
 		txda_reset_set_down(tdev, false);
-	up_write(&tdev->reset.lock);
+	txda_reset_exit(tdev);
 	drm_dev_exit(idx);
 }
 
@@ -470,47 +515,6 @@ static int txda_reset_recover(struct txda_device *tdev, const char *reason)
 		txda_reset_report(tdev, reason);
 	}
 	return err;
-}
-
-/* Threads inside do not leave: they may be waiting for the very fences that are signalled here. */
-static void txda_reset_cut(struct txda_device *tdev)
-{
-	struct txda_reset *reset = &tdev->reset;
-
-	mutex_lock(&reset->cut_lock);
-	/* In a function reset the clients' work has ended already. */
-	if (!reset->bars_off) {
-		if (txda_chip_reset(tdev))
-			txda_reset_cut_off(tdev);
-		txda_queues_lose(tdev, DRM_TXDA_QUEUE_INNOCENT, -EIO);
-	}
-	mutex_unlock(&reset->cut_lock);
-}
-
-/* Takes the lock for writing, with all fences of queues signalled before a long wait. */
-static void txda_reset_enter(struct txda_device *tdev)
-{
-	struct txda_reset *reset = &tdev->reset;
-	bool cookie = dma_fence_begin_signalling();
-	bool locked;
-
-	WRITE_ONCE(reset->stopping, true);
-	if (read_poll_timeout(down_write_trylock, locked, locked, TXDA_RESET_POLL_US,
-			      TXDA_RESET_LEAVE_US, false, &reset->lock))
-		txda_reset_cut(tdev);
-	dma_fence_end_signalling(cookie);
-	if (!locked)
-		down_write(&reset->lock);
-}
-
-static void txda_reset_exit(struct txda_device *tdev)
-{
-	struct txda_reset *reset = &tdev->reset;
-
-	/* Threads that enter afterwards see the state after the reset. */
-	smp_store_release(&reset->stopping, false);
-	wake_up_all(&reset->up);
-	up_write(&reset->lock);
 }
 
 static void txda_reset_work(struct work_struct *work)
@@ -588,11 +592,11 @@ void txda_reset_prepare(struct txda_device *tdev)
 
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return;
-	down_write(&tdev->reset.lock);
+	txda_reset_enter(tdev);
 	txda_vms_stop(tdev);
 	txda_reset_take_down(tdev, -EIO);
 	txda_bars_close(tdev);
-	up_write(&tdev->reset.lock);
+	txda_reset_exit(tdev);
 	drm_dev_exit(idx);
 }
 
@@ -836,6 +840,25 @@ int txda_reset_set_up(struct txda_device *tdev)
 	txda_reset_set_down(tdev, false);
 	up_write(&tdev->reset.lock);
 	return 0;
+}
+
+void txda_reset_unplug(struct txda_device *tdev)
+{
+	struct txda_reset *reset = &tdev->reset;
+	bool cookie;
+
+	/* One in progress signals fences itself, and brings the chip up again. */
+	disable_delayed_work_sync(&reset->work);
+	cookie = dma_fence_begin_signalling();
+	WRITE_ONCE(reset->stopping, true);
+	/* Binds that wait for those fences fail. */
+	txda_vms_lost(tdev);
+	txda_reset_cut(tdev, -ENODEV);
+	pci_clear_master(tdev->pdev);
+	/* Whoever sees it need not stop anything on the chip. */
+	smp_store_release(&reset->leaving, true);
+	wake_up_all(&reset->up);
+	dma_fence_end_signalling(cookie);
 }
 
 void txda_reset_fini(struct txda_device *tdev)

@@ -14,7 +14,8 @@
  *
  * Fences: those of a chip that does not stop are signalled by @work only, so nothing on its path
  * may wait for memory. Readers of @lock do allocate: they get some time to leave (@stopping keeps
- * others out), then the chip is reset regardless, and their current operations fail.
+ * others out), then the chip is reset regardless, and their current operations fail. Removal does
+ * so at once.
  */
 #ifndef TXDA_RESET_H
 #define TXDA_RESET_H
@@ -55,8 +56,11 @@ struct txda_reset {
 	/** @served: The same of the reset in progress. Under @lock. */
 	struct txda_queue *served;
 
-	/** @stopping: @work is about to reset the chip: no thread may enter until it has. */
+	/** @stopping: The chip is about to be reset: no thread may enter until it has been. */
 	bool stopping;
+
+	/** @leaving: It was stopped and cut off for good: it is about to be removed. */
+	bool leaving;
 
 	/**
 	 * @cut_lock: Held around a chip reset without @lock, and around changes of @bars_off. No
@@ -102,7 +106,13 @@ struct txda_reset {
 /* The chip counts as down until txda_reset_set_up(), at the end of probe. */
 int txda_reset_init(struct txda_device *tdev);
 int txda_reset_set_up(struct txda_device *tdev);
-/* After this no reset runs or starts. */
+/*
+ * Before drm_dev_unplug(), which waits for threads inside, as these may wait for fences: stops the
+ * chip, cuts it off, and signals all fences of queues. No chip reset runs and no thread enters any
+ * more; address spaces are lost.
+ */
+void txda_reset_unplug(struct txda_device *tdev);
+/* After this no reset runs or starts, and nobody waits for one. */
 void txda_reset_fini(struct txda_device *tdev);
 
 /*

@@ -329,6 +329,74 @@ TEST(removed)
 	write_to("bind");
 }
 
+/* Whether the process waits in the kernel function that begins so. */
+static bool waits_in(pid_t pid, const char *function)
+{
+	char path[64], text[4096];
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stack", pid);
+	f = fopen(path, "r");
+	if (!f)
+		return false;
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[n] = 0;
+	return strstr(text, function);
+}
+
+/*
+ * The chip is unbound while the exporter waits for a job that will never end, and a submission waits
+ * for the exporter: none of them waits for ever.
+ */
+TEST(unbound_meanwhile)
+{
+	int exporter = must_exporter(), buf, fence;
+	struct client c = must_client(0);
+	struct chip chip = must_chip(c.fd);
+	uint32_t handle, queue = must_queue_for(c.fd, c.vm, 600000);
+	struct stream block;
+	struct mem word;
+	pid_t pids[3];
+
+	if (!has_p2p(exporter))
+		skip("the kernel has no peer-to-peer DMA");
+	buf = must_get(exporter, TXDA_EXPORTER_PINNED);
+	must(import(c.fd, buf, &handle));
+	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, handle, 0, VA, BYTES));
+	block = must_block(c.fd, c.vm, &word);
+	fence = must_sync_file(c.fd, must_submit(c.fd, queue, &block));
+
+	pids[0] = must_fork();
+	if (!pids[0]) {
+		take_back_all(exporter);
+		_exit(0);
+	}
+	must_become(waits_in(pids[0], "dma_fence_"));
+	pids[1] = must_fork();
+	if (!pids[1]) {
+		/* Whatever comes of it. */
+		submit(c.fd, c.queue, 0, 0, NULL, 0);
+		_exit(0);
+	}
+	/* For the reservation object. */
+	must_become(waits_in(pids[1], "drm_exec_"));
+	check_equal(sync_file_status(fence), 1);
+	pids[2] = must_fork();
+	if (!pids[2]) {
+		unbind_chip(&chip);
+		_exit(0);
+	}
+	for (int i = 2; i >= 0; i--)
+		must_become(waitpid(pids[i], NULL, WNOHANG) == pids[i]);
+	check(sync_file_status(fence) < 0);
+	bind_chip(&chip);
+	must_become(node_count() == 1);
+	close(buf);
+	close(fence);
+}
+
 /* A buffer that is taken back while it is imported, bound and freed. */
 static void *take_back_always(void *arg)
 {
