@@ -8,6 +8,7 @@
  * are inherited by fork().
  */
 #include <linux/dma-buf.h>
+#include <linux/file.h>
 #include <linux/mm.h>
 #include <linux/sizes.h>
 #include <drm/drm_drv.h>
@@ -71,7 +72,7 @@ static vm_fault_t txda_gem_fault_pages(struct vm_fault *vmf, struct txda_device 
  */
 static vm_fault_t txda_gem_fault_wait(struct vm_fault *vmf, struct txda_device *tdev)
 {
-	struct drm_gem_object *obj = vmf->vma->vm_private_data;
+	struct file *file;
 	int err;
 
 	if (!fault_flag_allow_retry_first(vmf->flags)) {
@@ -82,13 +83,13 @@ static vm_fault_t txda_gem_fault_wait(struct vm_fault *vmf, struct txda_device *
 	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
 		return VM_FAULT_RETRY;
 	/*
-	 * The mapping, which holds the object and the chip, may be removed once the lock is
-	 * dropped.
+	 * The mapping may be removed once the lock is dropped, and its file may be the last that
+	 * holds the DRM device and this module.
 	 */
-	drm_gem_object_get(obj);
+	file = get_file(vmf->vma->vm_file);
 	mmap_read_unlock(vmf->vma->vm_mm);
 	txda_reset_wait(tdev);
-	drm_gem_object_put(obj);
+	fput(file);
 	return VM_FAULT_RETRY;
 }
 

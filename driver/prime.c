@@ -301,8 +301,8 @@ struct drm_gem_object *txda_gem_prime_import(struct drm_device *drm, struct dma_
 /* ---- The chip, or another one, goes --------------------------------------------------------- */
 
 /*
- * A buffer of another chip that maps DRAM of @tdev and has not been visited yet, with a reference,
- * or NULL.
+ * A buffer of another chip that maps DRAM of @tdev and has not been visited yet, or NULL. With a
+ * reference, and one to that chip's DRM device, which may be removed at the same time.
  */
 static struct txda_bo *txda_peers_next(struct txda_device *tdev)
 {
@@ -316,6 +316,7 @@ static struct txda_bo *txda_peers_next(struct txda_device *tdev)
 		/* A buffer that is being freed has no mappings. */
 		if (!kref_get_unless_zero(&bo->base.refcount))
 			continue;
+		drm_dev_get(bo->base.dev);
 		found = bo;
 		break;
 	}
@@ -363,6 +364,7 @@ void txda_peers_release(struct txda_device *tdev)
 
 void txda_peers_unplug(struct txda_device *tdev)
 {
+	struct drm_device *other;
 	struct txda_bo *bo;
 
 	/*
@@ -370,7 +372,9 @@ void txda_peers_unplug(struct txda_device *tdev)
 	 * progress.
 	 */
 	while ((bo = txda_peers_next(tdev))) {
-		txda_vms_zap(to_txda(bo->base.dev), &bo->base);
+		other = bo->base.dev;
+		txda_vms_zap(to_txda(other), &bo->base);
 		drm_gem_object_put(&bo->base);
+		drm_dev_put(other);
 	}
 }

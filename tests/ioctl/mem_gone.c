@@ -9,54 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-
-/* ---- Chips ---------------------------------------------------------------------------------- */
-
-struct chip {
-	char pci[64];
-};
-
-static struct chip must_chip(int fd)
-{
-	char link[64], target[256], *slash;
-	struct chip chip;
-	struct stat st;
-	ssize_t n;
-
-	if (geteuid())
-		skip("only root unbinds drivers");
-	must(fstat(fd, &st) ? -errno : 0);
-	snprintf(link, sizeof(link), "/sys/dev/char/%u:%u/device", major(st.st_rdev),
-		 minor(st.st_rdev));
-	n = readlink(link, target, sizeof(target) - 1);
-	check(n > 0);
-	target[n] = 0;
-	slash = strrchr(target, '/');
-	check(slash && strlen(slash) < sizeof(chip.pci));
-	strcpy(chip.pci, slash + 1);
-	return chip;
-}
-
-static void must_write(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-		fail("cannot write %s to %s: %s", text, path, strerror_of(errno));
-	close(fd);
-}
-
-static void unbind(const struct chip *chip)
-{
-	must_write("/sys/bus/pci/drivers/txda/unbind", chip->pci);
-}
-
-static void bind(const struct chip *chip)
-{
-	must_write("/sys/bus/pci/drivers/txda/bind", chip->pci);
-}
+#include <sys/syscall.h>
 
 /* ---- Memory that is not there --------------------------------------------------------------- */
 
@@ -373,6 +326,97 @@ TEST(read_meanwhile)
 	check(is_filled(words, 4 * MIB, 0));
 	check(!munmap(words, 4 * MIB));
 	close(c.fd);
+}
+
+static uint32_t module_users(void)
+{
+	FILE *f = fopen("/sys/module/txda/refcnt", "r");
+	uint32_t users;
+
+	check(f && fscanf(f, "%u", &users) == 1);
+	fclose(f);
+	return users;
+}
+
+struct faulter {
+	const volatile uint32_t *word;
+	atomic_int thread;
+	atomic_bool stop;
+};
+
+static void *fault_on(void *arg)
+{
+	struct faulter *faulter = arg;
+
+	atomic_store(&faulter->thread, (int)syscall(SYS_gettid));
+	while (!atomic_load(&faulter->stop))
+		(void)*faulter->word;
+	return NULL;
+}
+
+/* Whether a fault was seen to wait for a reset that lasts, with its mapping and its file gone. */
+static bool lose_file_in_fault(const struct chip *chip, atomic_bool *begin)
+{
+	struct faulter faulter = {0};
+	bool seen = false;
+	pthread_t thread;
+	pid_t resetter;
+	uint32_t handle, users, *words;
+	int fd;
+
+	/* It has nothing of the chip open. */
+	atomic_store(begin, false);
+	resetter = must_fork();
+	if (!resetter) {
+		while (!atomic_load(begin))
+			usleep(1000);
+		reset_chip(chip);
+		_exit(0);
+	}
+	fd = must_open(0);
+	must(bo_create(fd, MIB, DEVICE, 0, 0, &handle));
+	words = must_map(fd, handle, MIB);
+	faulter.word = words;
+	check(!pthread_create(&thread, NULL, fault_on, &faulter));
+	while (!atomic_load(&faulter.thread))
+		usleep(1000);
+	atomic_store(begin, true);
+	while (!seen && waitpid(resetter, NULL, WNOHANG) != resetter) {
+		/* It runs all the time unless it waits. */
+		if (state_of(getpid(), atomic_load(&faulter.thread)) != 'S')
+			continue;
+		check(mmap(words, MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+		      words);
+		close(fd);
+		users = module_users();
+		seen = state_of(getpid(), atomic_load(&faulter.thread)) == 'S';
+		if (seen)
+			check(users);
+		fd = -1;
+		break;
+	}
+	atomic_store(&faulter.stop, true);
+	check(!pthread_join(thread, NULL));
+	munmap(words, MIB);
+	if (fd >= 0)
+		close(fd);
+	waitpid(resetter, NULL, 0);
+	return seen;
+}
+
+/* The module stays as long as one of its faults waits, which only the file of a mapping tells it. */
+TEST(fault_without_file)
+{
+	atomic_bool *begin =
+		mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int fd = must_open(0), tries = 20;
+	struct chip chip = must_chip(fd);
+
+	check(begin != MAP_FAILED);
+	close(fd);
+	while (!lose_file_in_fault(&chip, begin))
+		if (!--tries)
+			fail("no fault waited for a reset");
 }
 
 /*
