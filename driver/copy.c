@@ -226,7 +226,7 @@ int txda_copy_init(struct txda_device *tdev)
 		err = -ENOMEM;
 		goto err_free;
 	}
-	err = txda_pt_init(tdev, &copy->pt);
+	err = txda_pt_init(tdev, NULL, &copy->pt);
 	if (err)
 		goto err_dma;
 	err = txda_copy_map(tdev, copy);

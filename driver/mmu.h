@@ -25,6 +25,7 @@
 struct txda_device;
 struct txda_pt;
 struct txda_pt_table;
+struct txda_user;
 
 /**
  * struct txda_mmu - The chip's VMIDs.
@@ -52,6 +53,9 @@ struct txda_mmu {
 struct txda_pt {
 	/** @tdev: The chip. */
 	struct txda_device *tdev;
+
+	/** @user: Charged with its tables, each of which holds it; NULL: the kernel. */
+	struct txda_user *user;
 
 	/** @lock: Protects the tables. Inside txda_mmu.lock. No memory is allocated under it. */
 	struct mutex lock;
@@ -113,8 +117,11 @@ struct txda_pt_need {
 
 int txda_mmu_init(struct txda_device *tdev);
 
-/* An empty tree on a free VMID. In drm_dev_enter(). -ENOSPC: no VMID or DRAM is free. */
-int txda_pt_init(struct txda_device *tdev, struct txda_pt *pt);
+/*
+ * An empty tree on a free VMID. In drm_dev_enter(). @user: who pays for tables (user.h), also those
+ * prepared later, while the caller holds it; or NULL. -ENOSPC: no VMID or DRAM is free; -EDQUOT.
+ */
+int txda_pt_init(struct txda_device *tdev, struct txda_user *user, struct txda_pt *pt);
 /*
  * Ends all translations. @pt->online as for changes. Returns true if the flush did not complete:
  * then its tables were quarantined, and the memory it mapped must be kept until the chip is reset.
@@ -122,7 +129,8 @@ int txda_pt_init(struct txda_device *tdev, struct txda_pt *pt);
 bool txda_pt_fini(struct txda_pt *pt);
 
 /*
- * Allocates the tables that the change needs in the worst case. -ENOSPC: no DRAM; -ENOMEM.
+ * Allocates the tables that the change needs in the worst case. -ENOSPC: no DRAM; -EDQUOT: more
+ * than the user may have; -ENOMEM.
  * txda_pt_reserve_free() must be called in any case, after the flush of the change.
  *
  * For a map, @need has counted all runs of the mapping by txda_pt_need_run(), in address order,

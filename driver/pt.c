@@ -25,6 +25,9 @@ struct txda_pt_table {
 	/** @link: In a struct txda_pt_reserve, while it is not part of a tree. */
 	struct list_head link;
 
+	/** @user: Charged with it, or NULL. */
+	struct txda_user *user;
+
 	/** @block: Its DRAM. */
 	struct txda_vram_block *block;
 
@@ -62,18 +65,28 @@ static void txda_pt_table_free(struct txda_pt_table *table, bool aside)
 		else
 			txda_vram_free(table->block);
 	}
+	if (table->user)
+		txda_user_uncharge(table->user, TXDA_USER_TABLES);
 	free_page((unsigned long)table->child);
 	free_page((unsigned long)table->pte);
 	kfree(table);
 }
 
-static int txda_pt_table_new(struct txda_device *tdev, bool dir, struct txda_pt_table **ret_table)
+static int txda_pt_table_new(struct txda_pt *pt, bool dir, struct txda_pt_table **ret_table)
 {
+	struct txda_device *tdev = pt->tdev;
 	struct txda_pt_table *table = kzalloc_obj(*table, GFP_KERNEL_ACCOUNT);
-	int err = -ENOMEM;
+	int err;
 
 	if (!table)
 		return -ENOMEM;
+	if (pt->user) {
+		err = txda_user_charge(pt->user, TXDA_USER_TABLES);
+		if (err)
+			goto err_free;
+		table->user = pt->user;
+	}
+	err = -ENOMEM;
 	table->pte = (u64 *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
 	if (!table->pte)
 		goto err_free;
@@ -98,14 +111,13 @@ err_free:
 	return err;
 }
 
-static int txda_pt_reserve_fill(struct txda_device *tdev, struct list_head *list, bool dir,
-				u64 count)
+static int txda_pt_reserve_fill(struct txda_pt *pt, struct list_head *list, bool dir, u64 count)
 {
 	struct txda_pt_table *table;
 	int err;
 
 	while (count--) {
-		err = txda_pt_table_new(tdev, dir, &table);
+		err = txda_pt_table_new(pt, dir, &table);
 		if (err)
 			return err;
 		list_add(&table->link, list);
@@ -184,16 +196,16 @@ int txda_pt_prepare_map(struct txda_pt *pt, u64 va, u64 bytes, const struct txda
 	for (level = 2; level <= TXDA_PT_TOP; level++)
 		dirs += txda_pt_regions(va, bytes, TXDA_PAGE_SHIFT + level * TXDA_PT_SHIFT);
 
-	err = txda_pt_reserve_fill(pt->tdev, &reserve->leaves, false,
+	err = txda_pt_reserve_fill(pt, &reserve->leaves, false,
 				   need->leaves + txda_pt_splits(va, bytes));
 	if (err)
 		return err;
-	return txda_pt_reserve_fill(pt->tdev, &reserve->dirs, true, dirs);
+	return txda_pt_reserve_fill(pt, &reserve->dirs, true, dirs);
 }
 
 int txda_pt_prepare_unmap(struct txda_pt *pt, u64 va, u64 bytes, struct txda_pt_reserve *reserve)
 {
-	return txda_pt_reserve_fill(pt->tdev, &reserve->leaves, false, txda_pt_splits(va, bytes));
+	return txda_pt_reserve_fill(pt, &reserve->leaves, false, txda_pt_splits(va, bytes));
 }
 
 static void txda_pt_set(struct txda_pt *pt, struct txda_pt_table *table, u32 i, u64 value)
@@ -392,14 +404,15 @@ int txda_pt_flush(struct txda_pt *pt, struct txda_pt_reserve *reserve)
 	return err;
 }
 
-int txda_pt_init(struct txda_device *tdev, struct txda_pt *pt)
+int txda_pt_init(struct txda_device *tdev, struct txda_user *user, struct txda_pt *pt)
 {
 	int err;
 
 	memset(pt, 0, sizeof(*pt));
 	pt->tdev = tdev;
+	pt->user = user;
 	mutex_init(&pt->lock);
-	err = txda_pt_table_new(tdev, true, &pt->root);
+	err = txda_pt_table_new(pt, true, &pt->root);
 	if (err)
 		goto err_mutex;
 	pt->tables = 1;

@@ -143,6 +143,9 @@ static int txda_user_limit(const struct txda_device *tdev, enum txda_user_kind k
 		break;
 	case TXDA_USER_SHARED_QUEUES:
 		return TXDA_USER_MAX_SHARED;
+	case TXDA_USER_TABLES:
+		all = min_t(u64, tdev->dram_mappable / TXDA_PT_BYTES, INT_MAX);
+		break;
 	default:
 		return TXDA_USER_MAX_BUFFERS;
 	}
@@ -157,6 +160,7 @@ int txda_user_charge(struct txda_user *user, enum txda_user_kind kind)
 		[TXDA_USER_COPY_QUEUES] = "copy queues",
 		[TXDA_USER_SHARED_QUEUES] = "shared queues",
 		[TXDA_USER_BUFFERS] = "buffers",
+		[TXDA_USER_TABLES] = "page tables",
 	};
 	int limit = txda_user_limit(user->tdev, kind);
 
@@ -248,9 +252,10 @@ void txda_users_show(struct txda_device *tdev, struct drm_printer *p)
 			   atomic_read(&user->count[TXDA_USER_VMS]),
 			   atomic_read(&user->count[TXDA_USER_COMPUTE_QUEUES]),
 			   atomic_read(&user->count[TXDA_USER_COPY_QUEUES]));
-		drm_printf(p, ", %d shared queues, %d buffers",
+		drm_printf(p, ", %d shared queues, %d buffers, %d page tables",
 			   atomic_read(&user->count[TXDA_USER_SHARED_QUEUES]),
-			   atomic_read(&user->count[TXDA_USER_BUFFERS]));
+			   atomic_read(&user->count[TXDA_USER_BUFFERS]),
+			   atomic_read(&user->count[TXDA_USER_TABLES]));
 		drm_printf(p, ", %u resets", user->ban.resets);
 		left = txda_ban_left(&user->ban, 0, U64_MAX, now);
 		if (left)

@@ -235,7 +235,7 @@ static int txda_vm_new(struct txda_device *tdev, struct txda_user *user, u64 ran
 	}
 	vm->tdev = tdev;
 	vm->user = user;
-	err = txda_pt_init(tdev, &vm->pt);
+	err = txda_pt_init(tdev, user, &vm->pt);
 	if (err)
 		goto err_resv;
 	err = txda_vm_init_sched(vm);

@@ -259,9 +259,11 @@ static struct kunit_suite txda_fw_suite = {
 static struct txda_pt *txda_test_pt_init(struct kunit *test)
 {
 	struct txda_device *tdev = txda_test_device(test);
+	struct txda_user *user = kunit_kzalloc(test, sizeof(*user), GFP_KERNEL);
 	struct txda_pt *pt = kunit_kzalloc(test, sizeof(*pt), GFP_KERNEL);
 	void *dram = kunit_kzalloc(test, SZ_2M, GFP_KERNEL);
 
+	KUNIT_ASSERT_NOT_NULL(test, user);
 	KUNIT_ASSERT_NOT_NULL(test, pt);
 	KUNIT_ASSERT_NOT_NULL(test, dram);
 	tdev->dram_bytes = SZ_2M;
@@ -273,7 +275,9 @@ static struct txda_pt *txda_test_pt_init(struct kunit *test)
 	mutex_init(&tdev->vram.lock);
 	mutex_init(&tdev->mmu.lock);
 	KUNIT_ASSERT_EQ(test, txda_buddy_init(&tdev->vram.mm, SZ_2M, SZ_4K), 0);
-	KUNIT_ASSERT_EQ(test, txda_pt_init(tdev, pt), 0);
+	user->tdev = tdev;
+	refcount_set(&user->ref, 1);
+	KUNIT_ASSERT_EQ(test, txda_pt_init(tdev, user, pt), 0);
 	return pt;
 }
 
@@ -281,6 +285,7 @@ static void txda_test_pt_fini(struct kunit *test, struct txda_pt *pt)
 {
 	KUNIT_EXPECT_FALSE(test, txda_pt_fini(pt));
 	KUNIT_EXPECT_EQ(test, atomic64_read(&pt->tdev->vram.used), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&pt->user->count[TXDA_USER_TABLES]), 0);
 	txda_buddy_fini(&pt->tdev->vram.mm);
 }
 
@@ -310,8 +315,12 @@ static void txda_test_pt_map(struct kunit *test, struct txda_pt *pt, u64 va, u64
 	txda_pt_reserve_init(&reserve);
 	txda_pt_need_run(&need, va, bytes, addr);
 	KUNIT_EXPECT_EQ(test, txda_pt_prepare_map(pt, va, bytes, &need, &reserve), 0);
+	KUNIT_EXPECT_TRUE(test, (u32)atomic_read(&pt->user->count[TXDA_USER_TABLES]) >=
+					pt->tables + need.leaves);
 	KUNIT_EXPECT_EQ(test, txda_pt_map(pt, &reserve, va, bytes, addr, TXDA_PTE_READ), 0);
 	txda_pt_reserve_free(&reserve);
+	/* Those that were not needed are given back. */
+	KUNIT_EXPECT_EQ(test, (u32)atomic_read(&pt->user->count[TXDA_USER_TABLES]), pt->tables);
 	txda_pt_write_tables(pt);
 }
 

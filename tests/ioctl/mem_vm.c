@@ -561,6 +561,72 @@ TEST(churn)
 	check(dev_copy(&c, out.va, VA + 100 * MIB, 8));
 }
 
+/* Maps a page in each 2 MiB, so that each needs a page table, until that fails. Returns the error. */
+static int map_sparsely(int fd, uint32_t vm, uint64_t *ret_mapped)
+{
+	enum { OPS = 4096 };
+	static struct drm_txda_bind_op ops[OPS];
+	struct drm_txda_vm_bind arg;
+	uint32_t handle;
+	int err;
+
+	must(bo_create(fd, PAGE, HOST, 0, vm, &handle));
+	*ret_mapped = 0;
+	do {
+		for (uint32_t i = 0; i < OPS; i++)
+			ops[i] = (struct drm_txda_bind_op){
+				.flags = DRM_TXDA_BIND_MAP,
+				.bo = handle,
+				.va = VA + (*ret_mapped + i) * 2 * MIB,
+				.size = PAGE,
+			};
+		arg = (struct drm_txda_vm_bind){.vm_id = vm,
+						.ops = array_of(ops, OPS, sizeof(ops[0]))};
+		err = call(fd, DRM_IOCTL_TXDA_VM_BIND, &arg);
+		*ret_mapped += arg.done;
+	} while (!err);
+	return err;
+}
+
+/* One user's mappings leave page tables for others. For a small chip. */
+TEST(tables_of_a_user)
+{
+	int fd = must_open(0), other = must_open(0), full[2], go[2];
+	uint64_t limit = must_memory(fd).device_mappable / PAGE / 2, mapped;
+	uint32_t vm;
+	char byte;
+	pid_t pid;
+
+	if (geteuid())
+		skip("only root can become another user");
+	if (limit > 32768)
+		skip("%llu page tables are too many", (unsigned long long)limit);
+	check(!pipe(full) && !pipe(go));
+	pid = must_fork();
+	if (!pid) {
+		must(setresuid(12345, 12345, 12345) ? -errno : 0);
+		vm = must_vm(fd);
+		must_fail(map_sparsely(fd, vm, &mapped), EDQUOT);
+		check(mapped > limit / 2 && mapped < limit);
+		check(write(full[1], "", 1) == 1 && read(go[0], &byte, 1) == 1);
+		/* What is unmapped can be mapped again. */
+		must(bind_one(fd, vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, mapped * 2 * MIB));
+		must(vm_destroy(fd, vm));
+		vm = must_vm(fd);
+		must_fail(map_sparsely(fd, vm, &mapped), EDQUOT);
+		check(mapped > limit / 2);
+		_exit(0);
+	}
+	close(full[1]);
+	check(read(full[0], &byte, 1) == 1);
+	vm = must_vm(other);
+	must_fail(map_sparsely(other, vm, &mapped), ENOSPC);
+	check(mapped > limit / 2);
+	must(vm_destroy(other, vm));
+	check(write(go[1], "", 1) == 1);
+	must_end(pid);
+}
+
 /* Two address spaces of a file do not see each other's mappings. */
 TEST(two_spaces)
 {

@@ -12,6 +12,14 @@
 #include "txda_regs.h"
 #include "vram.h"
 
+enum txda_user_kind { TXDA_USER_TABLES, TXDA_USER_KINDS };
+
+struct txda_user {
+	struct txda_device *tdev;
+	refcount_t ref;
+	atomic_t count[TXDA_USER_KINDS];
+};
+
 struct txda_device {
 	int drm;
 	u8 *regs;
@@ -44,6 +52,17 @@ static inline void txda_write_pair(struct txda_device *tdev, u32 reg, u64 value)
 static inline u64 txda_read_pair(struct txda_device *tdev, u32 reg)
 {
 	return txda_read(tdev, reg) | (u64)txda_read(tdev, reg + 4) << 32;
+}
+
+static inline int txda_user_charge(struct txda_user *user, enum txda_user_kind kind)
+{
+	atomic_inc_return(&user->count[kind]);
+	return 0;
+}
+
+static inline void txda_user_uncharge(struct txda_user *user, enum txda_user_kind kind)
+{
+	atomic_dec(&user->count[kind]);
 }
 
 static inline void txda_reset_schedule(struct txda_device *tdev, const char *reason)

@@ -36,6 +36,9 @@ typedef struct {
 	int counter;
 } atomic_t;
 typedef struct {
+	int refs;
+} refcount_t;
+typedef struct {
 	int held;
 } spinlock_t, raw_spinlock_t;
 struct mutex {
@@ -185,7 +188,11 @@ static inline int list_empty(const struct list_head *head)
 #define writel(value, at)	  (*(volatile u32 *)(at) = (value))
 #define writeq(value, at)	  (*(volatile u64 *)(at) = (value))
 #define readq(at)		  (*(volatile u64 *)(at))
+#define refcount_set(ref, n)	  ((ref)->refs = (n))
 #define atomic64_read(value)	  ((value)->counter)
+#define atomic_read(v)		  ((v)->counter)
+#define atomic_inc_return(v)	  (++(v)->counter)
+#define atomic_dec(v)		  ((v)->counter--)
 #define atomic_read_acquire(v)	  ((v)->counter)
 #define atomic_set_release(v, to) ((v)->counter = (to))
 #define atomic_fetch_inc(v)	  ((v)->counter++)

@@ -472,7 +472,8 @@ struct drm_txda_reset_info {
  * struct drm_txda_vm_create - Argument of VM_CREATE: a new, empty address space of this file.
  *
  * -ENOSPC: the chip has no free address space. -EDQUOT: the user's files together have half of
- * them, which is as much as a user may have without CAP_SYS_RESOURCE.
+ * them, which is as much as a user may have without CAP_SYS_RESOURCE; or as many page tables as in
+ * VM_BIND.
  */
 struct drm_txda_vm_create {
 	/** @flags: 0. */
@@ -577,7 +578,10 @@ struct drm_txda_bind_op {
  * means that none was queued.
  *
  * -EIO: the address space is lost. -EBUSY: asynchronous, and too many operations of the address
- * space are not done; wait for one.
+ * space are not done; wait for one. -ENOSPC: the chip has no memory for page tables. -EDQUOT: the
+ * user's files have so many that half of the memory that the CPU can map is full of them, which is
+ * as much as a user may have without CAP_SYS_RESOURCE. Also to unmap, unless the range starts and
+ * ends at multiples of 2 MiB: it may take a table to split a huge page.
  */
 struct drm_txda_vm_bind {
 	/** @vm_id: Of the address space. */
