@@ -87,7 +87,8 @@ static int txda_copy_wait(struct txda_device *tdev, struct txda_copy *copy)
 /* After a failed job: stops the queue, so that it writes nothing more, and sets it up again. */
 static int txda_copy_recover(struct txda_device *tdev, struct txda_copy *copy, int err)
 {
-	drm_err(&tdev->drm, "the kernel's copy queue failed: %pe\n", ERR_PTR(err));
+	if (err != -ENODEV)
+		drm_err(&tdev->drm, "the kernel's copy queue failed: %pe\n", ERR_PTR(err));
 	if (!txda_hwq_stop(copy->hwq) && !txda_hwq_restart(copy->hwq))
 		return -EIO;
 
@@ -107,7 +108,7 @@ static int txda_copy_run(struct txda_device *tdev, struct txda_copy *copy, u32 b
 		return -EIO;
 	txda_hwq_push(copy->hwq, TXDA_COPY_CMD_VA, bytes, ++copy->seqno);
 	err = txda_copy_wait(tdev, copy);
-	if (err && err != -ENODEV)
+	if (err)
 		err = txda_copy_recover(tdev, copy, err);
 	return err;
 }

@@ -107,10 +107,16 @@ void txda_hwq_push(struct txda_hwq *hwq, u64 stream_va, u32 stream_bytes, u64 se
 	txda_write(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_DOORBELL), hwq->tail);
 }
 
-/* The queue executes nothing until it is restarted: it stopped, was lost, or is gone. */
+/* The queue executes nothing until it is restarted: it stopped, or was lost. */
 static bool txda_hwq_is_stopped(u32 state)
 {
-	return state == TXDA_QUEUE_OFF || state == TXDA_QUEUE_LOST || state == ~0u;
+	return state == TXDA_QUEUE_OFF || state == TXDA_QUEUE_LOST;
+}
+
+/* All ones: nobody answers. The chip may be gone, or still be working. */
+static bool txda_hwq_is_silent(u32 state)
+{
+	return state == ~0u;
 }
 
 int txda_hwq_stop(struct txda_hwq *hwq)
@@ -122,10 +128,13 @@ int txda_hwq_stop(struct txda_hwq *hwq)
 
 	if (txda_hwq_is_stopped(state))
 		return 0;
+	if (txda_hwq_is_silent(state))
+		return -ENODEV;
 	pieces = txda_hwq_counter(hwq);
 	txda_write(tdev, txda_hwq_reg(hwq, TXDA_QUEUE_CTRL), TXDA_QUEUE_CTRL_STOP);
 	do {
-		err = read_poll_timeout(txda_hwq_state, state, txda_hwq_is_stopped(state),
+		err = read_poll_timeout(txda_hwq_state, state,
+					txda_hwq_is_stopped(state) || txda_hwq_is_silent(state),
 					TXDA_HWQ_POLL_US, TXDA_HWQ_STOP_US, false, hwq);
 		before = pieces;
 		pieces = txda_hwq_counter(hwq);
@@ -133,7 +142,7 @@ int txda_hwq_stop(struct txda_hwq *hwq)
 	if (err)
 		dev_info_ratelimited(tdev->drm.dev, "hardware queue %u does not stop, state %u\n",
 				     hwq->index, state);
-	return err;
+	return !err && txda_hwq_is_silent(state) ? -ENODEV : err;
 }
 
 int txda_hwq_restart(struct txda_hwq *hwq)

@@ -150,8 +150,8 @@ u64 txda_hwq_progress(struct txda_hwq *hwq);
 u64 txda_hwq_packet(struct txda_hwq *hwq);
 /*
  * Stops it after the current slice of a packet, or at once when it has faulted. In drm_dev_enter().
- * Also returns 0 when the chip does not answer at all: then the queue executes nothing. -ETIMEDOUT:
- * it makes no progress and does not stop; only a chip reset helps (reset.h).
+ * -ETIMEDOUT: it makes no progress and does not stop; -ENODEV: the chip does not answer, and what it
+ * does cannot be known. Then only a reset helps (reset.h), which cuts the chip off if need be.
  */
 int txda_hwq_stop(struct txda_hwq *hwq);
 /*

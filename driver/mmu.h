@@ -157,9 +157,10 @@ int txda_pt_map(struct txda_pt *pt, struct txda_pt_reserve *reserve, u64 va, u64
  */
 int txda_pt_unmap(struct txda_pt *pt, struct txda_pt_reserve *reserve, u64 va, u64 bytes);
 /*
- * When it returns 0, the chip does not access anything that was unmapped. -ENODEV: the chip is
- * gone, which has the same effect; -ETIMEDOUT: the flush did not complete, a chip reset was
- * requested, and until then the memory that was mapped must not be freed.
+ * When it returns 0, the chip does not access anything that was unmapped. -ENODEV: the tree is not
+ * @online, which has the same effect: the chip was reset or cut off. -ETIMEDOUT: the flush did not
+ * complete, or the chip does not answer; a chip reset was requested, and until then the memory that
+ * was mapped must not be freed.
  */
 int txda_pt_flush(struct txda_pt *pt, struct txda_pt_reserve *reserve);
 

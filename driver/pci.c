@@ -156,16 +156,16 @@ static int txda_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (!err)
 		err = txda_sysfs_add(tdev);
 	if (err)
-		goto err_copy;
+		goto err_stop;
 	pci_save_state(pdev);
 	txda_locks_show_device(tdev);
 	err = txda_reset_set_up(tdev);
 	if (err)
-		goto err_copy;
+		goto err_stop;
 	err = drm_dev_register(&tdev->drm, 0);
 	if (err) {
 		drm_err(&tdev->drm, "cannot register the accel node: %pe\n", ERR_PTR(err));
-		goto err_copy;
+		goto err_stop;
 	}
 
 	txda_debugfs_init(tdev);
@@ -177,13 +177,12 @@ static int txda_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		 tdev->irq.msix ? "MSI-X" : "MSI");
 	return 0;
 
-err_copy:
-	txda_reset_fini(tdev);
-	txda_copy_fini(tdev);
 err_stop:
 	txda_reset_fini(tdev);
+	/* Before any memory goes that the chip knows of. */
 	txda_chip_reset(tdev);
 	pci_clear_master(pdev);
+	txda_copy_fini(tdev);
 	txda_irq_disable(tdev);
 	txda_coredump_fini(tdev);
 	txda_irq_fini(tdev);

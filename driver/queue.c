@@ -122,10 +122,11 @@ static int txda_queue_stop(struct txda_queue *queue)
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return -ENODEV;
 	err = txda_hwq_stop(queue->hwq);
-	/* An idle queue's client did not cause this. */
+	/* An idle queue's client did not cause this, and no client that a chip is gone. */
 	if (err)
 		txda_reset_schedule_for(tdev, "a queue does not stop",
-					txda_queue_running_ns(queue) ? queue : NULL);
+					err != -ENODEV && txda_queue_running_ns(queue) ? queue
+										       : NULL);
 	drm_dev_exit(idx);
 	return err;
 }

@@ -5,9 +5,12 @@
 
 #include <string.h>
 
-static bool memory_answers(struct vu_device *d)
+static bool memory_answers(struct vu_device *d, unsigned region)
 {
 	bool on;
+
+	if (region == TXDA_BAR_REGS && d->stuck & VU_STUCK_REGS)
+		return false;
 
 	pthread_mutex_lock(&d->lock);
 	on = !atomic_load(&d->gone) && vu_config_memory_enabled(&d->config);
@@ -19,7 +22,7 @@ void vu_device_bar_read(struct vu_device *d, unsigned region, uint64_t offset, v
 			uint32_t bytes)
 {
 	memset(buf, 0xff, bytes);
-	if (!memory_answers(d))
+	if (!memory_answers(d, region))
 		return;
 	if (region == TXDA_BAR_REGS && bytes == 4 && !(offset % 4) &&
 	    offset < TXDA_BAR_REGS_BYTES) {
@@ -36,7 +39,7 @@ void vu_device_bar_read(struct vu_device *d, unsigned region, uint64_t offset, v
 void vu_device_bar_write(struct vu_device *d, unsigned region, uint64_t offset, const void *buf,
 			 uint32_t bytes)
 {
-	if (!memory_answers(d))
+	if (!memory_answers(d, region))
 		return;
 	if (region == TXDA_BAR_REGS && bytes == 4 && !(offset % 4) &&
 	    offset < TXDA_BAR_REGS_BYTES) {

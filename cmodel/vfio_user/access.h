@@ -2,8 +2,8 @@
 /*
  * Accesses of the client to BARs and configuration space.
  *
- * Out of bounds, on a removed chip, or with memory decoding off, reads return all ones and writes
- * are ignored.
+ * Out of bounds, on a removed chip, with memory decoding off, or of registers that are stuck, reads
+ * return all ones and writes are ignored.
  * Threads: op_lock of the device is held.
  */
 #ifndef VU_ACCESS_H

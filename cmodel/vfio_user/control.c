@@ -166,6 +166,17 @@ static int command_stick_stop(struct vu_server *s, const char *words, FILE *out)
 	return on_device(s, words, stick_stop);
 }
 
+static void stick_registers(struct vu_device *d)
+{
+	vu_device_stick(d, VU_STUCK_REGS);
+}
+
+static int command_stick_registers(struct vu_server *s, const char *words, FILE *out)
+{
+	(void)out;
+	return on_device(s, words, stick_registers);
+}
+
 static void slow_stop(struct vu_device *d)
 {
 	vu_device_stick(d, VU_SLOW_STOP);
@@ -192,6 +203,7 @@ static const struct command {
 	{"liveness-stop", "CHIP", command_liveness_stop},
 	{"trip", "CHIP", command_trip},
 	{"stick-flush", "CHIP", command_stick_flush},
+	{"stick-registers", "CHIP", command_stick_registers},
 	{"stick-reset", "CHIP", command_stick_reset},
 	{"stick-stop", "CHIP", command_stick_stop},
 	{"slow-stop", "CHIP", command_slow_stop},

@@ -52,6 +52,7 @@
 #define VU_STUCK_RESET (1u << 1) /* chip resets, until the function is reset */
 #define VU_SLOW_STOP   (1u << 2) /* temporary: the next stop of a queue */
 #define VU_STUCK_STOP  (1u << 3) /* the next stop of a queue, until the chip is reset */
+#define VU_STUCK_REGS  (1u << 4) /* accesses to registers, until the function is reset */
 
 struct vu_machine;
 

@@ -461,6 +461,93 @@ TEST(cut_off)
 	must(submit_wait(again.fd, again.queue, 0, 0));
 }
 
+static bool is_master(const struct chip *chip)
+{
+	char path[128];
+	uint16_t command;
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/config", chip->pci);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	check(fd >= 0 && pread(fd, &command, 2, 4) == 2);
+	close(fd);
+	return command & 4;
+}
+
+static void must_stay(const volatile uint32_t *word)
+{
+	uint32_t seen = *word;
+
+	for (int i = 0; i < 300; i++, usleep(1000))
+		check_equal(*word, seen);
+}
+
+/*
+ * Registers that do not answer say nothing of DMA: memory is given back, and fences signal, when the
+ * chip has been cut off.
+ */
+static void must_cut_off_silent(bool unmap)
+{
+	const uint64_t bytes = 32 * MIB;
+	enum { PACKETS = 4096 };
+	struct client c = must_client(0);
+	struct chip chip = must_chip(c.fd);
+	uint32_t *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct drm_txda_bo_from_userptr user = {.va = (uintptr_t)memory, .size = bytes};
+	struct stream s = {.mem = must_mem(c.fd, c.vm, PACKETS * sizeof(struct txda_pkt_fill))};
+	uint32_t queue = must_queue_for(c.fd, c.vm, 600000), done;
+
+	check(memory != MAP_FAILED);
+	memset(memory, 0, bytes);
+	must(call(c.fd, DRM_IOCTL_TXDA_BO_FROM_USERPTR, &user));
+	must(bind_one(c.fd, c.vm, DRM_TXDA_BIND_MAP, user.handle, 0, VA, bytes));
+	for (uint32_t i = 0; i < PACKETS; i++)
+		put_fill(&s, VA, bytes, i + 1);
+	done = must_submit(c.fd, queue, &s);
+	must_become(*(volatile uint32_t *)memory > 1);
+	vmhost("stick-registers 0");
+	if (unmap) {
+		check(bind_one(c.fd, c.vm, DRM_TXDA_BIND_UNMAP, 0, 0, VA, bytes));
+		must(gem_close(c.fd, user.handle));
+		if (!pinned_kib())
+			must_stay(memory);
+	} else {
+		must(queue_destroy(c.fd, queue));
+		check(fence_status(c.fd, done) < 0);
+		must_stay(memory);
+	}
+	must_become(!is_master(&chip));
+	check(fence_status(c.fd, done) < 0);
+	must_stay(memory);
+
+	reset_chip(&chip);
+	if (unmap)
+		must(queue_destroy(c.fd, queue));
+	else
+		must(gem_close(c.fd, user.handle));
+	must(queue_destroy(c.fd, c.queue));
+	must(vm_destroy(c.fd, c.vm));
+	must_become(!pinned_kib());
+	must_stay(memory);
+	munmap(memory, bytes);
+	munmap_mem(&s.mem);
+	munmap_mem(&c.stream.mem);
+	close(c.fd);
+	c = must_client(0);
+	must(submit_wait(c.fd, c.queue, 0, 0));
+}
+
+TEST(silent_unmap)
+{
+	must_cut_off_silent(true);
+}
+
+TEST(silent_destroy)
+{
+	must_cut_off_silent(false);
+}
+
 /* A chip falls off the bus: whatever is asked of it fails as if it were gone already. */
 TEST(falls_off)
 {

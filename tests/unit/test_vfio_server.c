@@ -266,6 +266,7 @@ TEST(test_orders)
 	order("liveness-stop", "error: ");
 	order("stick-flush 9", "error: ");
 	order("stick-reset", "error: ");
+	order("stick-registers 9", "error: ");
 	order("stick-flush 0", "ok");
 	order("stick-reset 0", "ok");
 	order("stick-stop 64", "error: ");
