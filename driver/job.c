@@ -250,7 +250,7 @@ u64 txda_queue_running_ns(struct txda_queue *queue)
 
 /*
  * Whether the queue has work but made no progress for its time limit, or others have waited for so
- * long for its job to end.
+ * long for its job to end; or its job runs for longer than any may.
  */
 static bool txda_queue_hangs(struct txda_queue *queue)
 {
@@ -265,7 +265,8 @@ static bool txda_queue_hangs(struct txda_queue *queue)
 		}
 		hangs = now > since && now - since >= queue->timeout_ns &&
 			(txda_share_wanted_ns(queue->hwq) >= queue->timeout_ns ||
-			 now - queue->progress_ns >= queue->timeout_ns);
+			 now - queue->progress_ns >= queue->timeout_ns ||
+			 now - since >= queue->most_ns);
 	}
 	mutex_unlock(&queue->hw_lock);
 	return hangs;

@@ -416,6 +416,8 @@ static struct txda_queue *txda_queue_new(struct txda_file *file, struct txda_vm 
 	queue->shared = args->flags & DRM_TXDA_QUEUE_SHARE;
 	txda_file_identify(file, &queue->client);
 	queue->timeout_ns = (u64)timeout_ms * NSEC_PER_MSEC;
+	queue->most_ns =
+		NSEC_PER_MSEC * min(timeout_ms * (u64)TXDA_JOB_TIMEOUTS, (u64)TXDA_MAX_TIMEOUT_MS);
 	queue->fence_context = dma_fence_context_alloc(1);
 	queue->next_seqno = 1;
 	mutex_init(&queue->hw_lock);

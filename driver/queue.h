@@ -3,8 +3,8 @@
  * Clients' queues: one drm_sched each with one entity, on one hardware queue (hwq.h).
  *
  * drm_sched handles dependencies, order and timeouts; the ring holds the jobs that it has released.
- * A queue that hangs (the chip's progress counter does not change for its time limit) or faults is
- * stopped on the chip and permanently dead: the job at fault gets -ETIME or -EIO, those behind it
+ * A queue that hangs (the chip's progress counter does not change for its time limit, or its job
+ * runs for many times that) or faults is stopped on the chip and permanently dead: the job at fault gets -ETIME or -EIO, those behind it
  * -ECANCELED; other queues continue. If it cannot be stopped the whole chip is reset (reset.h), and
  * the other queues die as well, marked innocent.
  *
@@ -39,6 +39,11 @@ struct txda_vm;
 
 #define TXDA_MAX_CLIENT_QUEUES 16
 #define TXDA_MAX_TIMEOUT_MS    600000
+/*
+ * Others wait for its fence, perhaps without a limit of their own: a job ends after this many of its
+ * queue's time limits, and after TXDA_MAX_TIMEOUT_MS, whatever progress it makes.
+ */
+#define TXDA_JOB_TIMEOUTS 60
 /* Limit of unfinished jobs per queue; beyond it submission fails with -EBUSY. */
 #define TXDA_MAX_QUEUE_JOBS 1024
 
@@ -140,6 +145,9 @@ struct txda_queue {
 
 	/** @timeout_ns: A job without progress for this long counts as hung. */
 	u64 timeout_ns;
+
+	/** @most_ns: A job that runs for this long does, too. */
+	u64 most_ns;
 
 	/** @last_done_ns: When the last job on the ring ended. Under @lock. */
 	u64 last_done_ns;

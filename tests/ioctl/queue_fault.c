@@ -292,6 +292,52 @@ TEST(hang_but_progress)
 	}
 }
 
+/* Waits for the end of the queue's job. Returns for how long its progress was seen to stand still. */
+static int64_t watch_progress(uint32_t queue, uint32_t job)
+{
+	int64_t since = now_ns(), longest = 0;
+	uint64_t progress = 0, now;
+
+	while (syncobj_wait(fd, job, 0, 0)) {
+		now = must_state(fd, queue).progress;
+		if (now != progress)
+			since = now_ns();
+		progress = now;
+		if (now_ns() - since > longest)
+			longest = now_ns() - since;
+		usleep(5000);
+	}
+	return longest;
+}
+
+/* One that makes progress for ever ends as well, as others wait for its fence. */
+TEST(hang_for_ever)
+{
+	const uint32_t limit_ms = 500;
+	uint32_t queue, innocent, guilty;
+	int64_t still;
+	struct stream s;
+
+	setup();
+	innocent = must_queue_for(fd, vm, LONG_MS);
+	s = must_long_fill(fd, vm);
+	for (int i = 0; i < 64; i++)
+		put_bytes(&s, s.mem.cpu, sizeof(struct txda_pkt_fill));
+	for (int tries = 0; tries < 5; tries++) {
+		queue = must_queue_for(fd, vm, limit_ms);
+		guilty = must_submit(fd, queue, &s);
+		still = watch_progress(queue, guilty);
+		must_fail(fence_status(fd, guilty), ETIME);
+		check_dead(queue, DRM_TXDA_QUEUE_TIMEDOUT);
+		must_work(innocent);
+		/* On a busy machine it may have been stopped because it did not go on. */
+		if (still < limit_ms * 1000000 / 2)
+			return;
+		must(queue_destroy(fd, queue));
+	}
+	skip("this machine is too slow");
+}
+
 /* A job that waits for a hung job of another queue runs when that queue is dead. */
 TEST(hang_of_another)
 {

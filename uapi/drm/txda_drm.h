@@ -862,7 +862,11 @@ struct drm_txda_queue_create {
 	/** @flags: 0 or DRM_TXDA_QUEUE_SHARE. */
 	__u32 flags;
 
-	/** @timeout_ms: A job without progress for so long is hung; 0: the default. */
+	/**
+	 * @timeout_ms: A job without progress for so long is hung; 0: the default. So is one that has
+	 * run for 60 times as long, or for ten minutes, whatever its progress: others wait for its
+	 * fence.
+	 */
 	__u32 timeout_ms;
 
 	/** @id: Out: its id, above 0. */
