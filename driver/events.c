@@ -212,7 +212,7 @@ static void txda_event_begin(struct txda_device *tdev, enum txda_nl_event kind, 
 		txda_event_begin_message(tdev, kind, time_ns, group, &event->message[group]);
 }
 
-/* Private data of a client, which only its owner may see. */
+/* Private data of a client: who it is, and what its jobs are. */
 static bool txda_event_is_private(int attr)
 {
 	switch (attr) {
@@ -221,6 +221,10 @@ static bool txda_event_is_private(int attr)
 	case TXDA_A_EVENT_UID:
 	case TXDA_A_EVENT_CLIENT_ID:
 	case TXDA_A_EVENT_BANNED_MS:
+	case TXDA_A_EVENT_QUEUE_ID:
+	case TXDA_A_EVENT_FAULT_CODE:
+	case TXDA_A_EVENT_OP:
+	case TXDA_A_EVENT_TENSOR:
 	case TXDA_A_EVENT_VA:
 	case TXDA_A_EVENT_DETAIL:
 		return true;

@@ -112,6 +112,11 @@ static void describe_fault(struct nlattr **a, struct txda__node_event *event)
 	};
 	char words[96], client[CLIENT_BYTES];
 
+	/* What everybody hears: not whose, and not what. */
+	if (!a[TXDA_A_EVENT_PID] && !a[TXDA_A_EVENT_FAULT_CODE]) {
+		snprintf(event->text, sizeof(event->text), "a queue faulted or hung");
+		return;
+	}
 	txda__fault_text(&fault, NULL, words, sizeof(words));
 	if (describe_client(a, event, client))
 		snprintf(event->text, sizeof(event->text), "%s: %s", client, words);

@@ -65,6 +65,12 @@ TEST(test_clients)
 	assert_int_equal(event.queue_id, 5);
 	assert_string_equal(event.text, "evil?[2J 4711: page fault in op 12, address 0x1000");
 
+	/* as everybody hears of it */
+	event = (struct txda__node_event){0};
+	assert_true(parse(message(TXDA_NL_EVENT_FAULT), &event));
+	assert_string_equal(event.text, "a queue faulted or hung");
+	assert_int_equal(event.pid, 0);
+
 	event = (struct txda__node_event){0};
 	assert_true(parse(message(TXDA_NL_EVENT_RESET), &event));
 	assert_int_equal(event.kind, TXDA_EVENT_RESET);
@@ -72,7 +78,6 @@ TEST(test_clients)
 	assert_int_equal(event.pid, 0);
 	/* as everybody hears of it, and as an administrator does */
 	msg = message(TXDA_NL_EVENT_RESET);
-	nla_put_u32(msg, TXDA_A_EVENT_QUEUE_ID, 5);
 	nla_put_string(msg, TXDA_A_EVENT_REASON, "a queue does not stop");
 	assert_true(parse(msg, &event));
 	assert_string_equal(event.text, "was reset: a queue does not stop");
