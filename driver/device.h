@@ -32,6 +32,11 @@
 #include "user.h"
 #include "vram.h"
 
+/* Rings, packets, fault records and firmware images are used as they lie in memory. */
+#ifdef __BIG_ENDIAN
+#error "the chip is little-endian, and so must be the kernel"
+#endif
+
 struct firmware;
 struct txda_copy;
 struct txda_coredump;

@@ -35,8 +35,8 @@ names=$(grep -E '^	(depends on|select|default|bool|tristate) ' driver/Kconfig | 
 for name in $names; do
 	echo "$own" | grep -qx "$name" && continue
 	case $name in
-	# Off in Debian's kernels, and not asked about while that is so.
-	KUNIT_ALL_TESTS) ;;
+	# Off in Debian's kernels, and not asked about while that is so; of other machines.
+	KUNIT_ALL_TESTS | CPU_BIG_ENDIAN) ;;
 	*) grep -qE "^(CONFIG_$name=[ym]|# CONFIG_$name is not set)$" "$options" || die "driver/Kconfig names $name, which $version does not have" ;;
 	esac
 	kind=bool
@@ -47,9 +47,13 @@ for name in $names; do
 done >"$work/Kconfig"
 printf 'config MODULES\n\tbool "MODULES"\n\tmodules\n\nsource "driver/Kconfig"\n' >>"$work/Kconfig"
 
-# configure LINE... - the configuration with all that can be chosen, but for LINE.
+# configure LINE... - the configuration with all that can be chosen, but for LINE, of a little-endian machine.
 configure() {
 	: >"$work/lines"
+	case $* in
+	*CPU_BIG_ENDIAN*) ;;
+	*) set -- "$@" '# CONFIG_CPU_BIG_ENDIAN is not set' ;;
+	esac
 	for line in CONFIG_MODULES=y "$@"; do
 		echo "$line" >>"$work/lines"
 	done
@@ -72,10 +76,12 @@ configure
 for option in DRM_ACCEL_TXDA=m DRM_ACCEL_TXDA_KUNIT_TEST=y; do
 	grep -qx "CONFIG_$option" "$work/config" || die "not to be had with all that it needs: $option"
 done
-for without in DRM_ACCEL PCI HAS_IOMEM 64BIT MMU NET HWMON; do
+for without in DRM_ACCEL PCI HAS_IOMEM 64BIT MMU PAGE_SIZE_4KB NET HWMON; do
 	configure "# CONFIG_$without is not set"
 	! grep -q '^CONFIG_DRM_ACCEL_TXDA=' "$work/config" || die "to be had without $without"
 done
+configure CONFIG_CPU_BIG_ENDIAN=y
+! grep -q '^CONFIG_DRM_ACCEL_TXDA=' "$work/config" || die "to be had on a big-endian machine"
 configure '# CONFIG_KUNIT is not set'
 grep -qx 'CONFIG_DRM_ACCEL_TXDA=m' "$work/config" || die "it needs KUNIT"
 ! grep -q '^CONFIG_DRM_ACCEL_TXDA_KUNIT_TEST=' "$work/config" || die "its tests are to be had without KUNIT"
