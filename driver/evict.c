@@ -155,7 +155,7 @@ static void txda_evict_note(struct txda_device *tdev, struct txda_bo *bo, bool d
 			 bo->base.size);
 	if (!dropped)
 		return;
-	bo->dropped = true;
+	WRITE_ONCE(bo->dropped, true);
 	atomic64_add(bo->base.size, &tdev->evict.dropped);
 }
 
@@ -411,7 +411,7 @@ static int txda_advise(struct txda_bo *bo, u32 advice, u32 *ret_retained)
 	}
 	*ret_retained = !bo->dropped;
 	txda_evict_forget(bo);
-	bo->dropped = false;
+	WRITE_ONCE(bo->dropped, false);
 	txda_idle_end(bo);
 	return 0;
 }

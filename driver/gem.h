@@ -144,7 +144,8 @@ struct txda_bo {
 
 	/**
 	 * @runs: HOST, USERPTR, DMABUF: bus addresses. DEVICE: those of @vram. PEER: of @peer. NULL
-	 * while its memory is taken. Changes under txda_gem.lock.
+	 * while its memory is taken. Changes under txda_gem.lock: by who has made it
+	 * TXDA_BO_CHANGING, and while it is idle by who has txda_evict.lock, too.
 	 */
 	struct txda_runs *runs;
 

@@ -103,7 +103,7 @@ void txda_hwq_push(struct txda_hwq *hwq, u64 stream_va, u32 stream_bytes, u64 se
 	entry->reserved = 0;
 
 	/* writel() orders the entry before the doorbell. */
-	hwq->tail++;
+	WRITE_ONCE(hwq->tail, hwq->tail + 1);
 	txda_write(hwq->tdev, txda_hwq_reg(hwq, TXDA_QUEUE_DOORBELL), hwq->tail);
 }
 
@@ -192,7 +192,7 @@ static void txda_hwq_set_index(struct txda_hwq *hwq, u32 index)
 	/* One that is put may have lost it to the next already. */
 	if (hwq->index != TXDA_HWQ_PARKED && hwqs->owner[hwq->index] == hwq)
 		hwqs->owner[hwq->index] = NULL;
-	hwq->index = index;
+	WRITE_ONCE(hwq->index, index);
 	if (index != TXDA_HWQ_PARKED)
 		hwqs->owner[index] = hwq;
 }

@@ -51,7 +51,10 @@ struct txda_hwq {
 	/** @tdev: The chip. */
 	struct txda_device *tdev;
 
-	/** @index: Its number on the chip: TXDA_REG_QUEUE(index), or TXDA_HWQ_PARKED. */
+	/**
+	 * @index: Its number on the chip: TXDA_REG_QUEUE(index), or TXDA_HWQ_PARKED. Changes under
+	 * txda_hwqs.lock, by its owner.
+	 */
 	u32 index;
 
 	/** @turn: Its turns, if it shares. */

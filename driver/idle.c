@@ -64,7 +64,7 @@ static void txda_idle_add(struct txda_evict *evict, struct txda_bo *bo)
 		return;
 	list_add_tail(&bo->idle_link, &evict->idle[idle]);
 	if (idle == TXDA_IDLE_HOST)
-		evict->pages += bo->base.size >> PAGE_SHIFT;
+		WRITE_ONCE(evict->pages, evict->pages + (bo->base.size >> PAGE_SHIFT));
 	else
 		txda_idle_count(evict, bo, 1);
 }
@@ -77,7 +77,7 @@ void txda_idle_del(struct txda_evict *evict, struct txda_bo *bo)
 		return;
 	list_del_init(&bo->idle_link);
 	if (bo->kind == TXDA_BO_HOST)
-		evict->pages -= bo->base.size >> PAGE_SHIFT;
+		WRITE_ONCE(evict->pages, evict->pages - (bo->base.size >> PAGE_SHIFT));
 	else
 		txda_idle_count(evict, bo, -1);
 }
@@ -132,7 +132,7 @@ int txda_idle_begin(struct txda_evict *evict, struct txda_bo *bo, u32 advice)
 
 void txda_idle_enter(struct txda_evict *evict, struct txda_bo *bo, u32 advice)
 {
-	bo->advice = advice;
+	WRITE_ONCE(bo->advice, advice);
 	mutex_lock(&evict->lock);
 	txda_idle_add(evict, bo);
 	atomic_set_release(&bo->pins, TXDA_BO_IDLE);
@@ -141,6 +141,6 @@ void txda_idle_enter(struct txda_evict *evict, struct txda_bo *bo, u32 advice)
 
 void txda_idle_end(struct txda_bo *bo)
 {
-	bo->advice = DRM_TXDA_WILLNEED;
+	WRITE_ONCE(bo->advice, DRM_TXDA_WILLNEED);
 	atomic_set_release(&bo->pins, 0);
 }

@@ -58,7 +58,7 @@ static void txda_job_push(struct txda_job *job)
 
 	lockdep_assert_held(&queue->lock);
 	job->pushed_ns = ktime_get_ns();
-	trace_txda_job_run(queue->tdev->drm.dev, queue->id, queue->hwq->index,
+	trace_txda_job_run(queue->tdev->drm.dev, queue->id, READ_ONCE(queue->hwq->index),
 			   job->fence.base.seqno, job->stream_bytes);
 	txda_hwq_push(queue->hwq, job->stream_va, job->stream_bytes, job->fence.base.seqno);
 }
@@ -93,8 +93,9 @@ static void txda_job_end(struct txda_job *job, int err)
 		dma_fence_set_error(&job->fence.base, err);
 	else
 		atomic64_inc(&queue->completed);
-	trace_txda_job_done(queue->tdev->drm.dev, queue->id, queue->hwq ? queue->hwq->index : ~0u,
-			    job->fence.base.seqno, err);
+	trace_txda_job_done(queue->tdev->drm.dev, queue->id,
+			    queue->hwq ? READ_ONCE(queue->hwq->index) : ~0u, job->fence.base.seqno,
+			    err);
 
 	atomic_dec(&queue->jobs);
 	atomic_dec(&queue->vm->jobs);

@@ -101,9 +101,9 @@ static bool txda_queue_mark(struct txda_queue *queue, u32 state, int guilty_err,
 	spin_lock_irq(&queue->lock);
 	alive = !queue->drop_err;
 	if (alive) {
-		queue->state |= state;
+		WRITE_ONCE(queue->state, queue->state | state);
 		queue->guilty_err = guilty_err;
-		queue->drop_err = drop_err;
+		WRITE_ONCE(queue->drop_err, drop_err);
 	}
 	spin_unlock_irq(&queue->lock);
 	return alive;
@@ -146,7 +146,7 @@ static void txda_queue_detach(struct txda_queue *queue)
 	mutex_lock(&queue->hw_lock);
 	spin_lock_irq(&queue->lock);
 	hwq = queue->hwq;
-	queue->hwq = NULL;
+	WRITE_ONCE(queue->hwq, NULL);
 	spin_unlock_irq(&queue->lock);
 	mutex_unlock(&queue->hw_lock);
 
@@ -465,7 +465,7 @@ static int txda_queue_get_hwq(struct txda_queue *queue, u32 priority)
 	/* Whoever goes through txda_queues.all sees it from now on. */
 	mutex_lock(&queue->hw_lock);
 	spin_lock_irq(&queue->lock);
-	queue->hwq = hwq;
+	WRITE_ONCE(queue->hwq, hwq);
 	spin_unlock_irq(&queue->lock);
 	mutex_unlock(&queue->hw_lock);
 	return 0;

@@ -231,7 +231,7 @@ void txda_users_set_ban(struct txda_device *tdev, u32 ban_ms)
 	struct txda_user *user;
 
 	mutex_lock(&users->lock);
-	users->ban_ms = ban_ms;
+	WRITE_ONCE(users->ban_ms, ban_ms);
 	if (!ban_ms) {
 		list_for_each_entry(user, &users->all, link)
 			WRITE_ONCE(user->ban.until_ns, 0);

@@ -221,7 +221,7 @@ static void txda_vram_free_locked(struct txda_vram *vram, struct txda_vram_block
 	txda_buddy_free_list(&vram->mm, &block->blocks, clear ? TXDA_BUDDY_CLEARED : 0);
 	/* Memory that could not be cleared is not scrubbed again at once. */
 	if (!clear && !(block->flags & TXDA_VRAM_SCRUB)) {
-		vram->freed += block->taken;
+		WRITE_ONCE(vram->freed, vram->freed + block->taken);
 		txda_scrub_later(block->tdev);
 	}
 	txda_vram_count(vram, block, -1);
@@ -309,7 +309,7 @@ void txda_vram_set_clear(struct txda_device *tdev)
 void txda_vram_set_unknown(struct txda_device *tdev)
 {
 	mutex_lock(&tdev->vram.lock);
-	tdev->vram.forgetful = true;
+	WRITE_ONCE(tdev->vram.forgetful, true);
 	mutex_unlock(&tdev->vram.lock);
 }
 
@@ -330,7 +330,7 @@ void txda_vram_note_scrubbed(struct txda_device *tdev, u64 bytes)
 	struct txda_vram *vram = &tdev->vram;
 
 	mutex_lock(&vram->lock);
-	vram->freed -= min(vram->freed, bytes);
+	WRITE_ONCE(vram->freed, vram->freed - min(vram->freed, bytes));
 	mutex_unlock(&vram->lock);
 }
 
