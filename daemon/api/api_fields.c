@@ -9,7 +9,7 @@
 #include "nearest.h"
 
 enum field_use {
-	HONOURED,
+	HONOURED,    /* the code that reads it must use it: see api_fields_settle() */
 	NO_EFFECT,   /* ignoring it leaves the answer unchanged */
 	UNSUPPORTED, /* ignoring it would change the answer */
 };
@@ -20,7 +20,7 @@ struct field {
 	const char *name;
 	unsigned kinds; /* bits by enum api_kind */
 	enum field_use use;
-	const char *harmless;	     /* UNSUPPORTED: the JSON value that disables it; NULL: null */
+	const char *harmless;	     /* the JSON value that means the same as none; NULL: null */
 	const struct object *inside; /* of the object, or of the objects of the array */
 };
 
@@ -63,11 +63,23 @@ static const struct field part_fields[] = {
 static const struct object part = {part_fields, sizeof(part_fields) / sizeof(part_fields[0]),
 				   .open = true, .typed = true};
 
+static const struct field called_fields[] = {
+	{"name", ANY},
+	{"arguments", ANY},
+};
+static const struct object called = OBJECT(called_fields, true);
+static const struct field call_fields[] = {
+	{"id", ANY},
+	{"type", ANY},
+	{"function", ANY, .inside = &called},
+};
+static const struct object call = OBJECT(call_fields, true);
+
 static const struct field message_fields[] = {
 	{"role", ANY},
 	{"content", ANY, .inside = &part},
 	{"name", ANY},
-	{"tool_calls", ANY},
+	{"tool_calls", ANY, .inside = &call},
 	{"tool_call_id", ANY},
 	{"reasoning_content", ANY},
 	{"reasoning", ANY, NO_EFFECT},
@@ -107,8 +119,8 @@ static const struct field stream_fields[] = {
 static const struct object stream = OBJECT(stream_fields, false);
 
 static const struct field schema_fields[] = {
-	{"name", ANY},
-	{"description", ANY},
+	{"name", ANY, NO_EFFECT},
+	{"description", ANY, NO_EFFECT},
 	{"schema", ANY},
 	{"strict", ANY},
 };
@@ -125,9 +137,9 @@ static const struct field structured_fields[] = {
 	{"regex", ANY},
 	{"choice", ANY},
 	{"grammar", ANY},
-	{"json_object", ANY},
+	{"json_object", ANY, .harmless = "false"},
 	{"whitespace_pattern", ANY},
-	{"disable_any_whitespace", ANY},
+	{"disable_any_whitespace", ANY, .harmless = "false"},
 	{"disable_fallback", ANY, NO_EFFECT},
 	{"disable_additional_properties", ANY, UNSUPPORTED, "false"},
 	{"structural_tag", ANY, UNSUPPORTED},
@@ -164,7 +176,7 @@ static const struct field root_fields[] = {
 	{"messages", PROMPT, .inside = &message},
 	{"tools", PROMPT, .inside = &tool},
 	{"tool_choice", PROMPT, .inside = &choice},
-	{"parallel_tool_calls", PROMPT},
+	{"parallel_tool_calls", PROMPT, .harmless = "true"},
 	{"chat_template_kwargs", PROMPT},
 	{"reasoning_effort", PROMPT},
 	{"add_generation_prompt", PROMPT},
@@ -204,8 +216,8 @@ static const struct field root_fields[] = {
 	{"skip_special_tokens", GENERATION},
 	{"use_beam_search", GENERATION},
 	{"beam_width", GENERATION},
-	{"length_penalty", GENERATION},
-	{"early_stopping", GENERATION},
+	{"length_penalty", GENERATION, .harmless = "1"},
+	{"early_stopping", GENERATION, .harmless = "false"},
 	{"response_format", GENERATION, .inside = &format},
 	{"structured_outputs", GENERATION, .inside = &structured},
 	{"guided_json", GENERATION},
@@ -418,6 +430,56 @@ bool api_fields_check(enum api_kind kind, const cJSON *root, char *ret_ignored, 
 
 	ret_ignored[0] = '\0';
 	return check_object(&c, root, &root_object, "");
+}
+
+/* ---- what is left over ----------------------------------------------------------------------- */
+
+/*
+ * Members within an object qualify each other, so one without effect is a mistake; one of the body
+ * is reported. Open objects are the template's, which sees all of them.
+ */
+static bool settle_object(struct check *c, const cJSON *object, const struct object *o,
+			  const char *path)
+{
+	const cJSON *value;
+	char inner[96];
+
+	cJSON_ArrayForEach(value, object) {
+		const struct field *f = find(o, c->kinds, value->string);
+
+		if (!f || f->use != HONOURED || cJSON_IsNull(value))
+			continue;
+		snprintf(inner, sizeof(inner), "%s%s.", path, f->name);
+		if (api_is_used(value)) {
+			if (f->inside && !f->inside->open && cJSON_IsObject(value) &&
+			    !settle_object(c, value, f->inside, inner))
+				return false;
+		} else if (is_harmless(value, f->harmless)) {
+			continue;
+		} else if (!*path) {
+			ignore(c, path, f->name);
+		} else {
+			inner[strlen(inner) - 1] = '\0';
+			return api_error_set(c->e, 400, "unsupported_value", inner,
+					     "%s has no effect beside the other members of %.*s",
+					     inner, (int)strlen(path) - 1, path);
+		}
+	}
+	return true;
+}
+
+bool api_fields_settle(enum api_kind kind, const cJSON *root, char *ignored, struct api_error *e)
+{
+	struct check c = {1u << kind, ignored, e};
+
+	return settle_object(&c, root, &root_object, "");
+}
+
+void api_fields_ignore(char *ignored, const char *path, const char *name)
+{
+	struct check c = {.ignored = ignored};
+
+	ignore(&c, path, name);
 }
 
 bool api_fields_only(const cJSON *root, const char *const *names, struct api_error *e)

@@ -7,6 +7,11 @@
  * member is not silently ignored. In messages and tools, which are passed to the model's chat
  * template unchanged, unknown members are reported instead. `null` counts as absent everywhere.
  *
+ * Whether an honoured member has an effect depends on others: `length_penalty` needs beam search. So
+ * the code that reads members marks those that it uses (api_value.h), and after it the same table is
+ * walked again: what is left over is reported too, or refused. A member that is added to the table
+ * and forgotten by the code is thus named to the client and never dropped silently.
+ *
  * Values are checked in api_params.c. Pure; any thread.
  */
 #ifndef TXDA_API_API_FIELDS_H
@@ -36,6 +41,14 @@ enum api_kind {
  */
 bool api_fields_check(enum api_kind kind, const cJSON *root, char *ret_ignored,
 		      struct api_error *e);
+/*
+ * After the members have been read: reports honoured ones that nothing has used in @ignored
+ * [API_IGNORED_MAX], where the others are. False and @e: such a one is within an object, such as
+ * `schema` in a `response_format` whose type is "text".
+ */
+bool api_fields_settle(enum api_kind kind, const cJSON *root, char *ignored, struct api_error *e);
+/* Reports a member of which only the model or the user's rights can tell that it has no effect. */
+void api_fields_ignore(char *ignored, const char *path, const char *name);
 /* For small routes: only these (NULL-terminated) members are allowed. */
 bool api_fields_only(const cJSON *root, const char *const *names, struct api_error *e);
 

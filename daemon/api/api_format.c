@@ -84,12 +84,16 @@ static bool set_choice(struct api_format *f, const char *param, const cJSON *val
 static bool parse_response_format(const cJSON *format, struct api_format *f, struct api_error *e)
 {
 	const cJSON *schema = NULL;
-	const char *type = "text";
+	const char *type = NULL;
 
 	if (!cJSON_IsObject(format))
 		return must_be(format, "response_format", "an object", e);
 	if (!api_string(format, "type", &type, e))
 		return false;
+	if (!type)
+		return api_error_set(e, 400, NULL, "response_format.type",
+				     "response_format.type is missing; supported are \"text\", "
+				     "\"json_object\" and \"json_schema\"");
 	if (!strcmp(type, "text"))
 		return true;
 	if (!strcmp(type, "json_object")) {
@@ -136,7 +140,13 @@ static bool parse_guides(const cJSON *object, bool nested, struct api_format *f,
 		    *regex = api_member(object, keys->regex);
 	const cJSON *choice = api_member(object, keys->choice);
 	const cJSON *grammar = api_member(object, keys->grammar);
+	const cJSON *space = api_member(object, keys->whitespace);
 
+	if (space && (f->whitespace || f->compact))
+		return api_error_set(e, 400, NULL, names->whitespace,
+				     "%s: structured_outputs says already which white space there "
+				     "may be",
+				     names->whitespace);
 	return (!json || set_schema(f, names->json, json, e)) &&
 	       (!regex || set_text(f, API_FORM_REGEX, names->regex, regex, e)) &&
 	       (!choice || set_choice(f, names->choice, choice, e)) &&
@@ -150,12 +160,16 @@ static bool parse_structured(const cJSON *object, struct api_format *f, struct a
 
 	if (!cJSON_IsObject(object))
 		return must_be(object, "structured_outputs", "an object", e);
-	if (!parse_guides(object, true, f, e) ||
-	    !api_bool(object, "disable_any_whitespace", &f->compact, e) ||
-	    !api_bool(object, "json_object", &any_object, e))
+	if (!api_bool(object, "disable_any_whitespace", &f->compact, e) ||
+	    !parse_guides(object, true, f, e) || !api_bool(object, "json_object", &any_object, e))
 		return false;
-	return !any_object ||
-	       set_form(f, API_FORM_OBJECT, "structured_outputs.json_object", NULL, e);
+	if (any_object && !set_form(f, API_FORM_OBJECT, "structured_outputs.json_object", NULL, e))
+		return false;
+	if (!f->form)
+		return api_error_set(e, 400, NULL, "structured_outputs",
+				     "structured_outputs has none of json, regex, choice, grammar "
+				     "and json_object");
+	return true;
 }
 
 bool api_parse_format(const cJSON *root, struct api_format *ret, struct api_error *e)
@@ -164,9 +178,17 @@ bool api_parse_format(const cJSON *root, struct api_format *ret, struct api_erro
 	const cJSON *structured = api_member(root, "structured_outputs");
 
 	*ret = (struct api_format){0};
-	return (!format || parse_response_format(format, ret, e)) &&
-	       (!structured || parse_structured(structured, ret, e)) &&
-	       parse_guides(root, false, ret, e);
+	if ((format && !parse_response_format(format, ret, e)) ||
+	    (structured && !parse_structured(structured, ret, e)) ||
+	    !parse_guides(root, false, ret, e))
+		return false;
+	/* Only JSON has white space between tokens. */
+	if (ret->form != API_FORM_OBJECT && ret->form != API_FORM_SCHEMA) {
+		api_leave(root, "guided_whitespace_pattern");
+		api_leave(structured, "whitespace_pattern");
+		api_leave(structured, "disable_any_whitespace");
+	}
+	return true;
 }
 
 void api_format_free(struct api_format *f)

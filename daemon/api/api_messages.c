@@ -224,7 +224,10 @@ static bool add_effort(struct api_params *p, const cJSON **kwargs, struct api_er
 			cJSON_Delete(object);
 			return out_of_memory(e);
 		}
+		api_member(p->root, "chat_template_kwargs");
 	}
+	if (cJSON_GetObjectItemCaseSensitive(object, "reasoning_effort"))
+		api_leave(p->root, "reasoning_effort");
 	if ((!cJSON_GetObjectItemCaseSensitive(object, "reasoning_effort") &&
 	     !cJSON_AddStringToObject(object, "reasoning_effort", effort)) ||
 	    (!strcmp(effort, "none") &&

@@ -109,11 +109,11 @@ static bool parse_max_tokens(struct api_params *p, struct api_error *e)
 
 	if (!api_int(p->root, "max_tokens", min, INT32_MAX, &n, e))
 		return false;
-	if (p->kind == API_CHAT) {
+	if (p->kind == API_CHAT && api_member(p->root, "max_completion_tokens")) {
 		if (!api_int(p->root, "max_completion_tokens", min, INT32_MAX, &n, e))
 			return false;
-		if (api_member(p->root, "max_completion_tokens"))
-			name = "max_completion_tokens";
+		name = "max_completion_tokens";
+		api_leave(p->root, "max_tokens");
 	}
 	if (!api_int(p->root, "max_new_tokens", min, INT32_MAX, &new_tokens, e))
 		return false;
@@ -131,6 +131,8 @@ static bool parse_max_tokens(struct api_params *p, struct api_error *e)
 	    !api_unsigned(p->root, "thinking_token_budget", 0, INT32_MAX, &p->thinking_budget, e) ||
 	    !api_unsigned(p->root, "thinking_budget", 0, INT32_MAX, &p->thinking_budget, e))
 		return false;
+	if (api_member(p->root, "thinking_budget"))
+		api_leave(p->root, "thinking_token_budget");
 	if (p->max_tokens_given && p->min_tokens > p->max_tokens)
 		return api_error_set(e, 400, NULL, "min_tokens",
 				     "min_tokens is %u, but max_tokens is %u", p->min_tokens,
@@ -238,6 +240,9 @@ static bool parse_tokenize(struct api_params *p, struct api_error *e)
 	if (!api_bool(p->root, "add_special_tokens", &p->add_special, e) ||
 	    !api_bool(p->root, "return_token_strs", &p->token_strings, e))
 		return false;
+	if (api_member(p->root, "messages") && api_member(p->root, "prompt"))
+		return api_error_set(e, 400, NULL, "prompt",
+				     "prompt and messages exclude each other");
 	if (api_member(p->root, "messages"))
 		return api_parse_messages(p, e);
 	if (!cJSON_IsString(api_member(p->root, "prompt")))
@@ -314,7 +319,8 @@ bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct a
 	ok = !txda_template_mark_numbers(p.root, body, len) ||
 	     api_error_set(e, 500, NULL, NULL, "out of memory");
 	ok = ok && api_check_duplicates(p.root, e) &&
-	     api_fields_check(kind, p.root, p.ignored, e) && parse_kind(&p, e);
+	     api_fields_check(kind, p.root, p.ignored, e) && parse_kind(&p, e) &&
+	     api_fields_settle(kind, p.root, p.ignored, e);
 	if (!ok) {
 		api_params_free(&p);
 		return false;

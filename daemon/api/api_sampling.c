@@ -129,8 +129,19 @@ static bool parse_early_stopping(struct api_params *p, struct api_error *e)
 	return true;
 }
 
+static void leave(const cJSON *root, const char *const *names)
+{
+	for (; *names; names++)
+		api_leave(root, *names);
+}
+
 static bool parse_beams(struct api_params *p, struct api_error *e)
 {
+	static const char *const of_beams[] = {"beam_width", "length_penalty", "early_stopping",
+					       NULL};
+	/* Beams are the likeliest answers, whatever is sampled otherwise. */
+	static const char *const of_samples[] = {"temperature", "top_p", "top_k",
+						 "min_p",	"seed",	 NULL};
 	unsigned width = p->best_of > p->n ? p->best_of : p->n;
 	bool wanted = false;
 
@@ -139,8 +150,11 @@ static bool parse_beams(struct api_params *p, struct api_error *e)
 	    !api_number(p->root, "length_penalty", -10, 10, &p->length_penalty, e) ||
 	    !parse_early_stopping(p, e))
 		return false;
-	if (!wanted)
+	if (!wanted) {
+		leave(p->root, of_beams);
 		return true;
+	}
+	leave(p->root, of_samples);
 	if (width > API_MAX_BEAMS)
 		return api_error_set(e, 400, NULL, p->best_of > p->n ? "best_of" : "n",
 				     "%u answers by beam search; the limit is %d", width,

@@ -67,8 +67,15 @@ static bool named_choice(struct api_params *p, const cJSON *choice, const cJSON 
 			 struct api_error *e)
 {
 	const cJSON *function = api_member(choice, "function");
-	const char *name = NULL;
+	const char *type = "function", *name = NULL;
 
+	if (!api_string(choice, "type", &type, e))
+		return false;
+	if (strcmp(type, "function"))
+		return api_error_set(e, 400, "unsupported_value", "tool_choice",
+				     "tool_choice has the type \"%.40s\"; only \"function\" is "
+				     "supported",
+				     type);
 	if (!cJSON_IsObject(function) || !api_string(function, "name", &name, e) || !name)
 		return api_error_set(e, 400, NULL, "tool_choice",
 				     "tool_choice must name a function: {\"type\": \"function\", "
@@ -111,6 +118,17 @@ static bool parse_choice(struct api_params *p, const cJSON *tools, struct api_er
 	return true;
 }
 
+/* What the model writes by itself is parsed, but not constrained. */
+static void ignore_strict(struct api_params *p)
+{
+	const cJSON *tool;
+
+	cJSON_ArrayForEach(tool, p->tools) {
+		if (cJSON_IsTrue(api_member(api_member(tool, "function"), "strict")))
+			api_fields_ignore(p->ignored, "tools[].function.", "strict");
+	}
+}
+
 bool api_parse_tools(struct api_params *p, struct api_error *e)
 {
 	const cJSON *tools = api_member(p->root, "tools"), *tool;
@@ -133,6 +151,10 @@ bool api_parse_tools(struct api_params *p, struct api_error *e)
 	    !api_bool(p->root, "parallel_tool_calls", &p->parallel_tools, e))
 		return false;
 	p->tools = p->tool_choice == API_TOOLS_NONE ? NULL : tools;
+	if (!p->tools)
+		api_leave(p->root, "parallel_tool_calls");
+	if (p->tool_choice < API_TOOLS_REQUIRED)
+		ignore_strict(p);
 	if (p->tool_choice >= API_TOOLS_REQUIRED && p->format.form)
 		return api_error_set(e, 400, NULL, "tool_choice",
 				     "tool_choice asks for a call and %s for another format: they "

@@ -8,12 +8,29 @@
 #include <string.h>
 
 #define EXACT_DOUBLE ((double)(1ll << 53))
+#define USED	     (1 << 16) /* in the type of a member, above cJSON's own bits */
 
 const cJSON *api_member(const cJSON *object, const char *name)
 {
-	const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, name);
+	cJSON *value = cJSON_GetObjectItemCaseSensitive(object, name);
 
-	return cJSON_IsNull(value) ? NULL : value;
+	if (!value || cJSON_IsNull(value))
+		return NULL;
+	value->type |= USED;
+	return value;
+}
+
+void api_leave(const cJSON *object, const char *name)
+{
+	cJSON *value = cJSON_GetObjectItemCaseSensitive(object, name);
+
+	if (value)
+		value->type &= ~USED;
+}
+
+bool api_is_used(const cJSON *value)
+{
+	return value->type & USED;
 }
 
 const char *api_describe(const cJSON *value, char *buf, size_t len)

@@ -14,8 +14,14 @@
 
 #include "api_error.h"
 
-/* The member, or NULL if absent or null. */
+/*
+ * The member, or NULL if absent or null. Marks it as used, as all functions below do: what nobody
+ * has used when a body is parsed is told to the client (api_fields_settle()).
+ */
 const cJSON *api_member(const cJSON *object, const char *name);
+/* Takes the mark back: the member was checked, but has no effect on this request. */
+void api_leave(const cJSON *object, const char *name);
+bool api_is_used(const cJSON *value);
 /* Describes a value for errors: `3.5`, `"abc..."`, `an array`. */
 const char *api_describe(const cJSON *value, char *buf, size_t len);
 

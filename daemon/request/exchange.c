@@ -554,6 +554,8 @@ static bool find_model(struct exchange *x, struct api_error *e)
 	/* Only administrators may decide how long others' memory stays occupied. */
 	if (x->params.keep_alive_given && service_is_admin(x->service, x->conn))
 		m->keep_alive = x->params.keep_alive;
+	else if (x->params.keep_alive_given)
+		api_fields_ignore(x->params.ignored, "", "keep_alive");
 	return true;
 }
 

@@ -303,6 +303,9 @@ void admin_load(struct server *s, struct http_conn *c, const struct http_request
 		return;
 	if (api_bool(root, "wait", &wait, &e) && api_bool(root, "stream", &stream, &e))
 		api_parse_keep_alive(root, &given, &keep_alive, &e);
+	if (!e.status && stream && !wait)
+		api_error_set(&e, 400, NULL, "wait",
+			      "wait is false, but stream is true: a stream waits for the load");
 	cJSON_Delete(root);
 	if (!e.status && s->service.draining)
 		set_shutting_down(&e);
