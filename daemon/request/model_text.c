@@ -154,7 +154,7 @@ enum reply_tools model_text_tools(const struct model_text *t, const struct api_p
 					    : t->tools;
 }
 
-bool model_text_grammar(const struct model_text *t, const struct api_params *p,
+bool model_text_grammar(const struct model_text *t, struct api_params *p,
 			const struct text_caller *caller, struct account *a, struct grammar **ret,
 			struct api_error *e)
 {

@@ -101,7 +101,7 @@ enum reply_tools model_text_tools(const struct model_text *t, const struct api_p
  * The grammar for the request's answers, with a reference; NULL: none is requested. Its memory is
  * charged to @a.
  */
-bool model_text_grammar(const struct model_text *t, const struct api_params *p,
+bool model_text_grammar(const struct model_text *t, struct api_params *p,
 			const struct text_caller *caller, struct account *a, struct grammar **ret,
 			struct api_error *e);
 /*

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,9 +212,26 @@ static bool make(struct structured *s, const struct model_text *t, const struct 
 	return ok;
 }
 
-bool structured_compile(struct structured *s, const struct model_text *t,
-			const struct api_params *p, const struct text_caller *caller,
-			struct account *a, struct grammar **ret, struct api_error *e)
+/* Names what the grammar does not enforce, below the member that asks for it. */
+static void tell_skipped(struct api_params *p, const struct grammar *g)
+{
+	char path[80], name[GRAMMAR_SKIPPED];
+
+	snprintf(path, sizeof(path), "%s.", p->format.form ? p->format.param : "tools");
+	for (const char *at = grammar_skipped(g); *at;) {
+		size_t n = strcspn(at, "\n");
+
+		snprintf(name, sizeof(name), "%.*s", (int)n, at);
+		for (char *c = name; (c = strchr(c, ' '));)
+			*c = '_';
+		api_fields_ignore(p->ignored, path, name);
+		at += n + (at[n] == '\n');
+	}
+}
+
+bool structured_compile(struct structured *s, const struct model_text *t, struct api_params *p,
+			const struct text_caller *caller, struct account *a, struct grammar **ret,
+			struct api_error *e)
 {
 	struct text_buf key = {0};
 	struct text_bytes tree;
@@ -229,8 +247,10 @@ bool structured_compile(struct structured *s, const struct model_text *t,
 	if (!*ret && make(s, t, p, tree, caller, a, ret, e)) {
 		s->budget = a->budget;
 		kept_add(a, s, key.data, key.len, &kept_grammar, *ret);
-		return true;
+	} else {
+		free(key.data);
 	}
-	free(key.data);
+	if (*ret)
+		tell_skipped(p, *ret);
 	return *ret;
 }

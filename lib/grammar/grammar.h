@@ -36,6 +36,7 @@
 #define GRAMMAR_MAX_DEPTH 1024		     /* nested calls; deeper ones are not followed */
 #define GRAMMAR_MAX_ITEMS 2048		     /* simultaneous readings of a text */
 #define GRAMMAR_MAX_WORK  (16u << 20)	     /* operations per call */
+#define GRAMMAR_SKIPPED	  256		     /* bytes of grammar_skipped() */
 #define GRAMMAR_CACHE	  ((size_t)32 << 20) /* bytes of cached results of a grammar */
 #define GRAMMAR_CACHE_LOW ((size_t)1 << 20)  /* the same while its meter says that it is too much */
 
@@ -76,6 +77,12 @@ void grammar_unref(struct grammar *g);
 struct text_buf;
 int grammar_export(const struct grammar *g, struct text_buf *out);
 int grammar_import(const char *data, size_t len, struct grammar **ret);
+
+/*
+ * What its source asks for and the grammar does not enforce, such as keywords of a schema, one a
+ * line; "": nothing. Ends with "..." if there was more.
+ */
+const char *grammar_skipped(const struct grammar *g);
 
 /* Bytes that it held after the last call, including cached results. Never blocks. */
 size_t grammar_memory(const struct grammar *g);

@@ -17,6 +17,7 @@ struct grammar_builder {
 	char **names; /* [cap_rules] of the rules */
 	int error;
 	char text[256];
+	char skipped[GRAMMAR_SKIPPED];
 };
 
 struct grammar_builder *grammar_builder_new(void)
@@ -53,6 +54,21 @@ void grammar_fail(struct grammar_builder *b, int error, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(b->text, sizeof(b->text), format, args);
 	va_end(args);
+}
+
+void grammar_skip(struct grammar_builder *b, const char *what)
+{
+	static const char more[] = "...";
+	size_t used = strlen(b->skipped), n = strlen(what), room = sizeof(b->skipped) - used;
+
+	for (const char *p = b->skipped; (p = strstr(p, what)); p++)
+		if ((p == b->skipped || p[-1] == '\n') && (!p[n] || p[n] == '\n'))
+			return;
+	/* With room for the last line. */
+	if (what != more && n + sizeof(more) + 2 > room)
+		grammar_skip(b, more);
+	else
+		snprintf(b->skipped + used, room, "%s%s", used ? "\n" : "", what);
 }
 
 bool grammar_failed(const struct grammar_builder *b)
@@ -390,6 +406,7 @@ int grammar_build(struct grammar_builder *b, uint32_t root, struct grammar **ret
 		snprintf(err, errlen, "out of memory");
 		return -ENOMEM;
 	}
+	memcpy(g->skipped, b->skipped, sizeof(g->skipped));
 	for (uint32_t i = 0; i < g->nfa.n_rules; i++)
 		free(b->names[i]);
 	free(b->names);
@@ -397,6 +414,11 @@ int grammar_build(struct grammar_builder *b, uint32_t root, struct grammar **ret
 	b->error = -EINVAL;
 	*ret = g;
 	return 0;
+}
+
+const char *grammar_skipped(const struct grammar *g)
+{
+	return g->skipped;
 }
 
 struct grammar *grammar_ref(struct grammar *g)

@@ -45,6 +45,8 @@ void grammar_builder_free(struct grammar_builder *b);
 void grammar_fail(struct grammar_builder *b, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 bool grammar_failed(const struct grammar_builder *b);
+/* Records for grammar_skipped() what of the source is not enforced. Each text once. */
+void grammar_skip(struct grammar_builder *b, const char *what);
 
 /* A single node, to be joined by grammar_link(): for loops and shared ends. */
 uint32_t grammar_node(struct grammar_builder *b);

@@ -54,6 +54,7 @@ struct automaton;
 struct grammar {
 	atomic_uint refs;
 	struct nfa nfa;
+	char skipped[GRAMMAR_SKIPPED];
 	pthread_mutex_t lock;
 	/* Under lock. */
 	struct automaton *automaton; /* cached results */

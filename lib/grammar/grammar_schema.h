@@ -11,7 +11,8 @@
  * additionalProperties; oneOf is treated as anyOf.
  *
  * Keywords that restrict a value and are not supported (not, if, uniqueItems, ...) are refused when
- * strict, otherwise ignored.
+ * strict, otherwise ignored; each keyword that is in no table of schema.c is ignored. What is ignored
+ * is recorded: grammar_skipped().
  *
  * Bounded: schemas are compiled from a work list, without recursion along references, so cyclic
  * references terminate. GRAMMAR_MAX_RULES and GRAMMAR_MAX_NODES apply.
@@ -45,6 +46,11 @@ uint32_t grammar_json_object_schema(struct grammar_json *j, const cJSON *root, c
 /* The rule of any JSON value, or of any object. */
 uint32_t grammar_json_value(struct grammar_json *j);
 uint32_t grammar_json_object(struct grammar_json *j);
+/*
+ * For callers that write some value otherwise than as JSON and enforce only the keywords @names (up
+ * to NULL) of its schema: treats the others as unsupported ones.
+ */
+void grammar_json_only(struct grammar_json *j, const cJSON *schema, const char *const *names);
 /* The white space allowed between two tokens. */
 struct grammar_piece grammar_json_space(struct grammar_json *j);
 /* Compiles the requested schemas. Errors are recorded in the builder. */

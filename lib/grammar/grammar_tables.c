@@ -13,16 +13,20 @@
 
 struct tables_head {
 	uint32_t n_nodes, n_rules, n_repeats, root;
+	char skipped[GRAMMAR_SKIPPED];
 };
 
 int grammar_export(const struct grammar *g, struct text_buf *out)
 {
 	const struct nfa *nfa = &g->nfa;
-	const struct tables_head head = {nfa->n_nodes, nfa->n_rules, nfa->n_repeats, nfa->root};
-	bool ok = text_buf_add(out, &head, sizeof(head)) &&
-		  text_buf_add(out, nfa->nodes, nfa->n_nodes * sizeof(*nfa->nodes)) &&
-		  text_buf_add(out, nfa->rules, nfa->n_rules * sizeof(*nfa->rules)) &&
-		  text_buf_add(out, nfa->repeats, nfa->n_repeats * sizeof(*nfa->repeats));
+	struct tables_head head = {nfa->n_nodes, nfa->n_rules, nfa->n_repeats, nfa->root, ""};
+	bool ok;
+
+	memcpy(head.skipped, g->skipped, sizeof(head.skipped));
+	ok = text_buf_add(out, &head, sizeof(head)) &&
+	     text_buf_add(out, nfa->nodes, nfa->n_nodes * sizeof(*nfa->nodes)) &&
+	     text_buf_add(out, nfa->rules, nfa->n_rules * sizeof(*nfa->rules)) &&
+	     text_buf_add(out, nfa->repeats, nfa->n_repeats * sizeof(*nfa->repeats));
 
 	return ok ? 0 : -ENOMEM;
 }
@@ -102,6 +106,7 @@ int grammar_import(const char *data, size_t len, struct grammar **ret)
 	    len != sizeof(head) + head.n_nodes * sizeof(*nfa.nodes) +
 			    head.n_rules * sizeof(*nfa.rules) +
 			    head.n_repeats * sizeof(*nfa.repeats) ||
+	    !memchr(head.skipped, '\0', sizeof(head.skipped)) ||
 	    !bools_are_sound(data, head.n_nodes))
 		return -EINVAL;
 	nfa.n_nodes = head.n_nodes;
@@ -120,6 +125,8 @@ int grammar_import(const char *data, size_t len, struct grammar **ret)
 		*ret = grammar_of_nfa(&nfa);
 		r = *ret ? 0 : -ENOMEM;
 	}
+	if (!r)
+		memcpy((*ret)->skipped, head.skipped, sizeof(head.skipped));
 	if (r)
 		nfa_free(&nfa);
 	return r;

@@ -11,13 +11,28 @@
 
 /* ---- alternatives ---------------------------------------------------------------------------- */
 
+static bool is_one_of(const char *name, const char *const *names)
+{
+	while (*names && strcmp(*names, name))
+		names++;
+	return *names;
+}
+
+/* Keywords that restrict nothing. */
+static bool is_annotation(const char *name)
+{
+	static const char *const names[] = {
+		"$schema",    "$id",	     "id",	  "$comment",	 "$defs",   "definitions",
+		"$anchor",    "$vocabulary", "title",	  "default",	 "example", "examples",
+		"deprecated", "readOnly",    "writeOnly", "description", NULL,
+	};
+
+	return is_one_of(name, names) || !strncmp(name, "x-", 2);
+}
+
 /* Whether all keywords of a part have been handled or have no effect. */
 static bool says_nothing(const struct part *part)
 {
-	static const char *const silent[] = {
-		"$schema", "$id",     "$comment", "$defs",	 "definitions", "title",
-		"default", "example", "examples", "description", "$anchor",
-	};
 	const cJSON *item;
 
 	cJSON_ArrayForEach(item, part->schema) {
@@ -26,9 +41,7 @@ static bool says_nothing(const struct part *part)
 			     (!strcmp(item->string, "anyOf") && (part->done & DONE_ANY_OF)) ||
 			     (!strcmp(item->string, "oneOf") && (part->done & DONE_ONE_OF));
 
-		for (size_t i = 0; !known && i < sizeof(silent) / sizeof(silent[0]); i++)
-			known = !strcmp(item->string, silent[i]);
-		if (!known)
+		if (!known && !is_annotation(item->string))
 			return false;
 	}
 	return !cJSON_IsFalse(part->schema);
@@ -69,7 +82,7 @@ static struct grammar_piece branches(struct grammar_json *j, const struct view *
 }
 
 /* Finds an anyOf or oneOf that has not been handled; NULL: none. */
-static const cJSON *find_branches(struct view *v, const char **ret_name)
+static const cJSON *find_branches(struct grammar_builder *b, struct view *v, const char **ret_name)
 {
 	for (unsigned i = 0; i < v->n; i++) {
 		struct part *part = &v->parts[i];
@@ -83,6 +96,8 @@ static const cJSON *find_branches(struct view *v, const char **ret_name)
 		}
 		if (one && !(part->done & DONE_ONE_OF)) {
 			part->done |= DONE_ONE_OF;
+			if (cJSON_GetArraySize(one) > 1)
+				grammar_skip(b, "oneOf as anyOf");
 			*ret_name = "oneOf";
 			return one;
 		}
@@ -195,33 +210,95 @@ static unsigned types_of(struct grammar_json *j, const struct view *v)
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-/* Refuses restricting keywords that are not supported. */
+/* Keywords that the compiler enforces, some only together with others. */
+static const char *const enforced[] = {
+	"type",
+	"const",
+	"enum",
+	"nullable",
+	"properties",
+	"required",
+	"$ref",
+	"allOf",
+	"anyOf",
+	"oneOf",
+	"additionalProperties",
+	"unevaluatedProperties",
+	"patternProperties",
+	"propertyNames",
+	"minProperties",
+	"maxProperties",
+	"items",
+	"prefixItems",
+	"additionalItems",
+	"minItems",
+	"maxItems",
+	"minLength",
+	"maxLength",
+	"pattern",
+	"format",
+	"minimum",
+	"maximum",
+	"exclusiveMinimum",
+	"exclusiveMaximum",
+	"multipleOf",
+	NULL,
+};
+
+/* Keywords of the standard that restrict a value and are not supported. */
+static const char *const unsupported[] = {
+	"not",
+	"if",
+	"then",
+	"else",
+	"dependentRequired",
+	"dependentSchemas",
+	"dependencies",
+	"contains",
+	"minContains",
+	"maxContains",
+	"uniqueItems",
+	"unevaluatedItems",
+	"$dynamicRef",
+	"$recursiveRef",
+	NULL,
+};
+
+/*
+ * Refuses what is not supported. Keywords that the standard does not know mean nothing by it, as do
+ * unknown formats, but their author may think otherwise: they are recorded.
+ */
 static void refuse_unknown(struct grammar_json *j, const struct view *v)
 {
-	static const char *const unknown[] = {
-		"not",
-		"if",
-		"then",
-		"else",
-		"dependentRequired",
-		"dependentSchemas",
-		"dependencies",
-		"contains",
-		"minContains",
-		"maxContains",
-		"uniqueItems",
-		"unevaluatedItems",
-		"$dynamicRef",
-		"$recursiveRef",
-	};
+	const cJSON *item;
+	char format[64];
 
 	for (unsigned i = 0; i < v->n; i++) {
-		for (size_t k = 0; k < sizeof(unknown) / sizeof(unknown[0]); k++) {
-			const cJSON *value = schema_member(v->parts[i].schema, unknown[k]);
-
-			if (value && !(cJSON_IsFalse(value) && !strcmp(unknown[k], "uniqueItems")))
-				schema_refuse(j, unknown[k]);
+		cJSON_ArrayForEach(item, v->parts[i].schema) {
+			if (is_one_of(item->string, unsupported) &&
+			    !(cJSON_IsFalse(item) && !strcmp(item->string, "uniqueItems")))
+				schema_refuse(j, item->string);
+			else if (!is_one_of(item->string, enforced) &&
+				 !is_one_of(item->string, unsupported) &&
+				 !is_annotation(item->string))
+				grammar_skip(j->b, item->string);
 		}
+		item = schema_member(v->parts[i].schema, "format");
+		if (item && !schema_format(v->parts[i].schema)) {
+			snprintf(format, sizeof(format), "format %.40s",
+				 cJSON_IsString(item) ? item->valuestring : "of no name");
+			grammar_skip(j->b, format);
+		}
+	}
+}
+
+void grammar_json_only(struct grammar_json *j, const cJSON *schema, const char *const *names)
+{
+	const cJSON *item;
+
+	cJSON_ArrayForEach(item, schema) {
+		if (!is_one_of(item->string, names) && !is_annotation(item->string))
+			schema_refuse(j, item->string);
 	}
 }
 
@@ -306,7 +383,7 @@ static void compile(struct grammar_json *j, const struct work *work)
 		return;
 	thin_out(&v);
 	refuse_unknown(j, &v);
-	alternatives = find_branches(&v, &name);
+	alternatives = find_branches(j->b, &v, &name);
 	if (alternatives)
 		piece = branches(j, &v, alternatives, name);
 	else if (!v.n)

@@ -55,7 +55,7 @@ struct grammar_json {
 	size_t *slots, n_slots; /* an index over work, number + 1 */
 };
 
-/* Refuses a keyword when strict. */
+/* Refuses a keyword when strict, and otherwise records that it is not enforced. */
 void schema_refuse(struct grammar_json *j, const char *keyword);
 void schema_wrong(struct grammar_json *j, const char *keyword, const char *wanted);
 /* A member of a schema that is an object; NULL: none. */

@@ -17,6 +17,8 @@ void schema_refuse(struct grammar_json *j, const char *keyword)
 	if (j->options.strict)
 		grammar_fail(j->b, -EINVAL, "the schema uses \"%.60s\", which cannot be enforced",
 			     keyword);
+	else
+		grammar_skip(j->b, keyword);
 }
 
 void schema_wrong(struct grammar_json *j, const char *keyword, const char *wanted)

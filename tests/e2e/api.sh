@@ -88,6 +88,11 @@ for body in "$chat {$hi,\"max_tokens\":1,$extra}" "$chat {$hi,\"max_tokens\":1,\
 	post "${body%% *}" "${body#* }" -i | tr -d '\r' >"$tmp/answer"
 	grep -qx "$said" "$tmp/answer" || fail "${body%% *}: no '$said': $(head -c 400 "$tmp/answer")"
 done
+# So is what a grammar does not enforce: when it is made, and when it is kept from before.
+for round in made kept; do
+	post $comp '{"prompt":"Say","guided_json":{"type":"array","items":{"not":{}},"uniqueItems":true},"max_tokens":1}' -i |
+		tr -d '\r' | grep -qx 'Txda-Ignored: guided_json.uniqueItems, guided_json.not' || fail "a $round grammar"
+done
 post $chat "{$hi,\"max_tokens\":1}" -i | grep -qi ignored && fail "something is ignored of what is honoured"
 post $chat '{"messages":[{"role":"user","content":"a","x\r\nSet-Cookie: y":1}],"max_tokens":1}' -i | tr -d '\r' >"$tmp/answer"
 grep -qx 'Txda-Ignored: messages\[\].x??Set-Cookie??y' "$tmp/answer" || fail "a hostile name: $(head -c 400 "$tmp/answer")"

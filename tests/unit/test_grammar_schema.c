@@ -3,6 +3,7 @@
 #include "unit.h"
 #include "case_file.h"
 #include "grammar_test.h"
+#include "text_buf.h"
 
 #include <dirent.h>
 
@@ -55,6 +56,61 @@ CASES(arrays, "arrays")
 CASES(choices, "choices")
 CASES(lists_are_filtered, "lists are filtered")
 CASES(references, "references")
+
+/* What is not enforced is recorded, also in a grammar of another process. */
+TEST(names_what_is_not_enforced)
+{
+	static const struct {
+		const char *schema, *skipped;
+		bool strict;
+	} cases[] = {
+		{"{\"type\":\"integer\",\"minimum\":1,\"description\":\"d\",\"x-order\":1}", "",
+		 false},
+		{"{\"type\":\"string\",\"minLenght\":5}", "minLenght", true},
+		{"{\"type\":\"string\",\"format\":\"color\"}", "format color", true},
+		{"{\"type\":\"integer\",\"format\":\"int32\"}", "format int32", true},
+		{"{\"not\":{\"const\":1},\"type\":\"array\",\"uniqueItems\":true}",
+		 "not\nuniqueItems", false},
+		{"{\"type\":\"array\",\"uniqueItems\":false}", "", true},
+		{"{\"type\":\"array\",\"items\":{\"not\":{}},\"contains\":{}}", "contains\nnot",
+		 false},
+		{"{\"pattern\":\"a\",\"maxLength\":3}",
+		 "minLength or maxLength together with a pattern or format", false},
+		{"{\"oneOf\":[{\"type\":\"null\"},{\"const\":1}]}", "oneOf as anyOf", true},
+		{"{\"oneOf\":[{\"type\":\"null\"}]}", "", true},
+	};
+	struct text_buf out = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct grammar *g = schema_of(cases[i].schema, cases[i].strict), *copy;
+
+		assert_string_equal(grammar_skipped(g), cases[i].skipped);
+		out.len = 0;
+		assert_int_equal(grammar_export(g, &out), 0);
+		assert_int_equal(grammar_import(out.data, out.len, &copy), 0);
+		assert_string_equal(grammar_skipped(copy), cases[i].skipped);
+		grammar_unref(copy);
+		grammar_unref(g);
+	}
+	free(out.data);
+}
+
+/* Their number has a limit, which is told. */
+TEST(names_no_more_than_fits)
+{
+	char schema[4096];
+	struct grammar *g;
+	size_t n = (size_t)sprintf(schema, "{");
+
+	for (unsigned i = 0; i < 60; i++)
+		n += (size_t)sprintf(schema + n, "%s\"odd%u\":1", i ? "," : "", i);
+	sprintf(schema + n, "}");
+	g = schema_of(schema, true);
+	assert_true(strlen(grammar_skipped(g)) < GRAMMAR_SKIPPED);
+	assert_ptr_equal(strstr(grammar_skipped(g), "odd0\nodd1\n"), grammar_skipped(g));
+	assert_string_equal(grammar_skipped(g) + strlen(grammar_skipped(g)) - 4, "\n...");
+	grammar_unref(g);
+}
 
 /* Against the definition, for many bounds and values. */
 TEST(number_bounds_are_exact)

@@ -362,4 +362,43 @@ TEST(channels_come_before)
 	}
 }
 
+/* Between marks, strings have no schema but their list: the rest is refused when strict, or named. */
+TEST(constraints_between_marks)
+{
+	static const struct {
+		const char *schema, *skipped; /* of a string; NULL: refused */
+		bool strict;
+	} cases[] = {
+		{"{\"type\":\"string\",\"enum\":[\"a\"],\"description\":\"d\"}", "", true},
+		{"{\"type\":\"string\",\"minLength\":3}", NULL, true},
+		{"{\"type\":\"string\",\"minLength\":3}", "minLength", false},
+		{"{\"type\":\"string\",\"pattern\":\"a\"}", "pattern", false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct grammar_builder *b = grammar_builder_new();
+		struct api_params p = {.tool_choice = API_TOOLS_REQUIRED};
+		struct grammar *g = NULL;
+		char text[512], err[256] = "";
+		cJSON *tools;
+		uint32_t root;
+
+		snprintf(text, sizeof(text),
+			 "[{\"function\":{\"name\":\"f\",\"strict\":%s,\"parameters\":{\"type\":"
+			 "\"object\",\"properties\":{\"s\":%s}}}}]",
+			 cases[i].strict ? "true" : "false", cases[i].schema);
+		p.tools = tools = cJSON_Parse(text);
+		form_grammar(b, &p, REPLY_QWEN_XML, REPLY_NO_REASONING, tokenizer, &root);
+		if (grammar_build(b, root, &g, err, sizeof(err)) && cases[i].skipped)
+			fail_msg("%s: %s", text, err);
+		if (cases[i].skipped)
+			assert_string_equal(grammar_skipped(g), cases[i].skipped);
+		else
+			assert_says(err, "\"minLength\", which cannot be enforced");
+		grammar_unref(g);
+		grammar_builder_free(b);
+		cJSON_Delete(tools);
+	}
+}
+
 TEST_MAIN_ALL(set_up, tear_down)

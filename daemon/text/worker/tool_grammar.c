@@ -109,9 +109,11 @@ static struct grammar_piece text_without(struct grammar_builder *b, const char *
 /* A string without quotes: one of an enum, or any. */
 static struct grammar_piece plain_string(struct writer *w, const cJSON *schema)
 {
+	static const char *const enforced[] = {"type", "enum", NULL};
 	const cJSON *values = api_member(schema, "enum"), *value;
 	struct grammar_piece piece = grammar_never(w->b);
 
+	grammar_json_only(w->json, schema, enforced);
 	if (!cJSON_IsArray(values))
 		return text_without(w->b, w->format->value_end);
 	cJSON_ArrayForEach(value, values) {
@@ -158,8 +160,13 @@ static bool is_required(const cJSON *parameters, const char *name)
 /* The properties in schema order; the model may leave out those that are not required. */
 static struct grammar_piece arguments_in_tags(struct writer *w, const cJSON *parameters)
 {
+	/* There are never additional ones. */
+	static const char *const enforced[] = {"type", "properties", "required",
+					       "additionalProperties", NULL};
 	struct grammar_piece piece = grammar_empty(w->b), one;
 	const cJSON *schema;
+
+	grammar_json_only(w->json, parameters, enforced);
 
 	/* The line break that ends a name may be part of its end mark. */
 	if (w->format->name_end[0] != '\n')
