@@ -475,11 +475,18 @@ bool api_fields_settle(enum api_kind kind, const cJSON *root, char *ignored, str
 	return settle_object(&c, root, &root_object, "");
 }
 
-void api_fields_ignore(char *ignored, const char *path, const char *name)
+void api_fields_ignore(char *ignored, const char *path, const char *names)
 {
 	struct check c = {.ignored = ignored};
+	char name[64];
 
-	ignore(&c, path, name);
+	for (size_t n; *names; names += n + (names[n] == '\n')) {
+		n = strcspn(names, "\n");
+		snprintf(name, sizeof(name), "%.*s", (int)n, names);
+		for (char *blank = name; (blank = strchr(blank, ' '));)
+			*blank = '_';
+		ignore(&c, path, name);
+	}
 }
 
 bool api_fields_only(const cJSON *root, const char *const *names, struct api_error *e)

@@ -47,8 +47,11 @@ bool api_fields_check(enum api_kind kind, const cJSON *root, char *ret_ignored,
  * `schema` in a `response_format` whose type is "text".
  */
 bool api_fields_settle(enum api_kind kind, const cJSON *root, char *ignored, struct api_error *e);
-/* Reports a member of which only the model or the user's rights can tell that it has no effect. */
-void api_fields_ignore(char *ignored, const char *path, const char *name);
+/*
+ * Reports members, one a line of @names, of which only the model or the user's rights can tell that
+ * they have no effect.
+ */
+void api_fields_ignore(char *ignored, const char *path, const char *names);
 /* For small routes: only these (NULL-terminated) members are allowed. */
 bool api_fields_only(const cJSON *root, const char *const *names, struct api_error *e);
 

@@ -205,6 +205,16 @@ static bool check_message(struct api_params *p, cJSON *message, unsigned index, 
 	return true;
 }
 
+/* Adds a variable that is marked, as it is not the client's (api_params_unread()). */
+static bool add_own(cJSON *object, const char *name, cJSON *value)
+{
+	if (!value || !cJSON_AddItemToObject(object, name, value)) {
+		cJSON_Delete(value);
+		return false;
+	}
+	return api_member(object, name);
+}
+
 /*
  * The effort level is interpreted by the template, as in vLLM; "none" is also a value that Qwen's
  * know.
@@ -228,14 +238,39 @@ static bool add_effort(struct api_params *p, const cJSON **kwargs, struct api_er
 	}
 	if (cJSON_GetObjectItemCaseSensitive(object, "reasoning_effort"))
 		api_leave(p->root, "reasoning_effort");
-	if ((!cJSON_GetObjectItemCaseSensitive(object, "reasoning_effort") &&
-	     !cJSON_AddStringToObject(object, "reasoning_effort", effort)) ||
-	    (!strcmp(effort, "none") &&
-	     !cJSON_GetObjectItemCaseSensitive(object, "enable_thinking") &&
-	     !cJSON_AddFalseToObject(object, "enable_thinking")))
+	else if (!add_own(object, "reasoning_effort", cJSON_CreateString(effort)))
+		return out_of_memory(e);
+	if (!strcmp(effort, "none") &&
+	    !cJSON_GetObjectItemCaseSensitive(object, "enable_thinking") &&
+	    !add_own(object, "enable_thinking", cJSON_CreateFalse()))
 		return out_of_memory(e);
 	*kwargs = object;
 	return true;
+}
+
+void api_params_unread(struct api_params *p, const char *names)
+{
+	bool effort = false, thinking = false;
+	const cJSON *item;
+	char name[64];
+
+	for (size_t n; *names; names += n + (names[n] == '\n')) {
+		n = strcspn(names, "\n");
+		snprintf(name, sizeof(name), "%.*s", (int)n, names);
+		item = cJSON_GetObjectItemCaseSensitive(p->template_kwargs, name);
+		if (item && !api_is_used(item))
+			api_fields_ignore(p->ignored, "chat_template_kwargs.", name);
+		else if (item && !strcmp(name, "enable_thinking"))
+			thinking = true;
+		else if (item)
+			effort = true;
+		else if (p->tool_choice == API_TOOLS_AUTO)
+			api_fields_ignore(p->ignored, "", name);
+	}
+	/* "none" may be told by either variable. */
+	item = cJSON_GetObjectItemCaseSensitive(p->template_kwargs, "enable_thinking");
+	if (effort && (thinking || !item || !api_is_used(item)))
+		api_fields_ignore(p->ignored, "", "reasoning_effort");
 }
 
 bool api_parse_messages(struct api_params *p, struct api_error *e)

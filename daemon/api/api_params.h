@@ -162,6 +162,11 @@ struct api_params {
 bool api_params_parse(enum api_kind kind, const char *body, size_t len, struct api_params *ret,
 		      struct api_error *e);
 void api_params_free(struct api_params *p);
+/*
+ * Reports that the chat template does not mention these variables, one a line: of
+ * chat_template_kwargs, or "tools".
+ */
+void api_params_unread(struct api_params *p, const char *names);
 /* For errors: what to call prompt @i of member @name, "input[3]" if there are several. */
 const char *api_prompt_name(const struct api_params *p, const char *name, unsigned i,
 			    char buf[API_PROMPT_NAME]);

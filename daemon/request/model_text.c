@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api_value.h"
 #include "constraint.h"
 #include "detok.h"
 #include "grammar.h"
@@ -340,8 +341,8 @@ bool model_text_take_ids(const struct model_text *t, const struct text_done *don
  * Lets the text process tokenise parts. If there are more tokens than the engine accepts, only
  * their number is returned.
  */
-static bool encode_parts(const struct model_text *t, const struct api_params *p,
-			 struct text_job *job, const struct text_bytes parts[TEXT_JOB_PARTS],
+static bool encode_parts(const struct model_text *t, struct api_params *p, struct text_job *job,
+			 const struct text_bytes parts[TEXT_JOB_PARTS],
 			 const struct text_caller *caller, const char *param,
 			 struct prompt_tokens *ret, struct api_error *e)
 {
@@ -366,13 +367,15 @@ static bool encode_parts(const struct model_text *t, const struct api_params *p,
 	else
 		ok = model_text_take_ids(t, done, job->max_ids, ret) ||
 		     api_error_set(e, 500, NULL, param, "the tokens of %s are invalid", param);
+	if (ok)
+		api_params_unread(p, done->message);
 	ret->in_reasoning = t->reasoning && done->flags & TEXT_ENDS_IN_THINK;
 	ret->reasoned = done->flags & TEXT_ENDS_BEHIND_THINK;
 	free(done);
 	return ok;
 }
 
-static bool encode_chat(const struct model_text *t, const struct api_params *p,
+static bool encode_chat(const struct model_text *t, struct api_params *p,
 			const struct pictures *pictures, const struct text_caller *caller,
 			struct prompt_tokens *ret, struct api_error *e)
 {
@@ -416,7 +419,7 @@ static const char *prompt_name(const struct api_params *p)
 	}
 }
 
-static bool encode_prompt(const struct model_text *t, const struct api_params *p,
+static bool encode_prompt(const struct model_text *t, struct api_params *p,
 			  struct api_prompt *prompt, const struct text_caller *caller,
 			  const char *name, struct prompt_tokens *ret, struct api_error *e)
 {
@@ -506,6 +509,10 @@ bool model_text_encode(const struct model_text *t, struct api_params *p,
 
 	if (!check_ids(t, p, e))
 		return false;
+	if (generates && p->thinking_budget != API_NO_BUDGET && t->think_end < 0)
+		api_fields_ignore(p->ignored, "",
+				  api_member(p->root, "thinking_budget") ? "thinking_budget"
+									 : "thinking_token_budget");
 	for (unsigned i = 0; i < n; i++) {
 		char buf[API_PROMPT_NAME];
 		const char *name = api_prompt_name(p, prompt_name(p), i, buf);

@@ -215,18 +215,10 @@ static bool make(struct structured *s, const struct model_text *t, const struct 
 /* Names what the grammar does not enforce, below the member that asks for it. */
 static void tell_skipped(struct api_params *p, const struct grammar *g)
 {
-	char path[80], name[GRAMMAR_SKIPPED];
+	char path[80];
 
 	snprintf(path, sizeof(path), "%s.", p->format.form ? p->format.param : "tools");
-	for (const char *at = grammar_skipped(g); *at;) {
-		size_t n = strcspn(at, "\n");
-
-		snprintf(name, sizeof(name), "%.*s", (int)n, at);
-		for (char *c = name; (c = strchr(c, ' '));)
-			*c = '_';
-		api_fields_ignore(p->ignored, path, name);
-		at += n + (at[n] == '\n');
-	}
+	api_fields_ignore(p->ignored, path, grammar_skipped(g));
 }
 
 bool structured_compile(struct structured *s, const struct model_text *t, struct api_params *p,

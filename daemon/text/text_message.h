@@ -105,6 +105,7 @@ struct text_done {
 	int32_t error; /* 0, or -errno; -EPROTO: message is the error of the template or grammar */
 	uint32_t flags;
 	uint32_t n; /* ids */
+	/* Of a chat without error: variables that the template does not mention, one a line. */
 	char message[1024];
 	struct text_part part; /* the ids; a grammar, grammar_export() */
 };

@@ -93,6 +93,18 @@ for round in made kept; do
 	post $comp '{"prompt":"Say","guided_json":{"type":"array","items":{"not":{}},"uniqueItems":true},"max_tokens":1}' -i |
 		tr -d '\r' | grep -qx 'Txda-Ignored: guided_json.uniqueItems, guided_json.not' || fail "a $round grammar"
 done
+# And what the model does not know: its template has neither such variables nor tools, and it does not reason.
+tool='"tools":[{"type":"function","function":{"name":"f"}}]'
+while IFS='|' read -r members ignored; do
+	post $chat "{$hi,\"max_tokens\":1,$members}" -i | tr -d '\r' >"$tmp/answer"
+	grep -qx "Txda-Ignored: $ignored" "$tmp/answer" || fail "$members: no '$ignored': $(head -c 400 "$tmp/answer")"
+done <<END
+"chat_template_kwargs":{"mood":1,"add_generation_prompt":true}|chat_template_kwargs.mood
+"reasoning_effort":"low"|reasoning_effort
+"reasoning_effort":"none","chat_template_kwargs":{"enable_thinking":true}|chat_template_kwargs.enable_thinking, reasoning_effort
+"thinking_token_budget":5|thinking_token_budget
+$tool|tools
+END
 post $chat "{$hi,\"max_tokens\":1}" -i | grep -qi ignored && fail "something is ignored of what is honoured"
 post $chat '{"messages":[{"role":"user","content":"a","x\r\nSet-Cookie: y":1}],"max_tokens":1}' -i | tr -d '\r' >"$tmp/answer"
 grep -qx 'Txda-Ignored: messages\[\].x??Set-Cookie??y' "$tmp/answer" || fail "a hostile name: $(head -c 400 "$tmp/answer")"

@@ -63,7 +63,7 @@ const { data, response } = await client.chat.completions.create({ ...wanted, met
 	service_tier: "auto", safety_identifier: "s", prompt_cache_key: "k", verbosity: "medium", modalities: ["text"],
 	parallel_tool_calls: true, reasoning_effort: "low" }).withResponse();
 assert.equal(data.choices[0].message.content, whole.choices[0].message.content);
-assert.equal(response.headers.get("Txda-Ignored"), "metadata, store, user, service_tier, safety_identifier, prompt_cache_key");
+assert.equal(response.headers.get("Txda-Ignored"), "metadata, store, user, service_tier, safety_identifier, prompt_cache_key, reasoning_effort");
 await assert.rejects(client.chat.completions.create({ ...wanted, temprature: 1 }), (e) => {
 	assert.ok(e instanceof OpenAI.BadRequestError);
 	assert.equal(e.param, "temprature");

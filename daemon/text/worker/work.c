@@ -233,6 +233,24 @@ static bool ends_with(const char *text, size_t len, const char *mark)
 	return len >= n && !memcmp(text + len - n, mark, n);
 }
 
+/* Lists the variables, and the tools, that the template ignores. */
+static void list_unread(const struct text_model *m, const cJSON *tools, const cJSON *variables,
+			struct text_done *done)
+{
+	bool with_tools = cJSON_GetArraySize(tools) > 0;
+	const cJSON *item;
+	size_t n = 0;
+
+	if (with_tools && !txda_chat_template_mentions(m->chat, true, "tools"))
+		n = (size_t)snprintf(done->message, sizeof(done->message), "tools\n");
+	cJSON_ArrayForEach(item, variables) {
+		if (!txda_chat_template_mentions(m->chat, with_tools, item->string) &&
+		    n < sizeof(done->message))
+			n += (size_t)snprintf(done->message + n, sizeof(done->message) - n, "%s\n",
+					      item->string);
+	}
+}
+
 /* parts 0 to 2: trees of messages, tools, variables */
 static int chat(const struct text_model *m, const struct text_job *job, cJSON *const trees[3],
 		struct text_done *done, struct text_buf *out)
@@ -257,6 +275,7 @@ static int chat(const struct text_model *m, const struct text_job *job, cJSON *c
 		snprintf(done->message, sizeof(done->message), "%s", error.message);
 	if (r)
 		return r == -ENOMEM ? r : -EPROTO;
+	list_unread(m, trees[1], trees[2], done);
 	if (job->flags & TEXT_CONTINUE_FINAL)
 		len = cut_after_final_message(trees[0], text, len);
 	if (think && ends_with(text, len, think))

@@ -96,13 +96,25 @@ static int check_member(const cJSON *value, bool fits, const char *what,
 	return -EINVAL;
 }
 
+static const struct chat_named_template *choose(const struct txda_chat_template *chat,
+						bool with_tools)
+{
+	return with_tools && chat->tool_use ? chat->tool_use : chat->standard;
+}
+
+bool txda_chat_template_mentions(const struct txda_chat_template *chat, bool with_tools,
+				 const char *name)
+{
+	return txda_template_mentions(choose(chat, with_tools)->template, name);
+}
+
 int txda_chat_template_render(const struct txda_chat_template *chat,
 			      const struct txda_chat_request *request,
 			      struct txda_template_error *error, char **ret_text,
 			      size_t *ret_length)
 {
-	bool with_tools = chat->tool_use && cJSON_GetArraySize(request->tools) > 0;
-	const struct chat_named_template *named = with_tools ? chat->tool_use : chat->standard;
+	const struct chat_named_template *named =
+		choose(chat, cJSON_GetArraySize(request->tools) > 0);
 	struct txda_chat_request adapted = *request;
 	struct txda_template_error own_error;
 	cJSON *messages = NULL;

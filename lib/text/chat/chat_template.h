@@ -63,6 +63,10 @@ void txda_chat_template_free(struct txda_chat_template *chat);
 const struct txda_chat_capabilities *
 txda_chat_template_capabilities(const struct txda_chat_template *chat);
 
+/* Whether the template for requests with (or without) tools mentions the variable at all. */
+bool txda_chat_template_mentions(const struct txda_chat_template *chat, bool with_tools,
+				 const char *name);
+
 /*
  * Renders the prompt; the caller frees *@ret_text. Errors as txda_template_render(); -EPROTO is the
  * template's own refusal (raise_exception), whose message is meant for the client.
