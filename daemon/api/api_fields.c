@@ -414,8 +414,6 @@ static bool check_object(struct check *c, const cJSON *object, const struct obje
 	if (!cJSON_IsObject(object))
 		return true;
 	cJSON_ArrayForEach(value, object) {
-		if (cJSON_IsNull(value))
-			continue;
 		if (type && strcmp(value->string, "type") != 0 && strcmp(value->string, type) != 0)
 			ignore(c, path, value->string);
 		else if (!check_member(c, value, o, path))
@@ -424,11 +422,32 @@ static bool check_object(struct check *c, const cJSON *object, const struct obje
 	return true;
 }
 
-bool api_fields_check(enum api_kind kind, const cJSON *root, char *ret_ignored, struct api_error *e)
+/* Removes members that are null, so that they are absent for chat templates, too. */
+static void strip_nulls(cJSON *object, const struct object *o, unsigned kinds)
+{
+	cJSON *value = object->child, *next, *item;
+
+	for (; value; value = next) {
+		const struct field *f = find(o, kinds, value->string);
+
+		next = value->next;
+		if (cJSON_IsNull(value))
+			cJSON_Delete(cJSON_DetachItemViaPointer(object, value));
+		else if (f && f->inside && cJSON_IsObject(value))
+			strip_nulls(value, f->inside, kinds);
+		else if (f && f->inside && cJSON_IsArray(value))
+			cJSON_ArrayForEach(item, value)
+				if (cJSON_IsObject(item))
+					strip_nulls(item, f->inside, kinds);
+	}
+}
+
+bool api_fields_check(enum api_kind kind, cJSON *root, char *ret_ignored, struct api_error *e)
 {
 	struct check c = {1u << kind, ret_ignored, e};
 
 	ret_ignored[0] = '\0';
+	strip_nulls(root, &root_object, c.kinds);
 	return check_object(&c, root, &root_object, "");
 }
 
@@ -447,7 +466,7 @@ static bool settle_object(struct check *c, const cJSON *object, const struct obj
 	cJSON_ArrayForEach(value, object) {
 		const struct field *f = find(o, c->kinds, value->string);
 
-		if (!f || f->use != HONOURED || cJSON_IsNull(value))
+		if (!f || f->use != HONOURED)
 			continue;
 		snprintf(inner, sizeof(inner), "%s%s.", path, f->name);
 		if (api_is_used(value)) {

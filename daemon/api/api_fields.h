@@ -5,7 +5,8 @@
  * Txda-Ignored); or it would change the answer and is not supported, and is accepted only with the
  * value that disables it. Unknown members are refused, as OpenAI's API does, so that a misspelt
  * member is not silently ignored. In messages and tools, which are passed to the model's chat
- * template unchanged, unknown members are reported instead. `null` counts as absent everywhere.
+ * template unchanged, unknown members are reported instead. `null` counts as absent everywhere: such
+ * members of these objects are removed from the tree.
  *
  * Whether an honoured member has an effect depends on others: `length_penalty` needs beam search. So
  * the code that reads members marks those that it uses (api_value.h), and after it the same table is
@@ -39,8 +40,7 @@ enum api_kind {
  * False and @e: @root has a member that is unknown, or not supported with its value. *ret_ignored
  * [API_IGNORED_MAX]: "metadata, messages[].mood", safe for a header; "" if all were honoured.
  */
-bool api_fields_check(enum api_kind kind, const cJSON *root, char *ret_ignored,
-		      struct api_error *e);
+bool api_fields_check(enum api_kind kind, cJSON *root, char *ret_ignored, struct api_error *e);
 /*
  * After the members have been read: reports honoured ones that nothing has used in @ignored
  * [API_IGNORED_MAX], where the others are. False and @e: such a one is within an object, such as

@@ -198,9 +198,8 @@ static bool check_message(struct api_params *p, cJSON *message, unsigned index, 
 				     api_describe(content, buf, sizeof(buf)));
 	if (!content && !(calls && calls->child))
 		return api_error_set(e, 400, NULL, where, "%s is missing", where);
-	/* Templates read content without checking whether it is present. */
-	if (!cJSON_GetObjectItemCaseSensitive(message, "content") &&
-	    !cJSON_AddStringToObject(message, "content", ""))
+	/* Templates read content without checking whether it is present; "" where they need it. */
+	if (!content && !cJSON_AddNullToObject(message, "content"))
 		return out_of_memory(e);
 	return true;
 }

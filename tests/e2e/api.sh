@@ -70,6 +70,10 @@ post $comp '{"prompt":"Call","guided_regex":"[0-9]{3}-[0-9]{4}","max_tokens":30}
 	fail "guided_regex"
 post $comp '{"prompt":"Say","guided_grammar":"root ::= \"<\" [a-z]{2,4} \">\"","max_tokens":30}' | member text |
 	grep -qE '^"<[a-z]{2,4}>"$' || fail "guided_grammar"
+# An answer with a call can be sent back as it is, to a template that concatenates as well.
+called='{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}'
+post $chat '{"messages":[{"role":"user","content":"hi"},'"$called"',{"role":"tool","tool_call_id":"c","content":"10"}],"max_tokens":1}' |
+	grep -q '"chat.completion"' || fail "a call with content null"
 # Penalties, biases, tokens.
 post $comp '{"prompt":"Once upon a time","max_tokens":4,"temperature":0,"logit_bias":{"300":50},"frequency_penalty":1}' |
 	grep -q text_completion || fail "logit_bias"

@@ -312,10 +312,13 @@ TEST(test_chat)
 {
 	struct api_params p;
 	const cJSON *content;
+	char *text;
 
 	parse(API_CHAT,
 	      "{'model': 'm', 'messages': [{'role': 'user', 'content': [{'type': 'text', 'text': "
-	      "'a'},{'type': 'text', 'text': 'b'}]}, {'role': 'assistant', 'tool_calls': [{}]}], "
+	      "'a'},{'type': 'text', 'text': 'b'}]}, {'role': 'assistant', 'name': null, "
+	      "'tool_calls': [{'type': 'function', 'function': "
+	      "{'name': 'f', 'arguments': '{}'}}], 'audio': null}], "
 	      "'seed': -9223372036854775808,'top_k': -1, 'max_tokens': 5, 'max_completion_tokens': "
 	      "7, 'stop': ['x', 'y'], 'logprobs': true,'top_logprobs': 4, 'stream': true, "
 	      "'stream_options': {'include_usage': true}, 'temperature': 0}",
@@ -323,6 +326,13 @@ TEST(test_chat)
 	assert_string_equal(p.model, "m");
 	content = cJSON_GetObjectItem(cJSON_GetArrayItem(p.messages, 0), "content");
 	assert_string_equal(content->valuestring, "a\nb");
+	/* What is null is absent, except that each message has content. */
+	text = cJSON_PrintUnformatted(cJSON_GetArrayItem(p.messages, 1));
+	assert_non_null(text);
+	assert_string_equal(text, "{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\","
+				  "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}],"
+				  "\"content\":null}");
+	cJSON_free(text);
 	assert_true(p.seed_given);
 	assert_true(p.seed == INT64_MIN);
 	assert_int_equal(p.top_k, 0);

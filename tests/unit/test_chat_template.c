@@ -241,6 +241,7 @@ static bool can(const struct txda_chat_capabilities *caps, const char *what)
 	FLAG(tools);
 	FLAG(tool_calls);
 	FLAG(argument_objects);
+	FLAG(null_content);
 #undef FLAG
 	fail_msg("no template can %s", what);
 	return false;
@@ -290,18 +291,18 @@ TEST(test_real_templates)
 	} models[] = {
 		{"chat/qwen3.json",
 		 "qwen3",
-		 {true, false, true, true, true, true, REPLY_HERMES, REPLY_THINK}},
+		 {true, false, true, true, true, true, REPLY_HERMES, REPLY_THINK, false}},
 		{"chat/qwen2.5.json",
 		 "qwen2.5",
-		 {true, false, true, true, true, false, REPLY_HERMES, 0}},
+		 {true, false, true, true, true, false, REPLY_HERMES, 0, true}},
 		{"chat/llama-3.1.json",
 		 "llama-3.1",
-		 {true, false, true, true, true, false, REPLY_LLAMA, 0}},
+		 {true, false, true, true, true, false, REPLY_LLAMA, 0, true}},
 		{"chat/llama-2.json", "llama-2", {true, false, false, false, false, false}},
 		{"chat/mistral.json", "mistral", {true, false, false, false, false, false}},
 		{"chat/deepseek-v3.json",
 		 "deepseek-v3",
-		 {true, false, false, true, false, false, REPLY_DEEPSEEK, 0}},
+		 {true, false, false, true, false, false, REPLY_DEEPSEEK, 0, true}},
 		{"chat/huggingface_js_e2e.json",
 		 "Qwen/Qwen2.5-VL-7B-Instruct",
 		 {true, true, false, false, false, false}},

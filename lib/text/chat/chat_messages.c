@@ -39,6 +39,13 @@ static const cJSON *tool_arguments(const cJSON *call)
 	return member(member(call, "function"), "arguments");
 }
 
+/* Whether calls come without the text that the template needs. */
+static bool lacks_content(const cJSON *message, const struct txda_chat_capabilities *caps)
+{
+	return !caps->null_content && cJSON_IsNull(member(message, "content")) &&
+	       cJSON_GetArraySize(member(message, "tool_calls"));
+}
+
 /* Whether this message needs to be converted. */
 static bool needs_change(const cJSON *message, const struct txda_chat_capabilities *caps)
 {
@@ -47,6 +54,8 @@ static bool needs_change(const cJSON *message, const struct txda_chat_capabiliti
 	if (cJSON_IsArray(content) && !caps->content_parts)
 		return true;
 	if (cJSON_IsString(content) && !caps->content_string && caps->content_parts)
+		return true;
+	if (lacks_content(message, caps))
 		return true;
 	if (caps->argument_objects)
 		cJSON_ArrayForEach(call, member(message, "tool_calls"))
@@ -131,6 +140,8 @@ static int change_content(cJSON *message, int number, const struct txda_chat_cap
 		rc = join_parts(content, number, error, &changed);
 	else if (cJSON_IsString(content) && !caps->content_string && caps->content_parts)
 		rc = wrap_string(content, error, &changed);
+	else if (lacks_content(message, caps))
+		rc = (changed = cJSON_CreateString("")) ? 0 : out_of_memory(error);
 	else
 		return 0;
 	if (rc)

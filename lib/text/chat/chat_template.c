@@ -238,31 +238,38 @@ static bool is_well_rendered(const char *text)
 }
 
 /*
- * Some templates require content to be None beside tool calls, others a string; some render calls
- * only if there are tools.
+ * Whether the call is rendered with the content None or "", and whether None is good: some templates
+ * require it beside calls, others fail on it or print it. Some render calls only if there are tools.
  */
-static int probe_calls(const struct txda_chat_template *chat,
-		       const struct chat_named_template *named, const char *const conversations[2],
-		       bool *ret)
+static int probe_calls(const struct txda_chat_template *chat, struct chat_named_template *named,
+		       const char *with_none, const char *with_empty, bool *ret)
 {
-	unsigned int i;
+	int rc = 0;
 
 	*ret = false;
-	for (i = 0; i < 4 && !*ret; i++) {
-		char *text = probe(chat, named, conversations[i & 1], i & 2 ? tools : NULL);
+	for (unsigned int i = 0; i < 2 && !rc && !*ret; i++) {
+		char *none = probe(chat, named, with_none, i ? tools : NULL);
+		char *empty = probe(chat, named, with_empty, i ? tools : NULL);
 
-		if (!text)
-			return -ENOMEM;
-		*ret = is_well_rendered(text);
-		free(text);
+		if (none && empty) {
+			bool good = is_well_rendered(none);
+
+			*ret = good || is_well_rendered(empty);
+			/* Without calls it is at least to be rendered. */
+			named->capabilities.null_content =
+				(*ret ? good : *none != '\0') &&
+				(!strstr(none, "None") || strstr(empty, "None"));
+		} else {
+			rc = -ENOMEM;
+		}
+		free(none);
+		free(empty);
 	}
-	return 0;
+	return rc;
 }
 
 static int probe_tools(const struct txda_chat_template *chat, struct chat_named_template *named)
 {
-	static const char *const objects[2] = {CALL("null", OBJECT), CALL("\"\"", OBJECT)};
-	static const char *const strings[2] = {CALL("null", STRING), CALL("\"\"", STRING)};
 	struct txda_chat_capabilities *caps = &named->capabilities;
 	char *text = probe(chat, named, string_content, tools);
 	int rc;
@@ -271,11 +278,13 @@ static int probe_tools(const struct txda_chat_template *chat, struct chat_named_
 		return -ENOMEM;
 	caps->tools = strstr(text, TOOL_MARK) != NULL;
 	free(text);
-	rc = probe_calls(chat, named, objects, &caps->argument_objects);
-	if (rc)
-		return rc;
+	rc = probe_calls(chat, named, CALL("null", OBJECT), CALL("\"\"", OBJECT),
+			 &caps->argument_objects);
 	caps->tool_calls = caps->argument_objects;
-	return caps->tool_calls ? 0 : probe_calls(chat, named, strings, &caps->tool_calls);
+	if (rc || caps->tool_calls)
+		return rc;
+	return probe_calls(chat, named, CALL("null", STRING), CALL("\"\"", STRING),
+			   &caps->tool_calls);
 }
 
 /* Determines what a template supports. 0 or -ENOMEM; what fails to render counts as unsupported. */

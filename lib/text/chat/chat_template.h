@@ -37,6 +37,7 @@ struct txda_chat_capabilities {
 	/* The format of calls that it makes the model write. */
 	enum reply_tools calls;
 	enum reply_reasoning reasoning;
+	bool null_content; /* content None beside tool calls is good; else it is to be "" */
 };
 
 struct txda_chat_request {
@@ -75,6 +76,7 @@ bool txda_chat_template_mentions(const struct txda_chat_template *chat, bool wit
  * - content in parts becomes a string for a template that knows no parts: texts joined by "\n", and
  *   a part that is not text is an error; a string becomes one part for a template that knows parts
  *   only;
+ * - content None beside tool calls becomes "" for a template that fails on it or prints it;
  * - function.arguments of tool calls, JSON text in OpenAI's form, becomes an object for a template
  *   that expects one, an empty one if the text is blank. A template named "tool_use" is used
  *   instead of the default if there are tools. `tools` and `documents` are None if not given.
