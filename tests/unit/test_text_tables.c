@@ -385,67 +385,105 @@ static void read_model(struct text_model *m, const char *template)
 	free(read.data);
 }
 
-static void add_message(cJSON *messages, const char *content)
+/* The answer to a job whose only part is @part; to be freed. */
+static struct text_done *work_on(const struct text_model *m, struct text_job job,
+				 const struct text_buf *part)
 {
-	cJSON *message = cJSON_CreateObject();
-
-	cJSON_AddStringToObject(message, "role", "user");
-	cJSON_AddStringToObject(message, "content", content);
-	cJSON_AddItemToArray(messages, message);
-}
-
-static uint32_t count_tokens(const struct text_model *m, const cJSON *messages, uint32_t flags)
-{
-	struct text_job job = {.kind = TEXT_JOB_CHAT, .flags = flags};
 	struct text_buf in = {0}, out = {0};
-	struct text_done done;
 
 	assert_true(text_buf_add(&in, &job, sizeof(job)));
-	assert_true(text_tree_write(messages, &in));
+	assert_true(text_buf_add(&in, part->data, part->len));
 	job.size = (uint32_t)in.len;
+	job.max_ids = 1000;
 	job.parts[0] = (struct text_part){sizeof(job), job.size - (uint32_t)sizeof(job)};
 	memcpy(in.data, &job, sizeof(job));
 	assert_int_equal(text_work(m, in.data, in.len, &out), 0);
-	memcpy(&done, out.data, sizeof(done));
-	assert_int_equal(done.error, 0);
 	free(in.data);
-	free(out.data);
-	return done.n;
+	return (struct text_done *)out.data;
 }
 
-/*
- * The last message is looked for in the prompt, where almost all of it occurs at each place: comparing
- * it there from either side would take 10^12 steps.
- */
+static struct text_done *continue_chat(const struct text_model *m, const char *messages)
+{
+	const struct text_job job = {.kind = TEXT_JOB_CHAT, .flags = TEXT_CONTINUE_FINAL};
+	cJSON *tree = cJSON_Parse(messages);
+	struct text_done *done;
+	struct text_buf part = {0};
+
+	assert_true(tree && text_tree_write(tree, &part));
+	done = work_on(m, job, &part);
+	cJSON_Delete(tree);
+	free(part.data);
+	return done;
+}
+
+/* The messages as a prompt to be continued have the tokens of @want. */
+static void expect_continued(const struct text_model *m, const char *messages, const char *want)
+{
+	const struct text_job job = {.kind = TEXT_JOB_ENCODE};
+	struct text_buf part = {0};
+	struct text_done *done = continue_chat(m, messages), *wanted;
+
+	assert_true(text_buf_add(&part, want, strlen(want)));
+	wanted = work_on(m, job, &part);
+	if (done->error || done->n != wanted->n ||
+	    memcmp(done + 1, wanted + 1, done->n * sizeof(int32_t)) != 0)
+		fail_msg("%s: %d, %u tokens, not %u", messages, done->error, done->n, wanted->n);
+	free(done);
+	free(wanted);
+	free(part.data);
+}
+
+#define FINAL(content)                                                                             \
+	"[{\"role\":\"user\",\"content\":\"OK!\"},{\"role\":\"assistant\",\"content\":" content "}]"
+
+/* The prompt ends with exactly the last message's text, or with what a template leaves of it. */
 TEST_WITH(test_continue, test_dir_make, test_dir_remove)
 {
-	const size_t n = 1 << 22, half = n / 4;
-	char *prompt = malloc(n + 1), *last = malloc(n + 1);
-	cJSON *messages = cJSON_CreateArray();
+	static const struct {
+		const char *content, *kept, *trimmed;
+	} cases[] = {
+		{"\"OK!\"", "OK!", "OK!"},
+		{"\"OK!\\n\"", "OK!\n", "OK!"},
+		{"\" \\n OK! \\n \"", " \n OK! \n ", "OK!"},
+		{"\"\"", "", ""},
+		{"\"\\n\"", "\n", ""},
+		{"\"<\"", "<", "<"},
+		{"\"txda-final-message-ends-here a\"", "txda-final-message-ends-here a",
+		 "txda-final-message-ends-here a"},
+		{"[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\\n\"}]",
+		 "a\nb\n", "a\nb"},
+	};
+	static const char *const bodies[] = {"m.content", "m.content|trim"};
 	struct text_model m = {0};
-	uint32_t whole, cut;
+	struct text_done *done;
+	char text[256], want[128];
 
-	read_model(&m, "{{ messages[0]['content'] }}. The end.");
-	memset(prompt, 'a', n);
-	prompt[n] = '\0';
-	memset(last, 'a', 2 * half);
-	last[half] = 'b';
-	last[2 * half] = '\0';
-	add_message(messages, prompt);
-	add_message(messages, last);
-	whole = count_tokens(&m, messages, 0);
-	assert_int_equal(count_tokens(&m, messages, TEXT_CONTINUE_FINAL), whole);
-	/* What is found is where the prompt ends. */
-	last[half] = '\0';
-	cJSON_DeleteItemFromArray(messages, 1);
-	add_message(messages, last);
-	cut = count_tokens(&m, messages, TEXT_CONTINUE_FINAL);
-	assert_in_range(cut, 1, whole - 1);
-	cJSON_Delete(messages);
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
+		snprintf(text, sizeof(text), "{%% for m in messages %%}<{{ %s }}>\n{%% endfor %%}",
+			 bodies[i & 1]);
+		read_model(&m, text);
+		snprintf(text, sizeof(text), FINAL("%s"), cases[i / 2].content);
+		snprintf(want, sizeof(want), "<OK!>\n<%s",
+			 i & 1 ? cases[i / 2].trimmed : cases[i / 2].kept);
+		expect_continued(&m, text, want);
+		txda_chat_template_free(m.chat);
+		txda_tokenizer_free(m.tokenizer);
+		unlink(at("chat_template.jinja"));
+		unlink(at("tokenizer.json"));
+	}
+	/* At the very beginning. */
+	read_model(&m, "{{ messages[1].content }}. The end.");
+	expect_continued(&m, FINAL("\"a \""), "a ");
+	/* Without text in the prompt there is nothing to continue. */
+	done = continue_chat(&m, FINAL("null"));
+	assert_int_equal(done->error, -EPROTO);
+	assert_says(done->message, "continue_final_message");
+	free(done);
+	done = continue_chat(&m, "[{\"content\":\"a\"},{\"content\":\"b\"},{\"content\":\"c\"}]");
+	assert_int_equal(done->error, -EPROTO);
+	free(done);
 	txda_chat_template_free(m.chat);
 	txda_tokenizer_free(m.tokenizer);
-	free(prompt);
-	free(last);
 }
 
 TEST_MAIN

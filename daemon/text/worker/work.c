@@ -178,50 +178,56 @@ static int encode(const struct text_model *m, const struct text_job *job, const 
 }
 
 /*
- * The last occurrence of @word in the text, or SIZE_MAX; linear in both (Knuth-Morris-Pratt,
- * backwards).
+ * Stands behind the text of the last message, which the model is to continue, while the template is
+ * rendered. The blank at its end shows whether the template trims the text.
  */
-static size_t find_last(const char *text, size_t len, const char *word, size_t n)
-{
-	uint32_t *border = malloc((n + 1) * sizeof(*border));
-	size_t k = 0, found = SIZE_MAX;
+static const char final_mark[] = "txda-final-message-ends-here ";
 
-	if (!border)
-		return SIZE_MAX;
-	border[0] = border[1] = 0;
-	for (size_t i = 1; i < n; i++) {
-		while (k && word[n - 1 - i] != word[n - 1 - k])
-			k = border[k];
-		k += word[n - 1 - i] == word[n - 1 - k];
-		border[i + 1] = (uint32_t)k;
+/* Appends the mark to the last message: to its text, or as or to the last of its parts. */
+static int mark_final_message(cJSON *messages)
+{
+	cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
+	cJSON *content = cJSON_GetObjectItemCaseSensitive(last, "content"), *text = content;
+	char *marked = NULL;
+	bool ok;
+
+	if (cJSON_IsArray(content)) {
+		cJSON *part = cJSON_GetArrayItem(content, cJSON_GetArraySize(content) - 1);
+
+		text = cJSON_GetObjectItemCaseSensitive(part, "text");
+		if (!cJSON_IsString(text)) {
+			part = cJSON_CreateObject();
+			cJSON_AddStringToObject(part, "type", "text");
+			text = cJSON_AddStringToObject(part, "text", "");
+			if (!text || !cJSON_AddItemToArray(content, part)) {
+				cJSON_Delete(part);
+				return -ENOMEM;
+			}
+		}
 	}
-	k = 0;
-	for (size_t i = len; i-- > 0 && found == SIZE_MAX;) {
-		while (k && text[i] != word[n - 1 - k])
-			k = border[k];
-		k += text[i] == word[n - 1 - k];
-		if (k == n)
-			found = i;
-	}
-	free(border);
-	return found;
+	if (!cJSON_IsString(text))
+		return -EPROTO;
+	if (asprintf(&marked, "%s%s", text->valuestring, final_mark) < 0)
+		return -ENOMEM;
+	ok = cJSON_SetValuestring(text, marked);
+	free(marked);
+	return ok ? 0 : -ENOMEM;
 }
 
-/*
- * The end of the last message's text in the prompt, so that the model continues it instead of
- * starting a new turn.
- */
-static size_t cut_after_final_message(const cJSON *messages, const char *text, size_t len)
+/* Cuts the prompt where the mark is, and the white space before it if the template trims. */
+static int cut_at_final_mark(char *text, size_t *len)
 {
-	const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
-	const cJSON *content = api_member(last, "content");
-	size_t n = cJSON_IsString(content) ? strlen(content->valuestring) : 0, at;
+	size_t n = sizeof(final_mark) - 2, at = *len; /* without the blank */
 
-	/* Templates may trim the text. */
-	while (n && strchr(" \t\r\n", content->valuestring[n - 1]))
-		n--;
-	at = n && n <= len ? find_last(text, len, content->valuestring, n) : SIZE_MAX;
-	return at == SIZE_MAX ? len : at + n;
+	while (at + n > *len || memcmp(text + at, final_mark, n) != 0) {
+		if (!at--)
+			return -EPROTO;
+	}
+	if (text[at + n] != ' ')
+		while (at && strchr(" \t\r\n", text[at - 1]))
+			at--;
+	*len = at;
+	return 0;
 }
 
 static bool ends_with(const char *text, size_t len, const char *mark)
@@ -263,21 +269,31 @@ static int chat(const struct text_model *m, const struct text_job *job, cJSON *c
 	};
 	const char *think = reply_think(job->reasoning),
 		   *think_end = reply_think_end(job->reasoning);
+	bool continued = job->flags & TEXT_CONTINUE_FINAL;
 	struct txda_template_error error = {0};
-	char *text;
+	char *text = NULL;
 	size_t len;
 	int r;
 
 	if (!m->chat || !trees[0])
 		return -EINVAL;
-	r = txda_chat_template_render(m->chat, &request, &error, &text, &len);
-	if (r && r != -ENOMEM)
-		snprintf(done->message, sizeof(done->message), "%s", error.message);
-	if (r)
-		return r == -ENOMEM ? r : -EPROTO;
+	r = continued ? mark_final_message(trees[0]) : 0;
+	if (!r) {
+		r = txda_chat_template_render(m->chat, &request, &error, &text, &len);
+		if (r && r != -ENOMEM)
+			r = -EPROTO;
+	}
+	if (!r && continued)
+		r = cut_at_final_mark(text, &len);
+	if (r) {
+		snprintf(done->message, sizeof(done->message), "%s",
+			 *error.message ? error.message
+					: "the last message has no text in the prompt that "
+					  "continue_final_message could continue");
+		free(text);
+		return r;
+	}
 	list_unread(m, trees[1], trees[2], done);
-	if (job->flags & TEXT_CONTINUE_FINAL)
-		len = cut_after_final_message(trees[0], text, len);
 	if (think && ends_with(text, len, think))
 		done->flags |= TEXT_ENDS_IN_THINK;
 	if (think_end && ends_with(text, len, think_end))
