@@ -31,6 +31,9 @@ static int on_content(void *arg, const char *text, size_t len)
 {
 	struct choice *c = arg;
 
+	/* By the grammar a forced call's reply has no content: it is markup that was cut off. */
+	if (c->params->tool_choice >= API_TOOLS_REQUIRED)
+		return 0;
 	json_raw(&c->text, text, len);
 	c->spoke = true;
 	return c->text.failed ? -ENOMEM : 0;
@@ -329,8 +332,11 @@ static int finish(struct choice *c, enum engine_finish how, unsigned n, unsigned
 		r = release(c, text, len);
 	}
 	if (r >= 0 && c->parser && !c->too_many) {
-		int flushed = reply_parser_flush(c->parser);
+		int flushed;
 
+		if (!r && (how == ENGINE_FINISH_LENGTH || late))
+			reply_parser_cut_off(c->parser);
+		flushed = reply_parser_flush(c->parser);
 		r = flushed && !c->too_many ? flushed : r;
 	}
 	if (r >= 0 && how != ENGINE_FINISH_LENGTH && !late && complete_calls(c))

@@ -74,6 +74,16 @@ post $comp '{"prompt":"Say","guided_grammar":"root ::= \"<\" [a-z]{2,4} \">\"","
 called='{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}'
 post $chat '{"messages":[{"role":"user","content":"hi"},'"$called"',{"role":"tool","tool_call_id":"c","content":"10"}],"max_tokens":1}' |
 	grep -q '"chat.completion"' || fail "a call with content null"
+# The markup of a forced call that is cut off is no content, whole and streamed.
+for n in 1 2 3 5 9; do
+	for choice in '"required"' '{"type":"function","function":{"name":"f"}}'; do
+		body="{$hi,\"max_tokens\":$n,\"temperature\":0,\"tool_choice\":$choice,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"
+		post $chat "$body}" >"$tmp/answer"
+		grep -q '"finish_reason":"length"' "$tmp/answer" || fail "a forced call of $n tokens: $(cat "$tmp/answer")"
+		grep -q '"content":"[^"]' "$tmp/answer" && fail "content beside a forced call: $(cat "$tmp/answer")"
+		post $chat "$body,\"stream\":true}" | grep '"content":"[^"]' && fail "content beside a forced call, streamed"
+	done
+done
 # Penalties, biases, tokens.
 post $comp '{"prompt":"Once upon a time","max_tokens":4,"temperature":0,"logit_bias":{"300":50},"frequency_penalty":1}' |
 	grep -q text_completion || fail "logit_bias"

@@ -55,6 +55,11 @@ static int part_header(struct reply_parser *p, bool final)
 	int error = 0;
 
 	n = reply_find(p, mark, &found);
+	if (final && !found && !p->messages && is_header(p) &&
+	    reply_is_cut_mark(p, p->pending.len)) {
+		p->pending.len = 0;
+		return 0;
+	}
 	if (n > MAX_HEADER || (!p->messages && (!is_header(p) || (final && !found)))) {
 		p->message = MESSAGE_CONTENT;
 		p->messages = true;

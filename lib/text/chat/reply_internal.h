@@ -47,6 +47,7 @@ struct reply_parser {
 	struct text_buf pending; /* not handled yet */
 	struct text_buf held;	 /* text of a possible call, in case it is none */
 	struct text_buf space;	 /* the white space before it, likewise */
+	bool cut_off;		 /* the reply did not end by itself */
 	bool trim;		 /* leading line breaks are not part of the text */
 	bool list;		 /* mistral: within [ and ] */
 	bool marked;		 /* the current call follows a mark */
@@ -78,6 +79,8 @@ bool reply_may_become(const struct reply_parser *p, const char *mark);
  * part of it.
  */
 size_t reply_find(const struct reply_parser *p, const char *mark, bool *ret_found);
+/* Whether a cut-off reply's last @n bytes, the beginning of a mark, are not to be shown. */
+bool reply_is_cut_mark(const struct reply_parser *p, size_t n);
 /* The length @n without trailing white space (or only line breaks). */
 size_t reply_trimmed(const char *text, size_t n, bool breaks_only);
 /* Emits the first @n bytes of the pending text and drops them. */

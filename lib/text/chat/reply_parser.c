@@ -110,6 +110,12 @@ size_t reply_find(const struct reply_parser *p, const char *mark, bool *ret_foun
 	return n;
 }
 
+/* A single character is more likely to be text. */
+bool reply_is_cut_mark(const struct reply_parser *p, size_t n)
+{
+	return p->cut_off && n > 1;
+}
+
 size_t reply_trimmed(const char *text, size_t n, bool breaks_only)
 {
 	while (n && (breaks_only ? text[n - 1] == '\n' : reply_is_space(text[n - 1])))
@@ -151,8 +157,12 @@ static int part_start(struct reply_parser *p, bool final)
 		n++;
 	left = p->pending.len - n;
 	if (left < strlen(mark)) {
-		if (!final && (!left || !memcmp(p->pending.data + n, mark, left)))
+		bool begins = !memcmp(p->pending.data + n, mark, left);
+
+		if (!final && begins)
 			return 0;
+		if (begins && reply_is_cut_mark(p, left))
+			p->pending.len = 0;
 		p->part = PART_SNIFF;
 		return 1;
 	}
@@ -238,8 +248,12 @@ static int part_sniff(struct reply_parser *p, bool final)
 		reply_begin_call(p, false);
 		return 1;
 	}
-	if (p->pending.len && reply_may_become(p, PYTHON_TAG) && !final)
-		return 0;
+	if (p->pending.len && reply_may_become(p, PYTHON_TAG)) {
+		if (!final)
+			return 0;
+		if (reply_is_cut_mark(p, p->pending.len))
+			p->pending.len = 0;
+	}
 	p->part = PART_PLAIN;
 	return 1;
 }
@@ -254,8 +268,12 @@ static int part_content(struct reply_parser *p, bool final)
 	trim_start(p);
 	n = reply_find(p, mark, &found);
 	if (final && !found) {
-		/* Only the beginning of a further call's mark arrived. */
-		error = reply_emit(p, false, p->calls ? n : p->pending.len);
+		/* Perhaps only the beginning of a call's mark arrived. */
+		if (reply_is_cut_mark(p, p->pending.len - n))
+			n = reply_trimmed(p->pending.data, n, false);
+		else if (!p->calls)
+			n = p->pending.len;
+		error = reply_emit(p, false, n);
 		p->pending.len = 0;
 		return error;
 	}
@@ -308,6 +326,11 @@ int reply_parser_feed(struct reply_parser *p, const char *text, size_t len)
 	while (result > 0 && p->pending.len)
 		result = step(p, false);
 	return result < 0 ? result : 0;
+}
+
+void reply_parser_cut_off(struct reply_parser *p)
+{
+	p->cut_off = true;
 }
 
 int reply_parser_flush(struct reply_parser *p)

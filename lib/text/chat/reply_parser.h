@@ -46,6 +46,11 @@ void reply_parser_free(struct reply_parser *p);
 
 /* Takes whole characters. 0, -ENOMEM, or the sink's result: then the parser can only be freed. */
 int reply_parser_feed(struct reply_parser *p, const char *text, size_t len);
+/*
+ * Before the flush of a reply that did not end by itself: the beginning of a mark of more than one
+ * character is not content then.
+ */
+void reply_parser_cut_off(struct reply_parser *p);
 /* The end of the reply: emits what was held back. */
 int reply_parser_flush(struct reply_parser *p);
 /* Whether the last call's arguments have begun, and are not complete. */
