@@ -5,7 +5,9 @@
 
 #include "grammar_schema.h"
 
-#define VIEW_MAX 48 /* schemas that apply to one value at once */
+#define VIEW_MAX   48	      /* schemas that apply to one value at once */
+#define LOOP_DEPTH 64	      /* schemas that lead to each other for one value */
+#define LOOP_STEPS (1u << 20) /* of all searches for loops */
 
 /* Keywords of a schema that a view has handled. */
 enum {
@@ -53,6 +55,7 @@ struct grammar_json {
 	struct work *work;					/* views and their rules */
 	size_t n_work, cap_work, done;
 	size_t *slots, n_slots; /* an index over work, number + 1 */
+	unsigned loop_steps;
 };
 
 /* Refuses a keyword when strict, and otherwise records that it is not enforced. */

@@ -213,8 +213,48 @@ static const cJSON *resolve(struct grammar_json *j, const cJSON *root, const cJS
 	return target;
 }
 
+struct path {
+	const cJSON *root;
+	const cJSON *schemas[LOOP_DEPTH];
+	unsigned n;
+};
+
+/* Fails if the schema leads to one of the path, or the ones that it leads to do. */
+static void follow(struct grammar_json *j, struct path *p, const cJSON *schema)
+{
+	static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
+	const cJSON *ref = schema_member(schema, "$ref"), *one;
+
+	for (unsigned i = 0; i < p->n; i++) {
+		if (p->schemas[i] == schema)
+			grammar_fail(
+				j->b, -EINVAL,
+				"the schema's references lead back to where they begin, with no "
+				"value in between: it matches nothing");
+	}
+	if (p->n == LOOP_DEPTH || ++j->loop_steps > LOOP_STEPS)
+		grammar_fail(j->b, -E2BIG, "references and alternatives are too deep or too many");
+	if (grammar_failed(j->b))
+		return;
+	p->schemas[p->n++] = schema;
+	if (ref)
+		follow(j, p, resolve(j, p->root, ref));
+	for (unsigned i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		cJSON_ArrayForEach(one, schema_member(schema, lists[i]))
+			follow(j, p, one);
+	}
+	p->n--;
+}
+
 bool view_flatten(struct grammar_json *j, struct view *v)
 {
+	struct path path = {.root = v->root};
+
+	/* A value is valid by a schema only if something but the schema itself says so. */
+	for (unsigned i = 0; i < v->n && !grammar_failed(j->b); i++)
+		follow(j, &path, v->parts[i].schema);
+	if (grammar_failed(j->b))
+		return false;
 	for (unsigned i = 0; i < v->n; i++) {
 		struct part *part = &v->parts[i];
 		const cJSON *ref = schema_member(part->schema, "$ref"), *target, *one;

@@ -373,6 +373,22 @@ static int try_hostile(char *text, bool walk)
 	return error;
 }
 
+static char *diamonds(void)
+{
+	char *text = malloc(8192);
+	size_t n;
+
+	assert_non_null(text);
+	n = (size_t)sprintf(text, "{\"$ref\":\"#/$defs/d0\",\"$defs\":{");
+	for (unsigned i = 0; i < 40; i++)
+		n += (size_t)sprintf(text + n,
+				     "\"d%u\":{\"allOf\":[{\"$ref\":\"#/$defs/d%u\"},"
+				     "{\"$ref\":\"#/$defs/d%u\"}]},",
+				     i, i + 1, i + 1);
+	sprintf(text + n, "\"d40\":{}}}");
+	return text;
+}
+
 TEST(hostile_schemas)
 {
 	/* Long lists are no problem. */
@@ -388,7 +404,9 @@ TEST(hostile_schemas)
 			 40, "]}"),
 		    true);
 	/* Chains and rings of references. */
-	assert_int_equal(try_hostile(many("{\"$ref\":\"#\",\"x\":[", "@", 1, "]}"), true), 0);
+	assert_int_equal(try_hostile(many("{\"$ref\":\"#\",\"x\":[", "@", 1, "]}"), true), -EINVAL);
+	/* Each of 40 schemas leads twice to the next one. */
+	assert_int_equal(try_hostile(diamonds(), true), -E2BIG);
 	try_hostile(many("{\"allOf\":[", "{\"$ref\":\"#\"}", 3000, "]}"), true);
 	try_hostile(many("{\"anyOf\":[", "{\"items\":{\"$ref\":\"#\"}}", 300, "]}"), true);
 	try_hostile(many("{\"anyOf\":[{\"type\":\"null\"},",
