@@ -166,6 +166,80 @@ static bool join_parts(struct api_params *p, cJSON *message, const cJSON *parts,
 	return true;
 }
 
+/* A string that is not empty; @optional: or an empty one or none. */
+static bool check_string(const cJSON *object, const char *path, const char *name, bool optional,
+			 struct api_error *e)
+{
+	const cJSON *value = api_member(object, name);
+	char where[96], buf[96];
+
+	if (cJSON_IsString(value) ? optional || *value->valuestring : !value && optional)
+		return true;
+	snprintf(where, sizeof(where), "%s.%s", path, name);
+	if (!value)
+		return api_error_set(e, 400, NULL, where, "%s is missing", where);
+	return api_error_set(e, 400, NULL, where, "%s must be a string%s, not %s", where,
+			     optional ? "" : " that is not empty",
+			     api_describe(value, buf, sizeof(buf)));
+}
+
+/* A call of an earlier turn: what a model wrote, so its name and arguments may be odd. */
+static bool check_call(const cJSON *call, const char *where, struct api_error *e)
+{
+	const cJSON *function, *type, *arguments;
+	char inner[96], buf[96];
+
+	if (!cJSON_IsObject(call))
+		return api_error_set(e, 400, NULL, where, "%s must be an object, not %s", where,
+				     api_describe(call, buf, sizeof(buf)));
+	if (!check_string(call, where, "id", true, e) ||
+	    !check_string(call, where, "type", true, e))
+		return false;
+	type = api_member(call, "type");
+	if (type && strcmp(type->valuestring, "function"))
+		return api_error_set(e, 400, "unsupported_value", where,
+				     "%s has the type \"%.40s\"; only \"function\" is supported",
+				     where, type->valuestring);
+	function = api_member(call, "function");
+	snprintf(inner, sizeof(inner), "%.64s.function", where);
+	if (!function)
+		return api_error_set(e, 400, NULL, inner, "%s is missing", inner);
+	if (!cJSON_IsObject(function))
+		return api_error_set(e, 400, NULL, inner, "%s must be an object, not %s", inner,
+				     api_describe(function, buf, sizeof(buf)));
+	if (!check_string(function, inner, "name", false, e))
+		return false;
+	arguments = api_member(function, "arguments");
+	if (!arguments || cJSON_IsString(arguments) || cJSON_IsObject(arguments))
+		return true;
+	snprintf(inner, sizeof(inner), "%.64s.function.arguments", where);
+	return api_error_set(e, 400, NULL, inner, "%s must be JSON text or an object, not %s",
+			     inner, api_describe(arguments, buf, sizeof(buf)));
+}
+
+/* The members of a message beside its role and content. */
+static bool check_rest(const cJSON *message, unsigned index, struct api_error *e)
+{
+	const cJSON *calls = api_member(message, "tool_calls"), *call;
+	char where[64], buf[96];
+	unsigned i = 0;
+
+	snprintf(where, sizeof(where), "messages[%u]", index);
+	if (!check_string(message, where, "name", true, e) ||
+	    !check_string(message, where, "tool_call_id", true, e))
+		return false;
+	snprintf(where, sizeof(where), "messages[%u].tool_calls", index);
+	if (calls && !cJSON_IsArray(calls))
+		return api_error_set(e, 400, NULL, where, "%s must be an array, not %s", where,
+				     api_describe(calls, buf, sizeof(buf)));
+	cJSON_ArrayForEach(call, calls) {
+		snprintf(where, sizeof(where), "messages[%u].tool_calls[%u]", index, i++);
+		if (!check_call(call, where, e))
+			return false;
+	}
+	return true;
+}
+
 static bool check_message(struct api_params *p, cJSON *message, unsigned index, struct api_error *e)
 {
 	const cJSON *role, *content, *calls;
@@ -185,10 +259,8 @@ static bool check_message(struct api_params *p, cJSON *message, unsigned index, 
 		return api_error_set(e, 400, NULL, where,
 				     "%s must be a string such as \"user\", not %s", where,
 				     api_describe(role, buf, sizeof(buf)));
-	snprintf(where, sizeof(where), "messages[%u].tool_calls", index);
-	if (calls && !cJSON_IsArray(calls))
-		return api_error_set(e, 400, NULL, where, "%s must be an array, not %s", where,
-				     api_describe(calls, buf, sizeof(buf)));
+	if (!check_rest(message, index, e))
+		return false;
 	snprintf(where, sizeof(where), "messages[%u].content", index);
 	if (cJSON_IsArray(content))
 		return join_parts(p, message, content, index, e);

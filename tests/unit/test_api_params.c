@@ -59,6 +59,58 @@ static const struct wrong wrongs[] = {
 	{API_CHAT, IMAGE("{'url': 'x', 'detail': 2}"), "detail", "string"},
 	{API_CHAT, "{'messages': [{'role': 'user', 'content': [{'type': 'text'}]}]}",
 	 "messages[0].content[0]", "no string"},
+	{API_CHAT,
+	 "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': "
+	 "[5]}]}",
+	 "messages[1].tool_calls[0]", "must be an object, not 5"},
+	{API_CHAT,
+	 "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': "
+	 "[{}]}]}",
+	 "messages[1].tool_calls[0].function", "is missing"},
+	{API_CHAT,
+	 "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': "
+	 "[null]}]}",
+	 "messages[1].tool_calls[0]", "not null"},
+	{API_CHAT,
+	 "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': "
+	 "{}}]}",
+	 "messages[1].tool_calls", "an array, not an object"},
+	{API_CHAT,
+	 "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': "
+	 "[{'function': 'f'}]}]}",
+	 "messages[1].tool_calls[0].function", "an object, not \"f\""},
+	{API_CHAT,
+	 "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': "
+	 "[{'function': {}}]}]}",
+	 "messages[1].tool_calls[0].function.name", "is missing"},
+	{API_CHAT,
+	 "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': "
+	 "[{'function': {'name': ''}}]}]}",
+	 "messages[1].tool_calls[0].function.name", "not empty"},
+	{API_CHAT,
+	 "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': "
+	 "[{'function': {'name': 'f'}}, {'function': {'name': 7}}]}]}",
+	 "messages[1].tool_calls[1].function.name", "not 7"},
+	{API_CHAT,
+	 "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': "
+	 "[{'function': {'name': 'f', 'arguments': [1]}}]}]}",
+	 "messages[1].tool_calls[0].function.arguments", "not an array"},
+	{API_CHAT,
+	 "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': "
+	 "[{'function': {'name': 'f', 'arguments': 1}}]}]}",
+	 "messages[1].tool_calls[0].function.arguments", "not 1"},
+	{API_CHAT,
+	 "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': "
+	 "[{'id': 5, 'function': {'name': 'f'}}]}]}",
+	 "messages[1].tool_calls[0].id", "not 5"},
+	{API_CHAT,
+	 "{'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': "
+	 "[{'type': 'custom', 'custom': {'name': 'f'}}]}]}",
+	 "messages[1].tool_calls[0]", "the type \"custom\""},
+	{API_CHAT, "{'messages': [{'role': 'tool', 'tool_call_id': 5, 'content': 'a'}]}",
+	 "messages[0].tool_call_id", "not 5"},
+	{API_CHAT, "{'messages': [{'role': 'user', 'name': {}, 'content': 'a'}]}",
+	 "messages[0].name", "not an object"},
 	{API_CHAT, "'model': 5", "model", "must be a string, not 5"},
 	{API_CHAT, "'stream': 'yes'", "stream", "must be true or false, not \"yes\""},
 	{API_CHAT, "'stream_options': {}", "stream_options", "only allowed when stream is true"},
