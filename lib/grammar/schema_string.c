@@ -7,17 +7,33 @@
 #include "json_text.h"
 #include "schema_internal.h"
 
-#define DATE	 "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-#define ZONE	 "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
-#define TIME	 "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?" ZONE
-#define OCTET	 "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-#define IPV4	 OCTET "(\\." OCTET "){3}"
-#define H16	 "[0-9a-fA-F]{1,4}"
-#define LABEL	 "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-#define HOST	 LABEL "(\\." LABEL "){0,8}"
-#define ATEXT	 "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,64}"
-#define DUR_TIME "T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S)"
-#define DUR_DATE "([0-9]{1,9}D|[0-9]{1,9}M([0-9]{1,9}D)?|[0-9]{1,9}Y([0-9]{1,9}M([0-9]{1,9}D)?)?)"
+/* RFC 3339, 5.7: the days that a month has, in a leap year one more. */
+#define LEAP "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
+#define DATE                                                                                       \
+	"([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|"  \
+	"02-(0[1-9]|1[0-9]|2[0-8]))|" LEAP "-02-29)"
+#define ZONE  "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+#define TIME  "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?" ZONE
+#define OCTET "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+#define IPV4  OCTET "(\\." OCTET "){3}"
+#define H16   "[0-9a-fA-F]{1,4}"
+/* Labels of a name have up to 63 characters, the name 253: few long ones, or more short ones. */
+#define LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define SHORT "[A-Za-z0-9]([A-Za-z0-9-]{0,25}[A-Za-z0-9])?"
+#define HOST  "(" LABEL "(\\." LABEL "){0,2}|" SHORT "(\\." SHORT "){0,8})"
+/* RFC 5321: 64 characters before the @, 254 together. */
+#define ATEXT	"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
+#define LOCAL	"(" ATEXT "{1,64}|" ATEXT "{1,12}(\\." ATEXT "{1,12}){1,4})"
+#define MAIL_AT "(" LABEL "\\." LABEL "|" SHORT "(\\." SHORT "){0,5})"
+/* RFC 3986, without IP literals. */
+#define PCHAR	  "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9a-fA-F]{2})"
+#define PATH	  "(" PCHAR "|/){0,1000}"
+#define REST	  "(" PCHAR "|[/?]){0,1000}"
+#define AUTHORITY "(" USER "{0,60}@)?" NAME "{0,250}(:[0-9]{0,5})?"
+#define USER	  "([A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9a-fA-F]{2})"
+#define NAME	  "([A-Za-z0-9._~!$&'()*+,;=-]|%[0-9a-fA-F]{2})"
+#define DUR_TIME  "T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S)"
+#define DUR_DATE  "([0-9]{1,9}D|[0-9]{1,9}M([0-9]{1,9}D)?|[0-9]{1,9}Y([0-9]{1,9}M([0-9]{1,9}D)?)?)"
 
 static const struct {
 	const char *name, *expression;
@@ -32,9 +48,10 @@ static const struct {
 	 "((" H16 ":){7}" H16 "|(" H16 ":){1,7}:|(" H16 ":){1,6}:" H16 "|(" H16 ":){1,5}(:" H16
 	 "){1,2}|(" H16 ":){1,4}(:" H16 "){1,3}|(" H16 ":){1,3}(:" H16 "){1,4}|(" H16
 	 ":){1,2}(:" H16 "){1,5}|" H16 ":(:" H16 "){1,6}|:((:" H16 "){1,7}|:))"},
+	{"email", LOCAL "@" MAIL_AT},
 	{"hostname", HOST},
-	{"email", ATEXT "(\\." ATEXT "){0,8}@" HOST},
-	{"uri", "[A-Za-z][A-Za-z0-9+.-]{0,30}:[A-Za-z0-9._~:/?#@!$&'()*+,;=%\\[\\]-]{1,2000}"},
+	{"uri", "[A-Za-z][A-Za-z0-9+.-]{0,30}:(//" AUTHORITY "(/" PATH ")?|/?" PCHAR PATH
+		")(\\?" REST ")?(#" REST ")?"},
 };
 
 static struct grammar_piece quoted(struct grammar_json *j, struct grammar_piece inside)

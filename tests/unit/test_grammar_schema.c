@@ -112,6 +112,38 @@ TEST(names_no_more_than_fits)
 	grammar_unref(g);
 }
 
+/* RFC 3339, 5.7. */
+TEST(dates_exist)
+{
+	static const unsigned years[] = {0,    1,    4,	   96,	 100,  400,  1600,
+					 1900, 1904, 1996, 2000, 2008, 2023, 2024,
+					 2028, 2096, 2100, 2400, 9996, 9999};
+	static const unsigned days[] = {31, 0, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+	struct grammar *g = schema_of("{\"format\":\"date\"}", true);
+
+	for (size_t y = 0; y < ARRAY_SIZE(years); y++) {
+		unsigned year = years[y];
+		bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+
+		for (unsigned month = 0; month <= 13; month++) {
+			unsigned most = month < 1 || month > 12 ? 0
+					: month == 2		? 28u + leap
+								: days[month - 1];
+
+			for (unsigned day = 0; day <= 32; day++) {
+				char text[40];
+
+				snprintf(text, sizeof(text), "\"%04u-%02u-%02u\"", year, month,
+					 day);
+				if ((matches(g, vocab, text, strlen(text)) == 1) !=
+				    (day >= 1 && day <= most))
+					fail_msg("%s", text);
+			}
+		}
+	}
+	grammar_unref(g);
+}
+
 /* Against the definition, for many bounds and values. */
 TEST(number_bounds_are_exact)
 {
