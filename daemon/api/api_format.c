@@ -70,7 +70,7 @@ static bool set_choice(struct api_format *f, const char *param, const cJSON *val
 	const cJSON *item;
 
 	if (!cJSON_IsArray(value) || !value->child)
-		return must_be(value, param, "an array of strings", e);
+		return must_be(value, param, "an array of one string or more", e);
 	if (cJSON_GetArraySize(value) > API_MAX_FORM_CHOICES)
 		return api_error_set(e, 400, NULL, param, "%s has %d strings; the limit is %d",
 				     param, cJSON_GetArraySize(value), API_MAX_FORM_CHOICES);

@@ -67,7 +67,10 @@ static bool parse_shape(const cJSON *object, const char *name, unsigned n_dims,
 
 	snprintf(wanted, sizeof(wanted), "an array of %u integer%s between 1 and %lld", n_dims,
 		 n_dims > 1 ? "s" : "", (long long)MAX_DIM);
-	if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) != (int)n_dims)
+	if (cJSON_IsArray(shape) && cJSON_GetArraySize(shape) != (int)n_dims)
+		return api_error_set(e, 400, NULL, name, "%s.shape must be %s, not of %d", name,
+				     wanted, cJSON_GetArraySize(shape));
+	if (!cJSON_IsArray(shape))
 		return wrong(name, "shape", wanted, shape, e);
 	cJSON_ArrayForEach(item, shape) {
 		int64_t n;
@@ -142,7 +145,8 @@ static bool parse_rows(struct api_params *p, struct api_error *e)
 	if (!cJSON_IsArray(rows) || !rows->child)
 		return api_error_set(
 			e, 400, NULL, "rows",
-			"rows must be \"last\", \"all\" or an array of positions, not %s",
+			"rows must be \"last\", \"all\" or an array of one position or more, "
+			"not %s",
 			api_describe(rows, shown, sizeof(shown)));
 	p->rows = API_ROWS_LIST;
 	p->row_list = calloc((size_t)cJSON_GetArraySize(rows), sizeof(*p->row_list));

@@ -41,7 +41,7 @@ const char *api_describe(const cJSON *value, char *buf, size_t len)
 	case cJSON_False: return "false";
 	case cJSON_True: return "true";
 	case cJSON_NULL: return "null";
-	case cJSON_Array: return "an array";
+	case cJSON_Array: return value->child ? "an array" : "an empty array";
 	case cJSON_Object: return "an object";
 	case cJSON_Number:
 		if (value->valuestring)

@@ -81,7 +81,7 @@ def check_format(d, name, rows):
         # Arguments that never began are an empty object to clients.
         want[0] = "|".join(call + "{}" if call.endswith(":") else call for call in want[0].split("|"))
         # Calls that end within the arguments of the last one were cut off.
-        finish = "tool_calls" if want[0].endswith(("}", "|f:3")) else "stop"
+        finish = "tool_calls" if want[0].endswith(("}", "|f:3", "|f:nul", "|f:nulls")) else "stop"
         body = {"model": name, "messages": [{"role": "user", "content": text}], "tools": TOOLS, "max_tokens": 1500}
         for stream in False, True:
             message, ended = ask(d, {**body, "stream": stream})

@@ -22,22 +22,49 @@ const cJSON *reply_function(const struct reply_parser *p, const char *name, size
 	return NULL;
 }
 
+static const char null[] = "null";
+
+int reply_end_arguments(struct reply_parser *p)
+{
+	unsigned n = p->nulls;
+
+	p->nulls = 0;
+	if (!n || n == strlen(null))
+		return 0;
+	json_value_feed(&p->given, null, n);
+	return p->sink.arguments(p->sink.arg, p->calls - 1, null, n);
+}
+
 int reply_on_call(struct reply_parser *p, const struct reply_call *call)
 {
+	int error = reply_end_arguments(p);
+
 	p->calls = call->index + 1;
-	p->space.len = 0;
 	p->given = (struct json_value){0};
-	return p->sink.call(p->sink.arg, call);
+	return error ? error : p->sink.call(p->sink.arg, call);
 }
 
 int reply_give_arguments(struct reply_parser *p, unsigned index, const char *text, size_t len)
 {
-	size_t first = 0;
+	size_t at = 0;
+	int error = 0;
 
-	while (!p->given.begun && first < len && reply_is_space(text[first]))
-		first++;
-	json_value_feed(&p->given, text + first, len - first);
-	return p->sink.arguments(p->sink.arg, index, text, len);
+	/* null stands for no arguments, so what may become it is held back. */
+	for (; at < len && !p->given.begun; at++) {
+		if (p->nulls < 4 && text[at] == null[p->nulls])
+			p->nulls++;
+		else if (!reply_is_space(text[at]) || (p->nulls && p->nulls < 4))
+			break;
+	}
+	if (at == len)
+		return 0;
+	if (p->nulls) {
+		json_value_feed(&p->given, null, p->nulls);
+		error = p->sink.arguments(p->sink.arg, index, null, p->nulls);
+		p->nulls = 0;
+	}
+	json_value_feed(&p->given, text + at, len - at);
+	return error ? error : p->sink.arguments(p->sink.arg, index, text + at, len - at);
 }
 
 int reply_on_arguments(struct reply_parser *p, const char *text, size_t len)
@@ -64,15 +91,14 @@ int reply_no_call(struct reply_parser *p, bool cut_off)
 	int error = 0;
 
 	if (!cut_off || (!p->marked && !p->calls)) {
-		if (p->space.len)
-			error = p->sink.content(p->sink.arg, p->space.data, p->space.len);
+		error = reply_emit_space(p);
+		p->spoke = p->spoke || mark || p->held.len;
 		if (!error && mark)
 			error = p->sink.content(p->sink.arg, mark, strlen(mark));
 		if (!error && p->held.len)
 			error = p->sink.content(p->sink.arg, p->held.data, p->held.len);
 	}
 	p->held.len = 0;
-	p->space.len = 0;
 	p->list = false;
 	p->part = p->format->whole ? PART_PLAIN : PART_CONTENT;
 	return error;
@@ -197,7 +223,14 @@ static int part_between(struct reply_parser *p, bool final)
 	const struct reply_format *f = p->format;
 	bool llama = p->options.tools == REPLY_LLAMA, glm4 = p->options.tools == REPLY_GLM4;
 	const char *mark = llama ? "{" : glm4 ? f->between : f->begin;
+	size_t n = 0;
 
+	if (!p->list && !p->in_section) {
+		while (n < p->pending.len && reply_is_space(p->pending.data[n]))
+			n++;
+		if (!text_buf_add(&p->space, p->pending.data, n))
+			return -ENOMEM;
+	}
 	reply_drop_space(p);
 	while (llama && p->pending.len && p->pending.data[0] == ';') {
 		reply_drop(p, 1);
@@ -209,6 +242,7 @@ static int part_between(struct reply_parser *p, bool final)
 		return next_of_list(p);
 	if (f->section_end && reply_begins(p, f->section_end)) {
 		reply_drop(p, strlen(f->section_end));
+		p->in_section = false;
 		return 1;
 	}
 	if (reply_may_become(p, mark) || reply_may_become(p, f->section_end)) {

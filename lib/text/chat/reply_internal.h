@@ -46,12 +46,16 @@ struct reply_parser {
 	enum part part;
 	struct text_buf pending; /* not handled yet */
 	struct text_buf held;	 /* text of a possible call, in case it is none */
-	struct text_buf space;	 /* the white space before it, likewise */
-	bool cut_off;		 /* the reply did not end by itself */
-	bool trim;		 /* leading line breaks are not part of the text */
-	bool list;		 /* mistral: within [ and ] */
-	bool marked;		 /* the current call follows a mark */
-	unsigned calls, index;	 /* calls begun; index of the current one */
+	struct text_buf
+		space;	 /* white space around calls: of the content if more of that follows */
+	bool spoke;	 /* there was content */
+	bool in_section; /* before the mark after all calls */
+	unsigned nulls;	 /* bytes of arguments that may be null, held back */
+	bool cut_off;	 /* the reply did not end by itself */
+	bool trim;	 /* leading line breaks are not part of the text */
+	bool list;	 /* mistral: within [ and ] */
+	bool marked;	 /* the current call follows a mark */
+	unsigned calls, index; /* calls begun; index of the current one */
 	struct call_json json;
 	struct call_python python;
 	struct json_value value;
@@ -83,6 +87,8 @@ size_t reply_find(const struct reply_parser *p, const char *mark, bool *ret_foun
 bool reply_is_cut_mark(const struct reply_parser *p, size_t n);
 /* The length @n without trailing white space (or only line breaks). */
 size_t reply_trimmed(const char *text, size_t n, bool breaks_only);
+/* Emits the white space around earlier calls, before more content. */
+int reply_emit_space(struct reply_parser *p);
 /* Emits the first @n bytes of the pending text and drops them. */
 int reply_emit(struct reply_parser *p, bool reasoning, size_t n);
 
@@ -92,6 +98,8 @@ int reply_emit(struct reply_parser *p, bool reasoning, size_t n);
 void reply_begin_call(struct reply_parser *p, bool marked);
 /* A call of that name begins. */
 int reply_on_call(struct reply_parser *p, const struct reply_call *call);
+/* The last call's arguments have ended: gives what turned out not to be null. */
+int reply_end_arguments(struct reply_parser *p);
 int reply_on_arguments(struct reply_parser *p, const char *text, size_t len);
 int reply_give_arguments(struct reply_parser *p, unsigned index, const char *text, size_t len);
 /* Whether the request has a function of that name; true if nothing is known about functions. */

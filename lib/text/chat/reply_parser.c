@@ -135,11 +135,25 @@ static void trim_start(struct reply_parser *p)
 		reply_drop(p, n);
 }
 
+int reply_emit_space(struct reply_parser *p)
+{
+	size_t n = p->space.len;
+
+	p->space.len = 0;
+	/* Calls at the beginning are no part of a text. */
+	if (!n || (p->calls && !p->spoke))
+		return 0;
+	p->spoke = true;
+	return p->sink.content(p->sink.arg, p->space.data, n);
+}
+
 int reply_emit(struct reply_parser *p, bool reasoning, size_t n)
 {
-	int error = 0;
+	int error = n && !reasoning ? reply_emit_space(p) : 0;
 
-	if (n)
+	if (n && !reasoning)
+		p->spoke = true;
+	if (n && !error)
 		error = reasoning ? p->sink.reasoning(p->sink.arg, p->pending.data, n)
 				  : p->sink.content(p->sink.arg, p->pending.data, n);
 	reply_drop(p, n);
@@ -282,10 +296,10 @@ static int part_content(struct reply_parser *p, bool final)
 	error = reply_emit(p, false, shown);
 	if (error || !found)
 		return error;
-	p->space.len = 0;
 	if (!text_buf_add(&p->space, p->pending.data, n - shown))
 		return -ENOMEM;
 	reply_drop(p, n - shown + strlen(mark));
+	p->in_section = p->format->section;
 	if (p->format->section)
 		p->part = PART_BETWEEN;
 	else
@@ -340,6 +354,8 @@ int reply_parser_flush(struct reply_parser *p)
 	/* A call without a name so far has its text in held, with nothing pending. */
 	while (result > 0 && (p->pending.len || (p->part == PART_OBJECT && p->held.len)))
 		result = step(p, true);
+	if (result >= 0 && !p->cut_off)
+		result = reply_end_arguments(p);
 	return result < 0 ? result : 0;
 }
 

@@ -7,7 +7,8 @@
  * line breaks around it belong neither to it nor to the content.
  *
  * Arguments are emitted as they arrive, as the JSON text that was generated; other notations
- * (Python, tags) are translated. Text that begins like a call, but turns out to be none before its
+ * (Python, tags) are translated, and null is no arguments at all. White space around calls belongs to
+ * the content only if there is text on both sides. Text that begins like a call, but turns out to be none before its
  * name is known, is content; after that, malformed arguments are emitted as they are. Text that may
  * still become a mark is held back. Text between a call and its end mark is dropped. A reply that
  * ends after a call's mark, or within the mark of a further call or of the end of reasoning, was
