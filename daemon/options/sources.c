@@ -3,8 +3,31 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "options.h"
+
+/* What true or false says of a switch, as its text; false: it is neither. */
+static bool read_switch(const char *word, const char **ret_text)
+{
+	bool on = !strcasecmp(word, "true");
+
+	if (!on && strcasecmp(word, "false") != 0)
+		return false;
+	*ret_text = on ? NULL : "no";
+	return true;
+}
+
+/* The value of an option that takes none: a switch without "no-" may have true or false. */
+static bool set_switch(struct option_given *given, const char *value)
+{
+	return given->row->type->negatable && !given->text && read_switch(value, &given->text);
+}
+
+static const char *switch_values(const struct option_given *given)
+{
+	return given->row->type->negatable && !given->text ? " but true or false" : "";
+}
 
 int options_next(const struct option_table *t, int argc, char **argv, int *at,
 		 struct option_given *ret, char *err, size_t errlen)
@@ -29,10 +52,14 @@ int options_next(const struct option_table *t, int argc, char **argv, int *at,
 	given.row = options_find_begun(t, arg, &given.text, err, errlen);
 	if (!given.row)
 		return -1;
-	if (!given.row->type->takes_value && equals) {
-		snprintf(err, errlen, "--%s takes no value", given.row->name);
+	if (!given.row->type->takes_value && equals && !set_switch(&given, equals + 1)) {
+		snprintf(err, errlen, "--%s takes no value%s, not '%.200s'", arg,
+			 switch_values(&given), equals + 1);
 		return -1;
 	}
+	/* Nothing else may stand there. */
+	if (!given.row->type->takes_value && !equals && *at < argc)
+		*at += set_switch(&given, argv[*at]);
 	if (given.row->type->takes_value) {
 		given.text = equals ? equals + 1 : *at < argc ? argv[(*at)++] : NULL;
 		if (!given.text) {
@@ -75,10 +102,11 @@ static int read_line(const struct option_table *t, char *line, struct option_giv
 		snprintf(err, errlen, "unknown setting '%.200s'", name);
 	else if (ret->row->type->takes_value && (!value || !*value))
 		snprintf(err, errlen, "'%s' has no value", name);
-	else if (!ret->row->type->takes_value && value)
-		snprintf(err, errlen, "'%s' takes no value", name);
+	else if (!ret->row->type->takes_value && value && !set_switch(ret, value))
+		snprintf(err, errlen, "'%s' takes no value%s, not '%s'", name, switch_values(ret),
+			 value);
 	else {
-		if (value)
+		if (value && ret->row->type->takes_value)
 			ret->text = value;
 		return 1;
 	}

@@ -236,6 +236,28 @@ TEST(other_spellings_are_understood)
 	assert_true(c.chunked_prefill);
 	assert_false(c.enforce_eager);
 	config_free(&c);
+	/* A switch with true or false after it; the next word is an option again. */
+	assert_int_equal(LOAD(&c, "--model", "/models/m", "--enable-chunked-prefill", "true",
+			      "--enforce-eager", "False", "--pin=true", "--strict=false",
+			      "--no-fair-time"),
+			 CONFIG_RUN);
+	/* Given, that is: a note says why these have no effect. */
+	assert_true(c.chunked_prefill && c.enforce_eager);
+	assert_true(c.models[0].pin);
+	assert_false(c.models[0].engine.fair_time);
+	assert_false(c.strict);
+	config_free(&c);
+	assert_int_equal(LOAD(&c, "--model", "/models/m", "--pin", "false", "--strict", "TRUE"),
+			 CONFIG_RUN);
+	assert_false(c.models[0].pin);
+	assert_true(c.strict);
+	config_free(&c);
+	assert_int_equal(LOAD(&c, "--model", "/models/m", "--pin", "yes"), CONFIG_ERROR);
+	config_free(&c);
+	assert_int_equal(LOAD(&c, "--model", "/models/m", "--pin=yes"), CONFIG_ERROR);
+	config_free(&c);
+	assert_int_equal(LOAD(&c, "--model", "/models/m", "--no-pin", "true"), CONFIG_ERROR);
+	config_free(&c);
 	assert_int_equal(
 		LOAD(&c, "serve", "/models/m", "--served-model-name", "n", "--max-num-seqs", "3"),
 		CONFIG_RUN);
@@ -459,6 +481,17 @@ static void check_message(const char *text, size_t len, const char *words)
 		fail_msg("'%s' does not say '%s'", err, words);
 }
 
+TEST(switches_in_files)
+{
+	static const char text[] = "model = x\npin = true\nstrict = false\n";
+	struct config c;
+
+	assert_int_equal(load_file(text, strlen(text), &c), CONFIG_RUN);
+	assert_true(c.models[0].pin);
+	assert_false(c.strict);
+	config_free(&c);
+}
+
 TEST(hostile_files_are_refused)
 {
 	struct config c;
@@ -470,7 +503,8 @@ TEST(hostile_files_are_refused)
 	check_message("max_quue = 1\n", 13, "'max_quue'; did you mean 'max-queue'?");
 	check_message("model\n", 6, ", line 1: 'model' has no value");
 	check_message("model =\n", 8, ", line 1: 'model' has no value");
-	check_message("pin = yes\n", 10, ", line 1: 'pin' takes no value");
+	check_message("pin = yes\n", 10,
+		      ", line 1: 'pin' takes no value but true or false, not 'yes'");
 	check_message("= x\n", 4, ", line 1: unknown setting ''");
 	check_message("pin\n\0\n", 6, ", line 2: the line contains a NUL byte");
 	check_message("pin\0= x", 7, ", line 1: the line contains a NUL byte");
