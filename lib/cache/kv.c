@@ -51,7 +51,7 @@ static void queue_add(struct kv *kv, uint32_t b, bool again)
 {
 	struct kv_block *block = &kv->blocks[b];
 
-	if (again && (block->serial || block->committed != NONE)) {
+	if (again && (block->indexed || block->committed != NONE)) {
 		block->prev = kv->tail;
 		block->next = NONE;
 		if (kv->tail == NONE)
@@ -88,7 +88,7 @@ static void forget(struct kv *kv, uint32_t b)
 	while (*link != b)
 		link = &kv->blocks[*link].chain;
 	*link = block->chain;
-	block->serial = 0;
+	block->indexed = false;
 	for (unsigned g = 1; g <= kv->n_attached; g++) {
 		if (*kv_attachment(kv, b, g) != NONE)
 			detach(kv, *kv_attachment(kv, b, g));
@@ -176,7 +176,6 @@ int kv_new(unsigned n_blocks, const struct kv_layout *layout, struct kv **ret)
 		kv->layout.n_groups = 1;
 	kv->n_blocks = n_blocks;
 	kv->head = kv->tail = NONE;
-	kv->next_serial = 1;
 	if (getrandom(&kv->secret, sizeof(kv->secret), GRND_NONBLOCK) != sizeof(kv->secret)) {
 		clock_gettime(CLOCK_REALTIME, &now);
 		kv->secret = mix((uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec);
@@ -251,7 +250,7 @@ bool kv_alloc(struct kv *kv, unsigned group, uint32_t *ret_block)
 		return false;
 	block = &kv->blocks[b];
 	queue_remove(kv, b);
-	if (block->serial)
+	if (block->indexed)
 		forget(kv, b);
 	if (block->committed != NONE)
 		detach(kv, b);
@@ -299,20 +298,24 @@ unsigned kv_own_blocks(const struct kv *kv, const uint32_t *blocks, unsigned n)
 	return own;
 }
 
-void kv_commit(struct kv *kv, uint32_t b, uint64_t owner, struct kv_chain *chain,
-	       const int32_t *key)
+uint32_t kv_commit(struct kv *kv, uint32_t b, uint64_t owner, struct kv_chain *chain,
+		   const int32_t *key)
 {
 	struct kv_block *block = &kv->blocks[b];
-	uint64_t hash = kv_hash(kv, owner, chain->hash, key), parent = chain->serial;
+	uint64_t hash = kv_hash(kv, owner, chain->hash, key), parent = chain->hash;
 	uint32_t same = find(kv, hash, owner, parent, key);
 
+	*chain = (struct kv_chain){hash, same};
+	if (same == b)
+		return b;
 	if (same != NONE) {
-		*chain = (struct kv_chain){kv->blocks[same].serial, hash, same};
-		return;
+		kv_take(kv, same);
+		kv_release(kv, &b, 1, false);
+		return same;
 	}
-	if (block->serial)
+	if (block->indexed)
 		forget(kv, b);
-	block->serial = kv->next_serial++;
+	block->indexed = true;
 	block->parent = parent;
 	block->owner = owner;
 	block->hash = hash;
@@ -320,13 +323,14 @@ void kv_commit(struct kv *kv, uint32_t b, uint64_t owner, struct kv_chain *chain
 	kv->buckets[hash & (kv->n_buckets - 1)] = b;
 	memcpy(kv->keys + (size_t)b * kv->layout.key_words, key,
 	       kv->layout.key_words * sizeof(*key));
-	*chain = (struct kv_chain){block->serial, hash, b};
+	chain->block = b;
+	return b;
 }
 
 bool kv_match(struct kv *kv, uint64_t owner, struct kv_chain *chain, uint64_t hash,
 	      const int32_t *key, uint32_t *ret_block)
 {
-	uint32_t b = find(kv, hash, owner, chain->serial, key);
+	uint32_t b = find(kv, hash, owner, chain->hash, key);
 
 	if (b == NONE)
 		return false;
@@ -338,7 +342,7 @@ bool kv_match(struct kv *kv, uint64_t owner, struct kv_chain *chain, uint64_t ha
 
 struct kv_chain kv_chain_at(const struct kv *kv, uint32_t b)
 {
-	return (struct kv_chain){kv->blocks[b].serial, kv->blocks[b].hash, b};
+	return (struct kv_chain){kv->blocks[b].hash, b};
 }
 
 void kv_attach(struct kv *kv, uint32_t committed, unsigned group, const uint32_t *blocks,

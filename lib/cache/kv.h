@@ -26,10 +26,13 @@
  *
  *	(owner, parent, tokens[block_size], further words)
  *
- * where parent is the serial number of the committed block before it, 0 for a first one. Serial
- * numbers are never reused and keys are compared in full, so a match is never just a hash
- * collision, and a chain of matches holds exactly the KV of these tokens at these positions. The
- * further words, if any, distinguish blocks with equal tokens but, for example, different images.
+ * where parent is the hash of the owner and all keys before it, 0 for a first one. So a block is known
+ * by its contents, whoever computed it and whatever became of the blocks before it: if these are
+ * evicted and computed again, it is found again. Keys are compared in full; for a wrong match two
+ * different prefixes of one owner would need the same 64-bit hash, which depends on a random number
+ * that no client knows. Of blocks with the same contents only one is committed: who computed another
+ * one holds the first instead, so the memory is there once, and nothing hangs below a block that only
+ * others hold. The further words, if any, distinguish blocks with equal tokens but, for example, different images.
  * The owner is a number chosen by the caller that separates prefixes: if it is the user's, timing
  * does not reveal to others what was asked; if it is a sequence's, only that sequence finds its
  * blocks again. The blocks of the other groups for the same positions are attached to it, as far as
@@ -74,9 +77,8 @@ unsigned kv_layout_fit(const struct kv_layout *layout, unsigned n_blocks);
 
 /* The end of a sequence's committed blocks. Zero: none yet. */
 struct kv_chain {
-	uint64_t serial; /* serial number of the last one */
-	uint64_t hash;	 /* hash of its tokens and all before them */
-	uint32_t block;	 /* the one found or committed last */
+	uint64_t hash;	/* hash of the tokens of the last one and all before them */
+	uint32_t block; /* the one found or committed last */
 };
 
 /* -EINVAL: no blocks, no block size, a key of fewer words or too many groups; -ENOMEM. */
@@ -114,10 +116,12 @@ uint64_t kv_hash(const struct kv *kv, uint64_t owner, uint64_t before, const int
 
 /*
  * Records that @block is full and holds the KV of @key [key_words] after @chain, and advances
- * @chain: to this block, or to another one that already holds the same.
+ * @chain. Returns the block that the caller holds from now on: this one, or another one that already
+ * holds the same, to which the caller's reference moves. A step that has been launched may still
+ * write @block: steps run in order, so whoever gets it next writes it after that.
  */
-void kv_commit(struct kv *kv, uint32_t block, uint64_t owner, struct kv_chain *chain,
-	       const int32_t *key);
+uint32_t kv_commit(struct kv *kv, uint32_t block, uint64_t owner, struct kv_chain *chain,
+		   const int32_t *key);
 
 /*
  * Finds the block that holds @key [key_words] after @chain, takes a reference to it and advances

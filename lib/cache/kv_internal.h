@@ -15,8 +15,8 @@ struct kv_block {
 	uint32_t chain;
 	uint32_t committed; /* what it is attached to, or KV_NONE */
 	uint8_t group;
-	uint64_t serial; /* 0: not committed */
-	uint64_t parent;
+	bool indexed;	 /* committed: found by its hash */
+	uint64_t parent; /* hash of what is before it */
 	uint64_t hash;
 	uint64_t owner;
 };
@@ -28,9 +28,8 @@ struct kv {
 	unsigned used[KV_MAX_GROUPS + 1];
 	unsigned n_attached; /* groups beside the first, that of states among them */
 	uint32_t head, tail; /* free queue */
-	uint64_t next_serial;
-	uint64_t secret;   /* randomises the hash, since clients choose the tokens */
-	uint32_t *buckets; /* [n_buckets], a power of two */
+	uint64_t secret;     /* randomises the hash, since clients choose the tokens */
+	uint32_t *buckets;   /* [n_buckets], a power of two */
 	unsigned n_buckets;
 	int32_t *keys;	    /* [n_blocks, key_words], of committed blocks */
 	uint32_t *attached; /* [n_blocks, n_attached], the first of each, or KV_NONE */

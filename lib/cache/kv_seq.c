@@ -208,6 +208,24 @@ void kv_seq_moved(struct kv_seq *seq)
 	seq->live.at = 1;
 }
 
+/*
+ * Attaches the blocks [@n] of the group, or if the committed one has such already, with the same
+ * contents, holds these instead.
+ */
+static void join(struct kv *kv, uint32_t committed, unsigned group, uint32_t *blocks, unsigned n)
+{
+	uint32_t first;
+
+	if (!kv_attached(kv, committed, group, &first, 1)) {
+		kv_attach(kv, committed, group, blocks, n);
+	} else if (first != blocks[0]) {
+		kv_release(kv, blocks, n, false);
+		kv_attached(kv, committed, group, blocks, n);
+		for (unsigned i = 0; i < n; i++)
+			kv_take(kv, blocks[i]);
+	}
+}
+
 /* The snapshot of the step that filled the last block replaces the previous one. */
 static void keep_snapshot(struct kv *kv, struct kv_seq *seq)
 {
@@ -216,7 +234,7 @@ static void keep_snapshot(struct kv *kv, struct kv_seq *seq)
 
 	if (!seq->next.at || seq->next.at != seq->n_committed)
 		return;
-	kv_attach(kv, seq->chain.block, l->n_groups, seq->next.blocks, l->state_blocks);
+	join(kv, seq->chain.block, l->n_groups, seq->next.blocks, l->state_blocks);
 	seq->snapshot = seq->next;
 	seq->snapshot_chain = seq->chain;
 	seq->next = (struct kv_state){.blocks = old.blocks};
@@ -291,9 +309,9 @@ void kv_seq_commit(struct kv *kv, struct kv_seq *seq, uint64_t owner, const int3
 	const struct kv_layout *l = kv_layout(kv);
 	unsigned n = seq->n_committed++;
 
-	kv_commit(kv, seq->blocks[0][n], owner, &seq->chain, key);
+	seq->blocks[0][n] = kv_commit(kv, seq->blocks[0][n], owner, &seq->chain, key);
 	for (unsigned g = 1; g < l->n_groups; g++)
-		kv_attach(kv, seq->chain.block, g, &seq->blocks[g][n], 1);
+		join(kv, seq->chain.block, g, &seq->blocks[g][n], 1);
 	keep_snapshot(kv, seq);
 	leave_behind(kv, seq, again);
 }

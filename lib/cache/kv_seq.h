@@ -80,7 +80,8 @@ bool kv_seq_match(struct kv *kv, struct kv_seq *seq, uint64_t owner, uint64_t ha
 unsigned kv_seq_settle(struct kv *kv, struct kv_seq *seq);
 
 /*
- * The next block of positions is full and has the key @key [key_words]. Blocks out of reach are
+ * The next block of positions is full and has the key @key [key_words]. If others with the same
+ * contents are cached already, the sequence holds these instead of its own. Blocks out of reach are
  * released, @again as kv_release().
  */
 void kv_seq_commit(struct kv *kv, struct kv_seq *seq, uint64_t owner, const int32_t *key,

@@ -17,9 +17,9 @@ static inline bool kv_check(const struct kv *kv)
 		const struct kv_block *block = &kv->blocks[b];
 
 		free_blocks += !block->refs;
-		committed += block->serial != 0;
+		committed += block->indexed;
 		if (block->committed != KV_NONE &&
-		    (!kv->blocks[block->committed].serial ||
+		    (!kv->blocks[block->committed].indexed ||
 		     *kv_attachment(kv, block->committed, block->group) == KV_NONE))
 			return false;
 	}

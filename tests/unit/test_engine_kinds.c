@@ -269,4 +269,45 @@ TEST(windows_give_back)
 	close_world(&w);
 }
 
+/* Two that compute the same at the same time hold it once, in each group. */
+TEST(equal_sequences_share)
+{
+	const struct kv_layout layout = {
+		.block_size = BLOCK,
+		.key_words = BLOCK,
+		.max_blocks = 64,
+		.n_groups = 2,
+		.reach = {0, 10},
+		.ahead = 8,
+		.state_blocks = 1,
+	};
+	const struct scheduler_options options = {
+		.max_seqs = 2,
+		.max_users = 2,
+		.max_tokens = 16,
+		.max_rows = 8,
+		.max_context = 200,
+		.prefix_caching = true,
+	};
+	struct world w = {.options = options};
+	struct sched_seq seqs[2];
+	unsigned n;
+
+	assert_int_equal(kv_new(100, &layout, &w.kv), 0);
+	assert_int_equal(scheduler_new(&options, w.kv, &w.s), 0);
+	for (unsigned i = 0; i < 2; i++)
+		add(&w, &seqs[i], 1, 0, 33);
+	while ((n = scheduler_plan(w.s, w.items)) && seqs[1].n_computed < seqs[1].n_total)
+		scheduler_done(w.s, w.items, n);
+	assert_int_equal(seqs[0].n_matched + seqs[1].n_matched, 0);
+	/* Eight full blocks, of which the window sees three, and one that is not full for each. */
+	assert_int_equal(kv_used_blocks(w.kv, 0), 8 + 2);
+	assert_int_equal(kv_used_blocks(w.kv, 1), 3 + 2);
+	assert_int_equal(seqs[0].cache.snapshot.blocks[0], seqs[1].cache.snapshot.blocks[0]);
+	assert_true(kv_check(w.kv));
+	for (unsigned i = 0; i < 2; i++)
+		drop(&w, &seqs[i]);
+	close_world(&w);
+}
+
 TEST_MAIN

@@ -84,17 +84,16 @@ TEST(finds_prefixes)
 	assert_false(match(1000, &at, tokens_b, &found[0]));
 	at = (struct kv_chain){0};
 	assert_true(match(1000, &at, tokens_a, &found[0]));
-	assert_int_equal(at.serial, chain.serial);
+	assert_int_equal(at.hash, chain.hash);
 	assert_true(match(1000, &at, tokens_b, &found[1]));
-	assert_int_equal(at.serial, second.serial);
+	assert_int_equal(at.hash, second.hash);
 	assert_memory_equal(found, blocks, sizeof(blocks));
 	assert_int_equal(kv_free_blocks(kv), 2);
 	assert_true(kv_check(kv));
 	kv_release(kv, found, 2, true);
 }
 
-/* Two who computed the same get the same serial, so that what follows is shared whoever's block
- * lives on. */
+/* Of two who computed the same the second one holds the first one's block, and its own is free. */
 TEST(joins_equal_content)
 {
 	struct kv_chain chains[2] = {{0}};
@@ -102,10 +101,68 @@ TEST(joins_equal_content)
 
 	assert_int_equal(open_kv(4, BLOCK, BLOCK), 0);
 	assert_true(kv_alloc(kv, 0, &blocks[0]) && kv_alloc(kv, 0, &blocks[1]));
-	for (unsigned i = 0; i < 2; i++)
-		kv_commit(kv, blocks[i], 1, &chains[i], tokens_a);
-	assert_int_equal(chains[0].serial, chains[1].serial);
-	kv_release(kv, blocks, 2, true);
+	assert_int_equal(kv_commit(kv, blocks[0], 1, &chains[0], tokens_a), blocks[0]);
+	assert_int_equal(kv_commit(kv, blocks[1], 1, &chains[1], tokens_a), blocks[0]);
+	assert_int_equal(chains[0].hash, chains[1].hash);
+	assert_int_equal(chains[1].block, blocks[0]);
+	assert_int_equal(kv_free_blocks(kv), 3);
+	assert_int_equal(kv_own_blocks(kv, blocks, 1), 0);
+	/* Once more changes nothing. */
+	chains[1] = (struct kv_chain){0};
+	assert_int_equal(kv_commit(kv, blocks[0], 1, &chains[1], tokens_a), blocks[0]);
+	assert_int_equal(kv_free_blocks(kv), 3);
+	kv_release(kv, blocks, 1, true);
+	kv_release(kv, blocks, 1, true);
+}
+
+/* A running sequence keeps its prefix, whoever computed the same before and is gone. */
+TEST(keeps_the_prefix_of_who_runs)
+{
+	struct kv_chain chain = {0}, at = {0};
+	uint32_t first, own[2], others[4], found[2];
+	unsigned n = 0;
+
+	assert_int_equal(open_kv(4, BLOCK, BLOCK), 0);
+	assert_true(kv_alloc(kv, 0, &first) && kv_alloc(kv, 0, &own[0]));
+	kv_commit(kv, first, 1, &(struct kv_chain){0}, tokens_a);
+	own[0] = kv_commit(kv, own[0], 1, &chain, tokens_a);
+	kv_release(kv, &first, 1, true);
+	assert_true(kv_alloc(kv, 0, &own[1]));
+	own[1] = kv_commit(kv, own[1], 1, &chain, tokens_b);
+	/* All the rest goes to others. */
+	while (kv_alloc(kv, 0, &others[n]))
+		n++;
+	assert_int_equal(n, 2);
+	kv_release(kv, own, 2, true);
+	assert_true(match(1, &at, tokens_a, &found[0]) && match(1, &at, tokens_b, &found[1]));
+	assert_memory_equal(found, own, sizeof(own));
+	kv_release(kv, found, 2, true);
+	kv_release(kv, others, n, true);
+}
+
+/* What is behind a block that was evicted is found again once that one has been computed again. */
+TEST(finds_what_is_behind_a_block_computed_again)
+{
+	struct kv_chain chain = {0}, at = {0};
+	uint32_t blocks[2], other, again, found[2];
+
+	assert_int_equal(open_kv(3, BLOCK, BLOCK), 0);
+	assert_true(kv_alloc(kv, 0, &blocks[0]) && kv_alloc(kv, 0, &blocks[1]));
+	kv_commit(kv, blocks[0], 1, &chain, tokens_a);
+	kv_commit(kv, blocks[1], 1, &chain, tokens_b);
+	kv_release(kv, blocks, 1, false);
+	assert_true(kv_alloc(kv, 0, &other));
+	assert_int_equal(other, blocks[0]);
+	assert_false(match(1, &at, tokens_a, &found[0]));
+	assert_true(kv_alloc(kv, 0, &again));
+	kv_commit(kv, again, 1, &(struct kv_chain){0}, tokens_a);
+	assert_true(match(1, &at, tokens_a, &found[0]) && match(1, &at, tokens_b, &found[1]));
+	assert_int_equal(found[0], again);
+	assert_int_equal(found[1], blocks[1]);
+	kv_release(kv, found, 2, true);
+	kv_release(kv, &again, 1, true);
+	kv_release(kv, &other, 1, true);
+	kv_release(kv, blocks + 1, 1, true);
 }
 
 /* Empty blocks are taken first, then the least recently used, a prefix's tail before its head. */
@@ -201,10 +258,10 @@ TEST(random_use)
 			} else {
 				if (!kv_alloc(kv, 0, &block))
 					break;
+				block = kv_commit(kv, block, 1, &chain, tokens);
 				memcpy(content[block], holders[h].tokens,
 				       (i + 1) * sizeof(holders[h].tokens[0]));
 				depth[block] = i + 1;
-				kv_commit(kv, block, 1, &chain, tokens);
 			}
 			holders[h].blocks[holders[h].n++] = block;
 		}

@@ -465,7 +465,8 @@ TEST(forks_share_blocks)
 	/* Who is left keeps what was shared, whoever it came from. */
 	drop(&w, &parent);
 	drop(&w, &children[1]);
-	assert_int_equal(kv_free_blocks(w.kv), 64 - 2 - 2);
+	/* They computed the same third block: one of them is there. */
+	assert_int_equal(kv_free_blocks(w.kv), 64 - 2 - 1);
 	assert_true(kv_check(w.kv));
 	assert_int_equal(run(&w), 2);
 	/* A fork of a fork, at the border of a block: nothing is computed again. */
