@@ -37,15 +37,32 @@ struct lane {
 	bool busy;
 };
 
+/* A message of which a part may have been read. */
+struct reading {
+	uint32_t size;
+	size_t got;
+	char *data; /* [size], once that is known */
+};
+
 struct text_process {
 	struct text_process_options options;
 	char dir[PATH_MAX], program[PATH_MAX];
 	char *tower;	    /* NULL, or in hexadecimal digits */
 	uint8_t digest[32]; /* hash of what it read; a restarted process must have read the same */
 	pthread_mutex_t lock;
-	/* Under lock. */
+	pthread_cond_t started; /* a start has ended, or needs another caller to drive it */
+	/*
+	 * Under lock. While a process is being started, one of the callers that wait for it drives
+	 * the start, without the lock; pid, control and the next two members are that caller's.
+	 */
+	bool starting, driven;
 	pid_t pid;   /* 0: there is none */
 	int control; /* -1: likewise */
+	uint64_t start_end_ns;
+	struct reading loaded; /* what the new process has read */
+	unsigned n_waiting;    /* callers that wait for the start, besides its driver */
+	unsigned failures;     /* of starts */
+	char failure[512];     /* the last one's words */
 	struct lane lanes[TEXT_LANES];
 	uint64_t logged_ns; /* time of the last log line on an aborted job */
 	unsigned unlogged;  /* jobs aborted since then */
@@ -95,16 +112,15 @@ static int await(int fd, short events, const struct patience *p)
 	}
 }
 
-/* -EPIPE: the other end was closed. */
-static int read_all(int fd, void *to, size_t n, const struct patience *p)
+/* Reads on from *at up to @end. -EPIPE: the other end was closed. */
+static int read_up_to(int fd, char *to, size_t *at, size_t end, const struct patience *p)
 {
-	while (n) {
-		ssize_t got = recv(fd, to, n, MSG_DONTWAIT);
+	while (*at < end) {
+		ssize_t got = recv(fd, to + *at, end - *at, MSG_DONTWAIT);
 		int r;
 
 		if (got > 0) {
-			to = (char *)to + got;
-			n -= (size_t)got;
+			*at += (size_t)got;
 			continue;
 		}
 		if (!got || (errno != EAGAIN && errno != EINTR))
@@ -137,28 +153,39 @@ static int write_all(int fd, struct iovec *parts, unsigned n_parts, const struct
 	return 0;
 }
 
-/* A message of at least @head and at most @most bytes, preceded by its size. */
-static int read_message(int fd, size_t head, size_t most, const struct patience *p, void **ret)
+/*
+ * A message of at least @head and at most @most bytes, preceded by its size. After an error @in has
+ * what was read so far: to read on, or for drop_reading().
+ */
+static int read_message(int fd, struct reading *in, size_t head, size_t most,
+			const struct patience *p, void **ret)
 {
-	uint32_t size;
-	char *message;
-	int r = read_all(fd, &size, sizeof(size), p);
+	int r = 0;
 
+	if (!in->data)
+		r = read_up_to(fd, (char *)&in->size, &in->got, sizeof(in->size), p);
 	if (r)
 		return r;
-	if (size < head || size > most)
+	if (in->size < head || in->size > most)
 		return -EPROTO;
-	message = malloc(size);
-	if (!message)
-		return -ENOMEM;
-	memcpy(message, &size, sizeof(size));
-	r = read_all(fd, message + sizeof(size), size - sizeof(size), p);
-	if (r) {
-		free(message);
-		return r;
+	if (!in->data) {
+		in->data = malloc(in->size);
+		if (!in->data)
+			return -ENOMEM;
+		memcpy(in->data, &in->size, sizeof(in->size));
 	}
-	*ret = message;
+	r = read_up_to(fd, in->data, &in->got, in->size, p);
+	if (r)
+		return r;
+	*ret = in->data;
+	*in = (struct reading){0};
 	return 0;
+}
+
+static void drop_reading(struct reading *in)
+{
+	free(in->data);
+	*in = (struct reading){0};
 }
 
 static uint64_t end_of(const struct text_process *p)
@@ -175,17 +202,31 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
+static void *reap(void *arg)
+{
+	while (waitpid((pid_t)(intptr_t)arg, NULL, 0) < 0 && errno == EINTR)
+		;
+	return NULL;
+}
+
 /*
  * Kills the process, if there is one, and everything it started: its children cannot leave its
- * process group.
+ * process group. A thread waits for its end, as the kernel may take long to free a large process.
  */
 static void end_process(struct text_process *p)
 {
+	void *pid = (void *)(intptr_t)p->pid;
+	pthread_t thread;
+
 	close_fd(&p->control);
-	if (p->pid) {
+	drop_reading(&p->loaded);
+	if (p->pid)
 		kill(-p->pid, SIGKILL);
-		while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR)
-			;
+	if (p->pid && !waitpid(p->pid, NULL, WNOHANG)) {
+		if (pthread_create(&thread, NULL, reap, pid))
+			reap(pid);
+		else
+			pthread_detach(thread);
 	}
 	p->pid = 0;
 }
@@ -283,22 +324,32 @@ static void explain_failure(const struct text_process *p, int r, const struct te
 		snprintf(err, errlen, "cannot run %.200s: %s", p->program, strerror(-r));
 }
 
-/* Starts the process and receives what it has read; @gone: nobody waits for that any more. */
-static int start(struct text_process *p, const atomic_bool *gone, struct text_loaded **ret,
-		 char *err, size_t errlen)
+/*
+ * Starts the process, unless that was begun, and receives what it has read. -EAGAIN: @gone, or
+ * @end_ns has come before the start's own end; it may be continued.
+ */
+static int start(struct text_process *p, uint64_t end_ns, const atomic_bool *gone,
+		 struct text_loaded **ret, char *err, size_t errlen)
 {
-	const struct patience patience = {.end_ns = end_of(p), .gone = gone};
+	struct patience patience = {.gone = gone};
 	struct text_loaded *l = NULL;
 	int pair[2] = {-1, -1}, r = 0;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
-		r = -errno;
-	p->control = pair[0];
+	if (!p->pid) {
+		p->start_end_ns = end_of(p);
+		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+			r = -errno;
+		p->control = pair[0];
+		if (!r)
+			r = spawn(p, pair[1]);
+		close_fd(&pair[1]);
+	}
+	patience.end_ns = end_ns < p->start_end_ns ? end_ns : p->start_end_ns;
 	if (!r)
-		r = spawn(p, pair[1]);
-	close_fd(&pair[1]);
-	if (!r)
-		r = read_message(p->control, sizeof(*l), TEXT_MESSAGE_MAX, &patience, (void **)&l);
+		r = read_message(p->control, &p->loaded, sizeof(*l), TEXT_MESSAGE_MAX, &patience,
+				 (void **)&l);
+	if (r == -ECANCELED || (r == -ETIMEDOUT && end_ns < p->start_end_ns))
+		return -EAGAIN;
 	if (!r)
 		r = check_loaded(l);
 	if (r || l->error) {
@@ -360,14 +411,14 @@ static int begin_lane(struct text_process *p, unsigned index)
 
 	close_fd(&lane->fd);
 	lane->pid = 0;
-	lane->group = p->pid;
+	lane->group = p->starting ? 0 : p->pid;
 	lane->low = false;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return -errno;
 	/* Before the lane can send anything. */
 	if (setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
 		r = -errno;
-	else if (p->pid)
+	else if (p->pid && !p->starting)
 		r = order_lane(p, index, pair[1]);
 	close(pair[1]);
 	if (r)
@@ -431,36 +482,91 @@ static int await_start(struct lane *lane, const struct patience *p)
 }
 
 /*
- * The lock is held. The process has ended: starts another one, which must have read the same files,
- * and its lane @wanted.
+ * The process has ended, or is being started: starts another one, which must have read the same
+ * files. -EAGAIN as of start().
  */
-static int start_again(struct text_process *p, unsigned wanted, const atomic_bool *gone, char *err,
-		       size_t errlen)
+static int drive(struct text_process *p, const struct text_caller *caller, char *err, size_t errlen)
 {
+	uint64_t end_ns = caller->deadline_ns ? caller->deadline_ns : UINT64_MAX;
 	struct text_loaded *l;
 	uint8_t digest[32];
-	int r;
+	int r = start(p, end_ns, &caller->gone, &l, err, errlen);
 
-	end_process(p);
-	log_warning("the text process of %s exited; starting another one", p->dir);
-	r = start(p, gone, &l, err, errlen);
 	if (r)
 		return r;
 	digest_of(l, digest);
 	free(l);
-	if (!memcmp(digest, p->digest, sizeof(digest))) {
-		for (unsigned i = 0; i < TEXT_LANES_READY; i++)
-			if (!p->lanes[i].busy && i != wanted)
-				begin_lane(p, i);
-		r = begin_lane(p, wanted);
-		if (r)
-			snprintf(err, errlen, "a lane of the text process: %s", strerror(-r));
-		return r;
-	}
+	if (!memcmp(digest, p->digest, sizeof(digest)))
+		return 0;
 	end_process(p);
 	snprintf(err, errlen, "the tokeniser in %.300s has changed since the model was loaded",
 		 p->dir);
 	return -ESTALE;
+}
+
+/* Waits a moment for a start that another caller drives. */
+static void wait_for_start(struct text_process *p, const struct text_caller *caller)
+{
+	uint64_t until = clock_ns() + LOOK_MS * 1000000ull;
+	struct timespec time;
+
+	if (caller->deadline_ns && caller->deadline_ns < until)
+		until = caller->deadline_ns;
+	time = (struct timespec){(time_t)(until / 1000000000), (long)(until % 1000000000)};
+	p->n_waiting++;
+	pthread_cond_timedwait(&p->started, &p->lock, &time);
+	p->n_waiting--;
+}
+
+/*
+ * The lock is held, but not meanwhile. Waits until a start has ended, and begins or drives it unless
+ * another caller does. -ECANCELED, -ETIMEDOUT: this caller waits no longer; a start that others still
+ * wait for, or will soon, goes on. -EIO: it has failed, for all who waited for it.
+ */
+static int start_again(struct text_process *p, const struct text_caller *caller, char *err,
+		       size_t errlen)
+{
+	unsigned failures = p->failures;
+	char words[sizeof(p->failure)];
+	int r = -EAGAIN;
+
+	if (!p->starting) {
+		p->starting = true;
+		log_warning("the text process of %s exited; starting another one", p->dir);
+		end_process(p);
+	}
+	while (p->starting && !atomic_load(&caller->gone) &&
+	       !(caller->deadline_ns && clock_ns() >= caller->deadline_ns)) {
+		if (p->driven) {
+			wait_for_start(p, caller);
+			continue;
+		}
+		p->driven = true;
+		pthread_mutex_unlock(&p->lock);
+		r = drive(p, caller, words, sizeof(words));
+		pthread_mutex_lock(&p->lock);
+		p->driven = false;
+		p->starting = r == -EAGAIN;
+		if (r && r != -EAGAIN) {
+			p->failures++;
+			memcpy(p->failure, words, sizeof(p->failure));
+		}
+		/* Who has gone may be the reason why it takes so long. */
+		if (p->starting && !p->n_waiting && atomic_load(&caller->gone)) {
+			end_process(p);
+			p->starting = false;
+			r = -EAGAIN;
+		}
+		for (unsigned i = 0; !r && i < TEXT_LANES_READY; i++)
+			if (!p->lanes[i].busy)
+				begin_lane(p, i);
+		pthread_cond_broadcast(&p->started);
+	}
+	if (p->failures != failures) {
+		snprintf(err, errlen, "%s", p->failure);
+		return -EIO;
+	}
+	return atomic_load(&caller->gone) ? -ECANCELED : p->starting ? -ETIMEDOUT : 0;
 }
 
 /* An idle lane must not send anything, apart from its first byte. */
@@ -509,28 +615,40 @@ static bool is_alive(const struct text_process *p)
 	       !ended.si_pid;
 }
 
+/* The lock is held. Makes lane @i ready for use. -EPIPE: there is no process. */
+static int prepare_lane(struct text_process *p, unsigned i, bool low)
+{
+	if (p->starting)
+		return -EPIPE;
+	if (is_sound(&p->lanes[i]) && p->lanes[i].low <= low)
+		return 0;
+	/* A dead process is detected when it is used, and by the end of its lanes. */
+	return is_alive(p) ? begin_lane(p, i) : -EPIPE;
+}
+
 /* There are as many lanes as threads that may call. */
 static int take_lane(struct text_process *p, const struct text_caller *caller, unsigned *ret,
 		     char *err, size_t errlen)
 {
 	bool low = caller->low_ns && caller->low_ns <= clock_ns();
 	unsigned i;
-	int r = 0;
+	int r;
 
 	pthread_mutex_lock(&p->lock);
 	i = choose_lane(p, low);
-	if (i == TEXT_LANES) {
-		snprintf(err, errlen, "all of %d lanes of the text process are busy", TEXT_LANES);
-		r = -EIO;
-	} else if (!is_sound(&p->lanes[i]) || p->lanes[i].low > low) {
-		/* A dead process is detected when it is used, and by the end of its lanes. */
-		r = is_alive(p) ? begin_lane(p, i) : -EPIPE;
-		if (r == -EPIPE)
-			r = start_again(p, i, &caller->gone, err, errlen);
-		else if (r)
-			snprintf(err, errlen, "a lane of the text process: %s", strerror(-r));
-		r = r && r != -ECANCELED ? -EIO : r;
+	r = i == TEXT_LANES ? -EBUSY : prepare_lane(p, i, low);
+	if (r == -EPIPE) {
+		r = start_again(p, caller, err, errlen);
+		i = choose_lane(p, low);
+		if (!r)
+			r = i == TEXT_LANES ? -EBUSY : prepare_lane(p, i, low);
 	}
+	if (r == -EBUSY)
+		snprintf(err, errlen, "all of %d lanes of the text process are busy", TEXT_LANES);
+	else if (r && r != -ECANCELED && r != -ETIMEDOUT && r != -EIO)
+		snprintf(err, errlen, "a lane of the text process: %s", strerror(-r));
+	if (r && r != -ECANCELED && r != -ETIMEDOUT)
+		r = -EIO;
 	if (!r)
 		p->lanes[i].busy = true;
 	pthread_mutex_unlock(&p->lock);
@@ -569,6 +687,7 @@ int text_process_start(const char *dir, const struct text_process_options *optio
 		       size_t errlen)
 {
 	struct text_process *p = calloc(1, sizeof(*p));
+	pthread_condattr_t monotonic;
 	int r = 0;
 
 	if (!p) {
@@ -590,7 +709,12 @@ int text_process_start(const char *dir, const struct text_process_options *optio
 	else if ((r = write_tower(p)))
 		snprintf(err, errlen, "out of memory");
 	else
-		r = start(p, options->stop, ret_loaded, err, errlen);
+		r = start(p, UINT64_MAX, options->stop, ret_loaded, err, errlen);
+	if (r == -EAGAIN) {
+		explain_failure(p, -ECANCELED, NULL, err, errlen);
+		end_process(p);
+		r = -ECANCELED;
+	}
 	if (r) {
 		free(p->tower);
 		free(p);
@@ -599,6 +723,10 @@ int text_process_start(const char *dir, const struct text_process_options *optio
 	/* Only needed at the start. */
 	p->options.stop = NULL;
 	pthread_mutex_init(&p->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&p->started, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	digest_of(*ret_loaded, p->digest);
 	/* If this fails, the first job tries again. */
 	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
@@ -607,28 +735,14 @@ int text_process_start(const char *dir, const struct text_process_options *optio
 	return 0;
 }
 
-static void *reap(void *arg)
-{
-	while (waitpid((pid_t)(intptr_t)arg, NULL, 0) < 0 && errno == EINTR)
-		;
-	return NULL;
-}
-
 void text_process_free(struct text_process *p)
 {
-	pthread_t thread;
-
 	if (!p)
 		return;
 	for (unsigned i = 0; i < TEXT_LANES; i++)
 		close_fd(&p->lanes[i].fd);
-	/* Done by a thread, as the kernel may take long to free a large process. */
-	if (p->pid && !kill(-p->pid, SIGKILL) &&
-	    !pthread_create(&thread, NULL, reap, (void *)(intptr_t)p->pid)) {
-		pthread_detach(thread);
-		p->pid = 0;
-	}
 	end_process(p);
+	pthread_cond_destroy(&p->started);
 	pthread_mutex_destroy(&p->lock);
 	free(p->tower);
 	free(p);
@@ -694,6 +808,7 @@ int text_process_call(struct text_process *p, struct text_job *job,
 	struct patience patience = {.gone = &caller->gone, .low_ns = caller->low_ns};
 	struct iovec message[TEXT_JOB_PARTS + 1];
 	struct text_done *done = NULL;
+	struct reading in = {0};
 	unsigned lane;
 	int r = lay_out(job, parts, message), fd;
 
@@ -712,8 +827,9 @@ int text_process_call(struct text_process *p, struct text_job *job,
 	if (!r)
 		r = write_all(fd, message, TEXT_JOB_PARTS + 1, &patience);
 	if (!r)
-		r = read_message(fd, sizeof(*done), sizeof(*done) + max_answer, &patience,
+		r = read_message(fd, &in, sizeof(*done), sizeof(*done) + max_answer, &patience,
 				 (void **)&done);
+	drop_reading(&in);
 	if (!r)
 		r = check_done(done);
 	give_lane_back(p, lane, !r);

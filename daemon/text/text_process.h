@@ -7,6 +7,10 @@
  * A lane that takes too long, or whose client has gone, is killed. Data from a process or a lane is
  * checked: sizes and parts here, their contents by the code that uses them.
  *
+ * A new process is started without the lock: one of the callers that need it drives the start, the
+ * others wait for it, each no longer than its own deadline. When the driver's has come another one
+ * drives on, or else the next caller.
+ *
  * Threads: any, except for start and free. A call blocks.
  */
 #ifndef TXDA_TEXT_TEXT_PROCESS_H

@@ -2,7 +2,7 @@
 /*
  * Stands in for txdad-text and is hostile: the name of the directory says how. "good" reads nothing
  * and answers a job with one id, by the process itself. A path is that of a file: if there is
- * one, it removes it and is silent, otherwise it makes it and is "good". What it answers to a job is in the job's text.
+ * one, it removes it and is silent until there is one again, otherwise it makes it; then it is "good". What it answers to a job is in the job's text.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,7 +30,8 @@ static void load(const char *how)
 		pause();
 	if (*how == '/' && open(how, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) < 0) {
 		unlink(how);
-		pause();
+		while (access(how, F_OK))
+			usleep(10000);
 	}
 	/* A child that nobody knows of. */
 	if (!strcmp(how, "forks") && !fork())

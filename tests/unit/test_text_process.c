@@ -602,6 +602,47 @@ TEST_WITH(test_silent_again, test_dir_make, test_dir_remove)
 	text_process_free(p);
 }
 
+/*
+ * A new process that takes its time holds up nobody beyond their own deadline: not who waits for it,
+ * nor who waits for somebody else's start; and it is the one that others use when it is ready.
+ */
+TEST_WITH(test_slow_again, test_dir_make, test_dir_remove)
+{
+	const char *path = at("begun");
+	struct text_process *p;
+	struct call late[2] = {{0}}, patient = {0};
+	pthread_t threads[2], thread;
+	pid_t first, second, lanes[TEXT_LANES_READY + 1];
+
+	p = begin(getenv("FAKE_TEXT"), path, 600);
+	first = process_of();
+	await_lanes(first, lanes);
+	kill(-first, SIGKILL);
+	AWAIT(has_ended(first));
+	for (unsigned i = 0; i < TEXT_LANES_READY; i++)
+		AWAIT(has_ended(lanes[i]));
+	for (unsigned i = 0; i < 2; i++) {
+		late[i].p = p;
+		late[i].caller.deadline_ns = clock_ns() + 100000000;
+		assert_int_equal(pthread_create(&threads[i], NULL, call, &late[i]), 0);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(late[i].result, -ETIMEDOUT);
+	}
+	AWAIT(access(path, F_OK));
+	second = process_of();
+	patient.p = p;
+	assert_int_equal(pthread_create(&thread, NULL, call, &patient), 0);
+	/* As soon as it is ready it serves who still waits. */
+	put("begun", "", 0600);
+	pthread_join(thread, NULL);
+	assert_int_equal(patient.result, 0);
+	assert_int_equal(process_of(), second);
+	works(p);
+	text_process_free(p);
+}
+
 /* Without descriptors for another lane the process, and who has a lane, go on. */
 TEST(test_no_descriptors)
 {
