@@ -21,7 +21,7 @@ struct draft {
 	struct txda_model *model;
 	unsigned max_tokens, max_items, max_rows; /* maximum tokens per step */
 	unsigned max_context;			  /* no proposals with more sequences than this */
-	uint64_t step_limit_ns;
+	const struct launch_limits *launch;
 	struct sampler *sampler;
 	struct step_slot slot;
 	unsigned *wanted; /* [max_items] proposals for the slot's items */
@@ -77,9 +77,7 @@ static int run(struct draft *d, unsigned n_items, char *err, size_t errlen)
 	d->slot.n_filled = 0;
 	step_fill(&d->slot);
 	error = step_run(&d->slot, err, errlen);
-	if (!error)
-		error = step_wait(&d->slot, clock_ns() + d->step_limit_ns, err, errlen);
-	return error;
+	return error ? error : step_wait(&d->slot, clock_ns(), d->launch, err, errlen);
 }
 
 /* The layer's inputs for token @token of its next step. */
@@ -365,8 +363,8 @@ static int load_model(struct draft *d, struct txda_group *group,
 }
 
 int draft_new(struct txda_group *group, const struct engine_options *options,
-	      const struct txda_model_info *target, const struct step_slot *slot,
-	      struct draft **ret, char *err, size_t errlen)
+	      const struct launch_limits *launch, const struct txda_model_info *target,
+	      const struct step_slot *slot, struct draft **ret, char *err, size_t errlen)
 {
 	struct draft *d = calloc(1, sizeof(*d));
 	int error = 0;
@@ -380,7 +378,7 @@ int draft_new(struct txda_group *group, const struct engine_options *options,
 	d->max_seqs = options->speculative_max_seqs ? options->speculative_max_seqs : 8;
 	d->ngram_min = options->ngram_min ? options->ngram_min : 2;
 	d->ngram_max = options->ngram_max ? options->ngram_max : 4;
-	d->step_limit_ns = (options->step_seconds ? options->step_seconds : 600) * NS_PER_S;
+	d->launch = launch;
 	if (d->tokens > ENGINE_MAX_DRAFT || d->ngram_min > d->ngram_max) {
 		snprintf(err, errlen,
 			 "speculation with %u tokens a step (the limit is %u) and n-grams of %u to "

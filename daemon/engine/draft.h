@@ -34,6 +34,7 @@
 #include "engine_options.h"
 
 struct draft;
+struct launch_limits;
 struct scheduler;
 struct step_slot;
 struct txda_group;
@@ -48,10 +49,13 @@ struct draft_seq {
 	unsigned admission;  /* admission number of the scheduler that this is valid for */
 };
 
-/* @target, @slot: the large model and its step. -EINVAL: the models do not match; see err. */
+/*
+ * @launch: borrowed. @target, @slot: the large model and its step. -EINVAL: the models do not match;
+ * see err.
+ */
 int draft_new(struct txda_group *group, const struct engine_options *options,
-	      const struct txda_model_info *target, const struct step_slot *slot,
-	      struct draft **ret, char *err, size_t errlen);
+	      const struct launch_limits *launch, const struct txda_model_info *target,
+	      const struct step_slot *slot, struct draft **ret, char *err, size_t errlen);
 void draft_free(struct draft *d);
 /* The draft model, borrowed; NULL: there is none. */
 struct txda_model *draft_model(struct draft *d);

@@ -288,13 +288,16 @@ static void measure(struct encoder *e)
 	e->op_row_ns = now > before ? now : before;
 }
 
-int encoder_wait(struct encoder *e, uid_t uid, uint64_t deadline_ns, bool *ret_encoded, char *err,
-		 size_t errlen)
+int encoder_wait(struct encoder *e, uid_t uid, uint64_t start_ns,
+		 const struct launch_limits *limits, bool *ret_encoded, char *err, size_t errlen)
 {
-	int error = txda_model_sync(e->model, e->fence, deadline_ns);
+	int error = launch_wait(e->model, e->fence, start_ns, limits);
 
-	if (error == -ETIMEDOUT)
+	if (error == -ETIMEDOUT) {
+		snprintf(err, errlen, "an image was not encoded within %llu ms",
+			 (unsigned long long)((clock_ns() - start_ns) / 1000000));
 		return error;
+	}
 	*ret_encoded = false;
 	measure(e);
 	e->next_op += e->last_ops;

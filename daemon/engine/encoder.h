@@ -15,6 +15,7 @@
 #include <sys/types.h>
 
 #include "images.h"
+#include "launch.h"
 
 #define ENCODER_CACHE_BYTES  (256ull << 20)
 #define ENCODER_CACHE_IMAGES 1024
@@ -49,10 +50,11 @@ unsigned encoder_recall(struct encoder *e, uid_t uid, struct engine_images *imag
 int encoder_begin(struct encoder *e, const struct engine_images *images, uint64_t most_ns,
 		  char *err, size_t errlen);
 /*
- * 0: the launch is over; *ret_encoded: so is the image, which is cached for @uid. -ETIMEDOUT: still
- * running at @deadline_ns. -ENOMEM: no memory for the result; the model can continue.
+ * Waits for the launch that began at @start_ns. 0: it is over; *ret_encoded: so is the image, which is
+ * cached for @uid. -ENOMEM: no memory for the result; the model can continue. Other errors as
+ * launch_wait().
  */
-int encoder_wait(struct encoder *e, uid_t uid, uint64_t deadline_ns, bool *ret_encoded, char *err,
-		 size_t errlen);
+int encoder_wait(struct encoder *e, uid_t uid, uint64_t start_ns,
+		 const struct launch_limits *limits, bool *ret_encoded, char *err, size_t errlen);
 
 #endif

@@ -97,7 +97,8 @@ static void set_limits(struct engine *e, const struct engine_options *options,
 		l->embeds = (e->slots[0].n_embeds + e->slots[0].n_deepstack) * sizeof(float);
 	}
 	e->max_queue = at_most(options->max_queue, 1024, 1u << 20);
-	e->step_limit_ns = (options->step_seconds ? options->step_seconds : 600) * NS_PER_S;
+	e->launch.most_ns = (options->step_seconds ? options->step_seconds : 600) * NS_PER_S;
+	e->launch.stopping = &e->stopping;
 	e->max_stall_ns = options->max_stall_ms * (NS_PER_S / 1000);
 	e->prefix_caching = options->prefix_caching;
 	e->deadline_ns = UINT64_MAX;
@@ -228,7 +229,8 @@ int engine_new(struct txda_group *group, const struct engine_options *options, s
 		error = -EINVAL;
 	}
 	if (!error && options->speculation)
-		error = draft_new(group, options, &info, &e->slots[0], &e->draft, err, errlen);
+		error = draft_new(group, options, &e->launch, &info, &e->slots[0], &e->draft, err,
+				  errlen);
 	if (!error)
 		error = start_thread(e, err, errlen);
 	if (error) {

@@ -13,6 +13,7 @@
 #include "encoder.h"
 #include "engine_options.h"
 #include "kv.h"
+#include "launch.h"
 #include "mask_workers.h"
 #include "sampler.h"
 #include "scheduler.h"
@@ -54,7 +55,7 @@ struct engine {
 	struct txda_model *model;
 	struct engine_limits limits;
 	unsigned max_queue;
-	uint64_t step_limit_ns;
+	struct launch_limits launch;
 	uint64_t max_stall_ns; /* 0: no limit */
 	bool prefix_caching;
 	int ready_fd;

@@ -12,9 +12,6 @@
 #include "pool.h"
 #include "priority.h"
 
-#define WAIT_SLICE_NS (NS_PER_S / 2)  /* interval of checks for the engine's end */
-#define STOP_GRACE_NS (10 * NS_PER_S) /* how long engine_free() waits for a step */
-
 /* ---- results --------------------------------------------------------------------------------- */
 
 static void mark_ready(struct engine *e, struct engine_request *r)
@@ -143,35 +140,6 @@ static void lose(struct engine *e, const char *text)
 	snprintf(e->stats.error, sizeof(e->stats.error), "%s", text);
 }
 
-/*
- * Waits for the step, or for a launch of an image of @encodes (*ret_encoded: its last one); gives up
- * when it takes too long, or some time after the engine is to stop.
- */
-static int wait_launch(struct engine *e, const struct engine_seq *encodes, bool *ret_encoded,
-		       uint64_t start, char *err, size_t errlen)
-{
-	uint64_t now = start, stop_at = UINT64_MAX;
-	int error;
-
-	do {
-		error = encodes ? encoder_wait(e->encoder, encodes->sched.uid, now + WAIT_SLICE_NS,
-					       ret_encoded, err, errlen)
-				: step_wait(&e->slots[e->turn], now + WAIT_SLICE_NS, err, errlen);
-		if (error != -ETIMEDOUT)
-			return error;
-		now = clock_ns();
-		if (stop_at == UINT64_MAX && atomic_load(&e->stopping))
-			stop_at = now + STOP_GRACE_NS;
-	} while (now - start < e->step_limit_ns && now < stop_at);
-	if (encodes)
-		snprintf(err, errlen, "an image was not encoded within %llu ms",
-			 (unsigned long long)((now - start) / 1000000));
-	else
-		snprintf(err, errlen, "a step of %u tokens did not end within %llu ms",
-			 e->slots[e->turn].n_tokens, (unsigned long long)((now - start) / 1000000));
-	return -ETIMEDOUT;
-}
-
 /* Number of waiting requests. Beams of a search that wait for each other do not count. */
 static unsigned waiting(const struct engine *e)
 {
@@ -291,7 +259,7 @@ static int compute(struct engine *e, struct step_slot *slot, bool *ret_begun, ch
 	*ret_begun = can_begin_next(e, slot);
 	if (*ret_begun)
 		begin_next(e, slot, next);
-	error = wait_launch(e, NULL, NULL, start, err, errlen);
+	error = step_wait(slot, start, &e->launch, err, errlen);
 	if (error)
 		return error;
 	end = clock_ns();
@@ -500,7 +468,8 @@ static void encode_image(struct engine *e)
 	}
 	publish(e, false);
 	wake_client(e);
-	error = wait_launch(e, seq, &encoded, start, err, sizeof(err));
+	error = encoder_wait(e->encoder, seq->sched.uid, start, &e->launch, &encoded, err,
+			     sizeof(err));
 	if (error == -ENOMEM) {
 		finish(e, seq, ENGINE_FINISH_ERROR, error, err);
 		return;

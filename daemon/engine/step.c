@@ -8,6 +8,8 @@
 
 #include <txda_isa.h>
 
+#include "clock.h"
+
 /* Finds a tensor with at least @elements elements of 4 bytes; *ret_bytes: its total size. */
 static int find_tensor(struct step_slot *slot, const char *name, enum txda_tensor_kind kind,
 		       unsigned dtype, uint64_t elements, uint64_t *ret_bytes, char *err,
@@ -512,11 +514,15 @@ int step_run(struct step_slot *slot, char *err, size_t errlen)
 	return error;
 }
 
-int step_wait(struct step_slot *slot, uint64_t deadline_ns, char *err, size_t errlen)
+int step_wait(struct step_slot *slot, uint64_t start_ns, const struct launch_limits *limits,
+	      char *err, size_t errlen)
 {
-	int error = txda_model_sync(slot->model, slot->fence, deadline_ns);
+	int error = launch_wait(slot->model, slot->fence, start_ns, limits);
 
-	if (error && error != -ETIMEDOUT)
+	if (error == -ETIMEDOUT)
+		snprintf(err, errlen, "a step of %u tokens did not end within %llu ms",
+			 slot->n_tokens, (unsigned long long)((clock_ns() - start_ns) / 1000000));
+	else if (error)
 		snprintf(err, errlen, "the step failed: %s (%s)", txda_context_error(slot->context),
 			 strerror(-error));
 	return error;

@@ -27,6 +27,7 @@
 #include <txda.h>
 
 #include "images.h"
+#include "launch.h"
 #include "sampler.h"
 #include "scheduler.h"
 
@@ -88,8 +89,9 @@ void step_fill(struct step_slot *slot);
 /* Writes the last token again for each item that has one token. */
 void step_patch(struct step_slot *slot);
 int step_run(struct step_slot *slot, char *err, size_t errlen);
-/* -ETIMEDOUT: still running at @deadline_ns (CLOCK_MONOTONIC). */
-int step_wait(struct step_slot *slot, uint64_t deadline_ns, char *err, size_t errlen);
+/* Waits for the step that was run at @start_ns; errors as launch_wait(). */
+int step_wait(struct step_slot *slot, uint64_t start_ns, const struct launch_limits *limits,
+	      char *err, size_t errlen);
 /*
  * Row @row, its candidates valid until the next call; rows are numbered in item order: an item's
  * prompt rows, then the one after its last known token, then those after its proposals.

@@ -61,7 +61,7 @@ struct fake_model_config fake_model_config;
 atomic_uint fake_model_violations, fake_model_loaded, fake_model_launches, fake_model_launch_tokens;
 atomic_uint fake_model_fail_after;
 struct txda_group *fake_model_fail_group;
-atomic_bool fake_model_hang;
+atomic_bool fake_model_hang, fake_model_hang_mtp;
 int fake_model_load_error;
 int (*fake_model_weights)(struct txda_group *group, const char *path, unsigned rank,
 			  struct txda_weights **ret);
@@ -532,7 +532,7 @@ int txda_model_sync(struct txda_model *m, uint64_t fence, uint64_t deadline_ns)
 		violation("a fence", (long)fence, (long)m->fence);
 	if (t.tv_nsec)
 		nanosleep(&t, NULL);
-	while (atomic_load(&fake_model_hang)) {
+	while (atomic_load(&fake_model_hang) || (m->mtp && atomic_load(&fake_model_hang_mtp))) {
 		if (clock_ns() >= deadline_ns)
 			return -ETIMEDOUT;
 		t = (struct timespec){0, 1000000};

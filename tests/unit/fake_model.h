@@ -44,6 +44,8 @@ extern atomic_uint fake_model_fail_after;
 extern struct txda_group *fake_model_fail_group;
 /* Steps do not end while it is set. */
 extern atomic_bool fake_model_hang;
+/* Likewise steps of a layer that predicts further tokens. */
+extern atomic_bool fake_model_hang_mtp;
 /* Lets txda_model_load() fail with this. */
 extern int fake_model_load_error;
 /* What txda_model_weights() gives of a model's path; NULL: -ENOENT. */

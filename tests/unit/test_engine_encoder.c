@@ -8,6 +8,7 @@
 
 #include <txda_isa.h>
 
+#include "clock.h"
 #include "encoder.h"
 #include "engine_fixture.h"
 
@@ -340,6 +341,9 @@ static struct engine_images *hold(struct engine_image *image)
 	return images;
 }
 
+static const atomic_bool never;
+static const struct launch_limits limits = {.most_ns = UINT64_MAX, .stopping = &never};
+
 /* One launch; whether the image is done. */
 static bool launch(struct encoder *e, struct engine_images *images, uid_t uid, uint64_t most_ns)
 {
@@ -348,7 +352,7 @@ static bool launch(struct encoder *e, struct engine_images *images, uid_t uid, u
 
 	assert_true(encoder_wants(images));
 	assert_int_equal(encoder_begin(e, images, most_ns, err, sizeof(err)), 0);
-	assert_int_equal(encoder_wait(e, uid, UINT64_MAX, &encoded, err, sizeof(err)), 0);
+	assert_int_equal(encoder_wait(e, uid, clock_ns(), &limits, &encoded, err, sizeof(err)), 0);
 	assert_true(encoded != encoder_wants(images));
 	return encoded;
 }
