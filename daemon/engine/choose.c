@@ -168,6 +168,9 @@ void choose_tokens(struct engine *e, struct sched_item *item, unsigned row_index
 
 	/* The row was computed again after a preemption. */
 	choose_drop_row(seq);
+	/* In time again: proposals are worth their while. */
+	if (mask_known(seq))
+		seq->late = false;
 	for (;;) {
 		struct sampler_row row;
 

@@ -39,7 +39,7 @@ struct engine_seq {
 	struct draft_seq draft;
 	struct mask_job job;   /* mask job of its constraint */
 	struct kept_row *kept; /* after the last token, while all tokens are computed */
-	bool late;	       /* a mask was late once: no more proposals */
+	bool late;	       /* its mask was late last time, or it is a beam: no proposals */
 	/* Results of the step's tokens, until the scheduler has counted them. */
 	enum engine_finish ending;
 	int error;

@@ -50,6 +50,40 @@ TEST(late_masks_hold_up_nobody)
 	sem_destroy(&go_on);
 }
 
+static void wait_for_first(struct test_constraint *c)
+{
+	if (!c->n)
+		wait_to_go_on(c);
+}
+
+/* A mask that was late once, as the first one of a grammar often is, ends no proposals for good. */
+TEST(proposes_after_a_late_mask)
+{
+	const struct engine_options o = {.speculation = ENGINE_SPECULATE_NGRAM, .ngram_min = 1};
+	struct engine_sampling s = greedy(60);
+	int32_t prompt[] = {5, 3, 8};
+	struct engine_request *late;
+	struct engine_stats before, after;
+	struct engine *e;
+
+	sem_init(&go_on, 0, 0);
+	fake_model_config.delay_us = 1000;
+	e = open_engine(&o);
+	late = new_request(prompt, 3, &s, false);
+	constrain(late, 1, 60)->wait = wait_for_first;
+	submit(e, late);
+	/* Its own row is there before another one's answer. */
+	run_new(e, prompt, 2, &s);
+	assert_int_equal(atomic_load(&late->n_tokens), 0);
+	engine_stats(e, &before);
+	sem_post(&go_on);
+	wait_finished(e, 1);
+	close_engine_with_stats(e, &after);
+	assert_int_equal(atomic_load(&late->n_tokens), 60);
+	assert_true(after.draft_tokens > before.draft_tokens);
+	sem_destroy(&go_on);
+}
+
 static void *free_engine(void *engine)
 {
 	engine_free(engine);
