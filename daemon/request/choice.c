@@ -291,10 +291,8 @@ static int take_token(struct choice *c, int32_t token)
  * The finish reason of an answer with calls is tool_calls, unless the call was forced by name or was
  * cut off in its arguments, which then cannot be used.
  */
-static const char *reason_of(const struct choice *c, bool stopped, bool late)
+static const char *reason_of(const struct choice *c, bool stopped)
 {
-	if (!stopped && late)
-		return "timeout";
 	if (!stopped)
 		return "length";
 	if (!c->n_calls || c->params->tool_choice == API_TOOLS_NAMED ||
@@ -344,7 +342,8 @@ static int finish(struct choice *c, enum engine_finish how, unsigned n, unsigned
 	if (r < 0)
 		return r;
 	c->finish_reason =
-		reason_of(c, r || how == ENGINE_FINISH_STOP || how == ENGINE_FINISH_COMPLETE, late);
+		reason_of(c, r || how == ENGINE_FINISH_STOP || how == ENGINE_FINISH_COMPLETE);
+	c->late = late && !r;
 	/* No generated tokens were requested; the engine generates at least one. */
 	c->completion_tokens = c->params->max_tokens_given && !c->params->max_tokens ? 0 : n;
 	show_tokens(c, shown);
@@ -361,7 +360,7 @@ static int cut(struct choice *c)
 		return r;
 	if (complete_calls(c))
 		return -ENOMEM;
-	c->finish_reason = reason_of(c, true, false);
+	c->finish_reason = reason_of(c, true);
 	c->completion_tokens = c->seen;
 	show_tokens(c, c->seen);
 	show_counted(c);

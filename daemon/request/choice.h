@@ -79,7 +79,8 @@ struct choice {
 	bool too_many;		       /* a call arrived that was not wanted */
 	struct token_mark *marks;      /* [max_tokens]; only if log probabilities are wanted */
 	unsigned shown_from, shown_to; /* tokens whose log probabilities belong to that text */
-	const char *finish_reason;     /* "stop", "length", ...; NULL: not finished */
+	const char *finish_reason;     /* one of OpenAI's; NULL: not finished */
+	bool late;		       /* its deadline has passed: "length" */
 	bool begun;		       /* some of it was streamed */
 	unsigned echo_characters;      /* of the echoed prompt, once streamed */
 };

@@ -403,7 +403,7 @@ static void over(struct exchange *x)
 			r ? (enum engine_finish)atomic_load(&r->finish) : ENGINE_RUNNING;
 
 		/* Ended by a stop string or a call, whatever the engine's own result. */
-		if (reason && strcmp(reason, "length") && strcmp(reason, "timeout"))
+		if (reason && strcmp(reason, "length"))
 			how = ENGINE_FINISH_STOP;
 		if (how != ENGINE_RUNNING)
 			exchange_observe(x, r, how);

@@ -435,6 +435,21 @@ static void put_completion_choice(struct json_out *o, const struct exchange *x,
 	free(owned);
 }
 
+/*
+ * Clients know no values of finish_reason but OpenAI's, so a deadline is told beside it. @c NULL: it has
+ * not finished.
+ */
+static void put_finish(struct json_out *o, const struct choice *c)
+{
+	if (!c) {
+		json_put_null(o, "finish_reason");
+		return;
+	}
+	json_put_string(o, "finish_reason", c->finish_reason);
+	if (c->late)
+		json_put_string(o, "stop_reason", "timeout");
+}
+
 static void put_choice(struct json_out *o, const struct exchange *x, unsigned index)
 {
 	const struct choice *c = x->choices;
@@ -447,7 +462,7 @@ static void put_choice(struct json_out *o, const struct exchange *x, unsigned in
 	json_begin(o, '{');
 	json_put_uint(o, "index", index);
 	x->shape->choice(o, x, c);
-	json_put_string(o, "finish_reason", c->finish_reason);
+	put_finish(o, c);
 	json_end(o, '}');
 }
 
@@ -486,13 +501,9 @@ static void begin_event(struct json_out *o, const struct exchange *x, const stru
 	json_put_uint(o, "index", c->index);
 }
 
-static void end_event(struct json_out *o, const struct exchange *x, const char *finish_reason)
+static void end_event(struct json_out *o, const struct exchange *x, const struct choice *c)
 {
-	json_key(o, "finish_reason");
-	if (finish_reason)
-		json_string(o, finish_reason);
-	else
-		json_null(o);
+	put_finish(o, c);
 	json_end(o, '}');
 	json_end(o, ']');
 	if (x->params.continuous_usage)
@@ -601,7 +612,7 @@ void respond_finish(struct json_out *o, const struct exchange *x, const struct c
 	begin_event(o, x, c);
 	x->shape->last(o);
 	json_put_null(o, "logprobs");
-	end_event(o, x, c->finish_reason);
+	end_event(o, x, c);
 }
 
 void respond_usage(struct json_out *o, const struct exchange *x)

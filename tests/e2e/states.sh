@@ -120,14 +120,15 @@ expect 504 'within 0.5 s' /v1/embeddings '{"input":"Once","timeout":0.5}'
 stop
 FAKE_TOKEN_US=5000 start_daemon --request-timeout 2
 long='"prompt":"Once","max_tokens":2000,"ignore_eos":true'
-expect 200 '"finish_reason":"timeout"' $comp "{$long,\"timeout\":1}"
+expect 200 '"finish_reason":"length","stop_reason":"timeout"' $comp "{$long,\"timeout\":1}"
 member completion_tokens <"$tmp/answer" >"$tmp/tokens"
 [ "$(cat "$tmp/tokens")" -ge 1 ] || fail "no tokens until the deadline: $(cat "$tmp/answer")"
-expect 200 '"finish_reason":"timeout"' $comp "{$long,\"stream\":true,\"timeout\":1}"
+expect 200 '"finish_reason":"length","stop_reason":"timeout"' $comp "{$long,\"stream\":true,\"timeout\":1}"
 grep -q '^data: \[DONE\]' "$tmp/answer" || fail "the stream of a late request has no end: $(tail -c 300 "$tmp/answer")"
-expect 200 '"finish_reason":"timeout"' $comp "{$long}"
+expect 200 '"finish_reason":"length","stop_reason":"timeout"' $comp "{$long}"
 expect 400 'timeout' $comp '{"prompt":"Once","timeout":0}'
 expect 200 '"finish_reason":"length"' $comp '{"prompt":"Once","max_tokens":2,"priority":32}'
+grep -q stop_reason "$tmp/answer" && fail "an answer in time has a stop_reason: $(cat "$tmp/answer")"
 [ "$(metric 'txda_request_success_total{model_name="demo",finished_reason="timeout"}')" -ge 3 ] || fail "late requests are not counted"
 
 # A full queue.
