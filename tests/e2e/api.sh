@@ -163,7 +163,9 @@ done <<END
 END
 request 405 "takes POST, not DELETE" $chat -X DELETE
 http -i -X DELETE http://localhost$chat | tr -d '\r' | grep -q '^Allow: POST' || fail "no Allow"
-request 415 "application/json is expected" $chat -d "{$hi}" -H 'Content-Type: multipart/form-data'
+for type in text/plain multipart/form-data application/x-www-form-urlencoded; do
+	request 200 chat.completion $chat -d "{$hi,\"max_tokens\":1}" -H "Content-Type: $type"
+done
 request 415 "only identity is supported" $chat -d "{$hi}" -H 'Content-Encoding: gzip'
 request 431 "the header lines are longer than 32768 bytes" $chat -d "{$hi}" -H "X-Long: $(head -c 40000 /dev/zero | tr '\0' a)"
 request 501 "Transfer-Encoding" $chat -X POST -H 'Transfer-Encoding: gzip'
