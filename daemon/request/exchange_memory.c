@@ -63,6 +63,7 @@ void exchange_grow(struct exchange *x, uint64_t bytes)
 	if (!budget_is_exceeded(budget))
 		return;
 	most = find_largest(x->service, &leaving);
+	/* No open exchange at all: what is held is on its way out. */
 	if (!most || budget->used - leaving <= budget->limit)
 		return;
 	api_error_set(&e, 429, "overloaded", NULL,
@@ -72,7 +73,7 @@ void exchange_grow(struct exchange *x, uint64_t bytes)
 		      (unsigned long long)all_held(most), (unsigned long long)budget->limit);
 	exchange_fail(most, &e);
 	if (most == x) {
-		/* Unreachable: some request holds memory. */
+		/* It has ended and does not grow; its caller frees it. */
 		x->held -= bytes;
 		budget_release(x->account, bytes);
 	} else {
