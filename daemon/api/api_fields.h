@@ -5,13 +5,13 @@
  * Txda-Ignored); or it would change the answer and is not supported, and is accepted only with the
  * value that disables it. Unknown members are refused, as OpenAI's API does, so that a misspelt
  * member is not silently ignored. In messages and tools, which are passed to the model's chat
- * template unchanged, unknown members are reported instead. `null` counts as absent everywhere: such
- * members of these objects are removed from the tree.
+ * template unchanged, unknown members are reported instead. `null` counts as absent everywhere:
+ * such members of these objects are removed from the tree.
  *
- * Whether an honoured member has an effect depends on others: `length_penalty` needs beam search. So
- * the code that reads members marks those that it uses (api_value.h), and after it the same table is
- * walked again: what is left over is reported too, or refused. A member that is added to the table
- * and forgotten by the code is thus named to the client and never dropped silently.
+ * Whether an honoured member has an effect depends on others: `length_penalty` needs beam search.
+ * So the code that reads members marks those that it uses (api_value.h), and after it the same
+ * table is walked again: what is left over is reported too, or refused. A member that is added to
+ * the table and forgotten by the code is thus named to the client and never dropped silently.
  *
  * Values are checked in api_params.c. Pure; any thread.
  */

@@ -50,8 +50,8 @@ struct draft_seq {
 };
 
 /*
- * @launch: borrowed. @target, @slot: the large model and its step. -EINVAL: the models do not match;
- * see err.
+ * @launch: borrowed. @target, @slot: the large model and its step. -EINVAL: the models do not
+ * match; see err.
  */
 int draft_new(struct txda_group *group, const struct engine_options *options,
 	      const struct launch_limits *launch, const struct txda_model_info *target,

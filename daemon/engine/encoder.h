@@ -50,8 +50,8 @@ unsigned encoder_recall(struct encoder *e, uid_t uid, struct engine_images *imag
 int encoder_begin(struct encoder *e, const struct engine_images *images, uint64_t most_ns,
 		  char *err, size_t errlen);
 /*
- * Waits for the launch that began at @start_ns. 0: it is over; *ret_encoded: so is the image, which is
- * cached for @uid. -ENOMEM: no memory for the result; the model can continue. Other errors as
+ * Waits for the launch that began at @start_ns. 0: it is over; *ret_encoded: so is the image, which
+ * is cached for @uid. -ENOMEM: no memory for the result; the model can continue. Other errors as
  * launch_wait().
  */
 int encoder_wait(struct encoder *e, uid_t uid, uint64_t start_ns,

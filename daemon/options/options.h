@@ -5,7 +5,8 @@
  * comparison for a reload are all derived from the rows.
  *
  * Names are written with dashes in the table; users may type underscores instead. A flag NAME also
- * has --no-NAME, and may be followed by true or false: --NAME false, --NAME=false, in files NAME = false.
+ * has --no-NAME, and may be followed by true or false: --NAME false, --NAME=false, and in files
+ * NAME = false.
  *
  * Functions return false with a message in @err that names the invalid value and what is allowed.
  * Threads: pure functions, except options_help().

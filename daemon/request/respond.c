@@ -436,8 +436,8 @@ static void put_completion_choice(struct json_out *o, const struct exchange *x,
 }
 
 /*
- * Clients know no values of finish_reason but OpenAI's, so a deadline is told beside it. @c NULL: it has
- * not finished.
+ * Clients know no values of finish_reason but OpenAI's, so a deadline is told beside it. @c NULL:
+ * it has not finished.
  */
 static void put_finish(struct json_out *o, const struct choice *c)
 {

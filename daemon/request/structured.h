@@ -27,7 +27,8 @@ void structured_free(struct structured *s);
 
 /*
  * The grammar that the request's answers must match, with a reference; *ret NULL: no constraint.
- * What it does not enforce is added to p->ignored. False: it cannot be built (400), or the user has no room for it (429), see @e.
+ * What it does not enforce is added to p->ignored. False: it cannot be built (400), or the user has
+ * no room for it (429), see @e.
  */
 bool structured_compile(struct structured *s, const struct model_text *t, struct api_params *p,
 			const struct text_caller *caller, struct account *a, struct grammar **ret,

@@ -519,9 +519,9 @@ static void wait_for_start(struct text_process *p, const struct text_caller *cal
 }
 
 /*
- * The lock is held, but not meanwhile. Waits until a start has ended, and begins or drives it unless
- * another caller does. -ECANCELED, -ETIMEDOUT: this caller waits no longer; a start that others still
- * wait for, or will soon, goes on. -EIO: it has failed, for all who waited for it.
+ * The lock is held, but not meanwhile. Waits until a start has ended, and begins or drives it
+ * unless another caller does. -ECANCELED, -ETIMEDOUT: this caller waits no longer; a start that
+ * others still wait for, or will soon, goes on. -EIO: it has failed, for all who waited for it.
  */
 static int start_again(struct text_process *p, const struct text_caller *caller, char *err,
 		       size_t errlen)

@@ -26,17 +26,17 @@
  *
  *	(owner, parent, tokens[block_size], further words)
  *
- * where parent is the hash of the owner and all keys before it, 0 for a first one. So a block is known
- * by its contents, whoever computed it and whatever became of the blocks before it: if these are
- * evicted and computed again, it is found again. Keys are compared in full; for a wrong match two
- * different prefixes of one owner would need the same 64-bit hash, which depends on a random number
- * that no client knows. Of blocks with the same contents only one is committed: who computed another
- * one holds the first instead, so the memory is there once, and nothing hangs below a block that only
- * others hold. The further words, if any, distinguish blocks with equal tokens but, for example, different images.
- * The owner is a number chosen by the caller that separates prefixes: if it is the user's, timing
- * does not reveal to others what was asked; if it is a sequence's, only that sequence finds its
- * blocks again. The blocks of the other groups for the same positions are attached to it, as far as
- * they are still there: they are found through it and dropped with it.
+ * where parent is the hash of the owner and all keys before it, 0 for a first one. So a block is
+ * known by its contents, whoever computed it and whatever became of the blocks before it: if these
+ * are evicted and computed again, it is found again. Keys are compared in full; for a wrong match
+ * two different prefixes of one owner would need the same 64-bit hash, which depends on a random
+ * number that no client knows. Of blocks with the same contents only one is committed: who computed
+ * another one holds the first instead, so the memory is there once, and nothing hangs below a block
+ * that only others hold. The further words, if any, distinguish blocks with equal tokens but, for
+ * example, different images. The owner is a number chosen by the caller that separates prefixes: if
+ * it is the user's, timing does not reveal to others what was asked; if it is a sequence's, only
+ * that sequence finds its blocks again. The blocks of the other groups for the same positions are
+ * attached to it, as far as they are still there: they are found through it and dropped with it.
  *
  * A free committed block keeps its contents until it is allocated again. Blocks are allocated from
  * the head of the free queue: first those without contents and those that will not be reused, then
@@ -116,9 +116,9 @@ uint64_t kv_hash(const struct kv *kv, uint64_t owner, uint64_t before, const int
 
 /*
  * Records that @block is full and holds the KV of @key [key_words] after @chain, and advances
- * @chain. Returns the block that the caller holds from now on: this one, or another one that already
- * holds the same, to which the caller's reference moves. A step that has been launched may still
- * write @block: steps run in order, so whoever gets it next writes it after that.
+ * @chain. Returns the block that the caller holds from now on: this one, or another one that
+ * already holds the same, to which the caller's reference moves. A step that has been launched may
+ * still write @block: steps run in order, so whoever gets it next writes it after that.
  */
 uint32_t kv_commit(struct kv *kv, uint32_t block, uint64_t owner, struct kv_chain *chain,
 		   const int32_t *key);

@@ -11,8 +11,8 @@
  * additionalProperties; oneOf is treated as anyOf.
  *
  * Keywords that restrict a value and are not supported (not, if, uniqueItems, ...) are refused when
- * strict, otherwise ignored; each keyword that is in no table of schema.c is ignored. What is ignored
- * is recorded: grammar_skipped().
+ * strict, otherwise ignored; each keyword that is in no table of schema.c is ignored. What is
+ * ignored is recorded: grammar_skipped().
  *
  * Bounded: schemas are compiled from a work list, without recursion along references, so cyclic
  * references terminate. GRAMMAR_MAX_RULES and GRAMMAR_MAX_NODES apply.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * Stands in for txdad-text and is hostile: the name of the directory says how. "good" reads nothing
- * and answers a job with one id, by the process itself. A path is that of a file: if there is
- * one, it removes it and is silent until there is one again, otherwise it makes it; then it is "good". What it answers to a job is in the job's text.
+ * and answers a job with one id, by the process itself. A path is that of a file: if there is one,
+ * it removes it and is silent until there is one again, otherwise it makes it; then it is "good".
+ * What it answers to a job is in the job's text.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -263,8 +263,8 @@ static bool same(const struct result *a, const struct result *b)
 }
 
 /*
- * One character that may have begun a mark, and white space before it, is text, as far as anybody can
- * tell.
+ * One character that may have begun a mark, and white space before it, is text, as far as anybody
+ * can tell.
  */
 static bool is_start(const char *start, const char *text)
 {
@@ -277,8 +277,8 @@ static bool is_start(const char *start, const char *text)
 }
 
 /*
- * A reply that was cut off says what the whole one says up to there. In formats of calls without marks
- * it may show the beginning of what then is a call: until then it is none.
+ * A reply that was cut off says what the whole one says up to there. In formats of calls without
+ * marks it may show the beginning of what then is a call: until then it is none.
  */
 static void check_cut(const struct reply_options *o, const struct recorded *r, size_t len)
 {

@@ -603,8 +603,8 @@ TEST_WITH(test_silent_again, test_dir_make, test_dir_remove)
 }
 
 /*
- * A new process that takes its time holds up nobody beyond their own deadline: not who waits for it,
- * nor who waits for somebody else's start; and it is the one that others use when it is ready.
+ * A new process that takes its time holds up nobody beyond their own deadline: not who waits for
+ * it, nor who waits for somebody else's start; and it is the one that others use when it is ready.
  */
 TEST_WITH(test_slow_again, test_dir_make, test_dir_remove)
 {

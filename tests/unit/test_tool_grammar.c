@@ -362,7 +362,9 @@ TEST(channels_come_before)
 	}
 }
 
-/* Between marks, strings have no schema but their list: the rest is refused when strict, or named. */
+/*
+ * Between marks, strings have no schema but their list: the rest is refused when strict, or named.
+ */
 TEST(constraints_between_marks)
 {
 	static const struct {

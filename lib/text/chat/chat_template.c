@@ -238,8 +238,9 @@ static bool is_well_rendered(const char *text)
 }
 
 /*
- * Whether the call is rendered with the content None or "", and whether None is good: some templates
- * require it beside calls, others fail on it or print it. Some render calls only if there are tools.
+ * Whether the call is rendered with the content None or "", and whether None is good: some
+ * templates require it beside calls, others fail on it or print it. Some render calls only if there
+ * are tools.
  */
 static int probe_calls(const struct txda_chat_template *chat, struct chat_named_template *named,
 		       const char *with_none, const char *with_empty, bool *ret)

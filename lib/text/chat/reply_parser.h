@@ -7,12 +7,12 @@
  * line breaks around it belong neither to it nor to the content.
  *
  * Arguments are emitted as they arrive, as the JSON text that was generated; other notations
- * (Python, tags) are translated, and null is no arguments at all. White space around calls belongs to
- * the content only if there is text on both sides. Text that begins like a call, but turns out to be none before its
- * name is known, is content; after that, malformed arguments are emitted as they are. Text that may
- * still become a mark is held back. Text between a call and its end mark is dropped. A reply that
- * ends after a call's mark, or within the mark of a further call or of the end of reasoning, was
- * cut off: the rest is not content.
+ * (Python, tags) are translated, and null is no arguments at all. White space around calls belongs
+ * to the content only if there is text on both sides. Text that begins like a call, but turns out
+ * to be none before its name is known, is content; after that, malformed arguments are emitted as
+ * they are. Text that may still become a mark is held back. Text between a call and its end mark is
+ * dropped. A reply that ends after a call's mark, or within the mark of a further call or of the
+ * end of reasoning, was cut off: the rest is not content.
  *
  * Memory: held-back text is bounded by the length of the text. One thread at a time.
  */
