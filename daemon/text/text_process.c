@@ -535,7 +535,7 @@ static int start_again(struct text_process *p, const struct text_caller *caller,
 		log_warning("the text process of %s exited; starting another one", p->dir);
 		end_process(p);
 	}
-	while (p->starting && !atomic_load(&caller->gone) &&
+	while (p->starting && p->failures == failures && !atomic_load(&caller->gone) &&
 	       !(caller->deadline_ns && clock_ns() >= caller->deadline_ns)) {
 		if (p->driven) {
 			wait_for_start(p, caller);
