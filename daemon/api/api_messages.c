@@ -335,7 +335,7 @@ void api_params_unread(struct api_params *p, const char *names)
 			thinking = true;
 		else if (item)
 			effort = true;
-		else if (p->tool_choice == API_TOOLS_AUTO)
+		else if (!strcmp(name, "tools") && p->tool_choice == API_TOOLS_AUTO)
 			api_fields_ignore(p->ignored, "", name);
 	}
 	/* "none" may be told by either variable. */

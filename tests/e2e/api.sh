@@ -113,7 +113,7 @@ while IFS='|' read -r members ignored; do
 	post $chat "{$hi,\"max_tokens\":1,$members}" -i | tr -d '\r' >"$tmp/answer"
 	grep -qx "Txda-Ignored: $ignored" "$tmp/answer" || fail "$members: no '$ignored': $(head -c 400 "$tmp/answer")"
 done <<END
-"chat_template_kwargs":{"mood":1,"add_generation_prompt":true}|chat_template_kwargs.mood
+"chat_template_kwargs":{"mood":1,"add_generation_prompt":false}|chat_template_kwargs.mood, chat_template_kwargs.add_generation_prompt
 "reasoning_effort":"low"|reasoning_effort
 "reasoning_effort":"none","chat_template_kwargs":{"enable_thinking":true}|chat_template_kwargs.enable_thinking, reasoning_effort
 "thinking_token_budget":5|thinking_token_budget

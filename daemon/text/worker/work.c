@@ -239,6 +239,18 @@ static bool ends_with(const char *text, size_t len, const char *mark)
 	return len >= n && !memcmp(text + len - n, mark, n);
 }
 
+/* Whether the request has this variable of its own, which a client's does not replace. */
+static bool is_own(const char *name)
+{
+	static const char *const names[] = {"messages", "tools", "documents",
+					    "add_generation_prompt"};
+	unsigned i = 0;
+
+	while (i < sizeof(names) / sizeof(names[0]) && strcmp(names[i], name))
+		i++;
+	return i < sizeof(names) / sizeof(names[0]);
+}
+
 /* Lists the variables, and the tools, that the template ignores. */
 static void list_unread(const struct text_model *m, const cJSON *tools, const cJSON *variables,
 			struct text_done *done)
@@ -250,7 +262,8 @@ static void list_unread(const struct text_model *m, const cJSON *tools, const cJ
 	if (with_tools && !txda_chat_template_mentions(m->chat, true, "tools"))
 		n = (size_t)snprintf(done->message, sizeof(done->message), "tools\n");
 	cJSON_ArrayForEach(item, variables) {
-		if (!txda_chat_template_mentions(m->chat, with_tools, item->string) &&
+		if ((is_own(item->string) ||
+		     !txda_chat_template_mentions(m->chat, with_tools, item->string)) &&
 		    n < sizeof(done->message))
 			n += (size_t)snprintf(done->message + n, sizeof(done->message) - n, "%s\n",
 					      item->string);
