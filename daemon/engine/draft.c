@@ -26,6 +26,7 @@ struct draft {
 	struct step_slot slot;
 	unsigned *wanted; /* [max_items] proposals for the slot's items */
 	bool mtp;	  /* the large model's own prediction layer */
+	float *held; /* [max_seqs, n_before] by slot: states whose next token is not known yet */
 };
 
 /* ---- n-gram ---------------------------------------------------------------------------------- */
@@ -131,6 +132,7 @@ static void note_admission(struct engine_seq *seq)
 	if (seq->draft.admission == seq->sched.n_admissions)
 		return;
 	seq->draft.admission = seq->sched.n_admissions;
+	seq->draft.holds = false;
 	seq->draft.n_computed = seq->sched.n_matched;
 }
 
@@ -196,6 +198,32 @@ static unsigned plan_catch_up(struct draft *d, struct scheduler *s)
 	return n_items;
 }
 
+/*
+ * Plans the layer's part of an item: the tokens from n_computed on whose next token is known. The
+ * last one's is not while the sequence waits for its mask; then its state is held until it is.
+ * @states: of the item's tokens [n]; @token: the first one of this item in the layer's step. Returns
+ * the number of tokens, which may be 0.
+ */
+static unsigned plan_tokens(struct draft *d, struct engine_seq *seq, const float *states,
+			    unsigned n, unsigned token)
+{
+	const size_t size = d->slot.n_before;
+	float *held = d->held + seq->sched.slot * size;
+	unsigned before = seq->draft.holds, all = before + n, first = seq->draft.n_computed;
+	unsigned known =
+		seq->sched.n_total - 1 - first < all ? seq->sched.n_total - 1 - first : all;
+
+	if (token + known > d->max_tokens)
+		return 0;
+	for (unsigned i = 0; i < known; i++)
+		put_state(d, token + i, i < before ? held : states + (i - before) * size);
+	seq->draft.n_computed += known;
+	seq->draft.holds = known < all;
+	if (known < all)
+		memcpy(held, states + (n - 1) * size, size * sizeof(*held));
+	return known;
+}
+
 /* Plans the layer's step over the accepted tokens of @step. */
 static unsigned plan_layer(struct draft *d, struct scheduler *s, const struct step_slot *step)
 {
@@ -204,28 +232,29 @@ static unsigned plan_layer(struct draft *d, struct scheduler *s, const struct st
 	for (unsigned i = 0; i < step->n_items; i++) {
 		const struct sched_item *item = &step->items[i];
 		struct engine_seq *seq = (struct engine_seq *)item->seq;
-		unsigned n = item->tokens - item->rejected, want;
+		const float *states = step->states + (size_t)at * step->n_states;
+		unsigned n = item->tokens - item->rejected, first, known;
 
 		at += item->tokens;
-		if (!seq || seq->request->pooling.how)
+		/* A beam may have been dropped with the step. */
+		if (!seq || seq->request->pooling.how || seq->request->beams)
 			continue;
 		note_admission(seq);
-		/* The layer also needs the token after the last one. */
-		if (seq->draft.n_computed != item->first || item->first + n > d->max_context ||
-		    item->first + n >= item->seq->n_total)
+		first = seq->draft.n_computed;
+		if (first + seq->draft.holds != item->first || item->first + n > d->max_context)
 			continue;
-		want = wanted(d, s, item->seq);
-		d->wanted[n_items] = want;
-		d->slot.items[n_items++] = (struct sched_item){
+		known = plan_tokens(d, seq, states, n, token);
+		if (!known)
+			continue;
+		token += known;
+		d->wanted[n_items] = seq->draft.holds ? 0 : wanted(d, s, item->seq);
+		d->slot.items[n_items] = (struct sched_item){
 			.seq = item->seq,
-			.first = item->first,
-			.tokens = n,
-			.sample = want != 0,
+			.first = first,
+			.tokens = known,
+			.sample = d->wanted[n_items] != 0,
 		};
-		seq->draft.n_computed += n;
-		for (unsigned j = 0; j < n; j++)
-			put_state(d, token++,
-				  step->states + (size_t)(at - item->tokens + j) * step->n_states);
+		n_items++;
 	}
 	return n_items;
 }
@@ -303,7 +332,8 @@ static int check_layer(struct draft *d, const struct txda_model_info *info,
 			 target->max_seqs, target->max_rows);
 		return -EINVAL;
 	}
-	return 0;
+	d->held = calloc((size_t)target->max_seqs * d->slot.n_before, sizeof(*d->held));
+	return d->held ? 0 : -ENOMEM;
 }
 
 static int load_model(struct draft *d, struct txda_group *group,
@@ -407,6 +437,7 @@ void draft_free(struct draft *d)
 		return;
 	sampler_free(d->sampler);
 	free(d->wanted);
+	free(d->held);
 	step_fini(&d->slot);
 	txda_model_unref(d->model);
 	free(d);

@@ -20,7 +20,7 @@
  * over that step's tokens, the only time their states are available, and stores its keys of p and
  * p + 1 at the model's position p. For further proposals it uses its own state as input. It does not
  * run while too many sequences are running; sequences that missed a step get no proposals until
- * they are admitted again.
+ * they are admitted again. The last state of one whose mask is late is held until its token is known.
  *
  * One thread at a time; draft_new() is the only function that allocates.
  */
@@ -47,6 +47,7 @@ struct draft_seq {
 	int32_t tokens[ENGINE_MAX_DRAFT];
 	unsigned n_computed; /* number of tokens whose keys the draft model has */
 	unsigned admission;  /* admission number of the scheduler that this is valid for */
+	bool holds; /* MTP: the state after n_computed is held, its next token is to come */
 };
 
 /*

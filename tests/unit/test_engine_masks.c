@@ -56,10 +56,9 @@ static void wait_for_first(struct test_constraint *c)
 		wait_to_go_on(c);
 }
 
-/* A mask that was late once, as the first one of a grammar often is, ends no proposals for good. */
-TEST(proposes_after_a_late_mask)
+/* The first mask comes late; there are proposals all the same, good ones by a @good model. */
+static void expect_proposals(const struct engine_options *o, bool good)
 {
-	const struct engine_options o = {.speculation = ENGINE_SPECULATE_NGRAM, .ngram_min = 1};
 	struct engine_sampling s = greedy(60);
 	int32_t prompt[] = {5, 3, 8};
 	struct engine_request *late;
@@ -68,9 +67,10 @@ TEST(proposes_after_a_late_mask)
 
 	sem_init(&go_on, 0, 0);
 	fake_model_config.delay_us = 1000;
-	e = open_engine(&o);
+	e = open_engine(o);
 	late = new_request(prompt, 3, &s, false);
 	constrain(late, 1, 60)->wait = wait_for_first;
+	((struct test_constraint *)late->constraint)->free = true;
 	submit(e, late);
 	/* Its own row is there before another one's answer. */
 	run_new(e, prompt, 2, &s);
@@ -81,7 +81,26 @@ TEST(proposes_after_a_late_mask)
 	close_engine_with_stats(e, &after);
 	assert_int_equal(atomic_load(&late->n_tokens), 60);
 	assert_true(after.draft_tokens > before.draft_tokens);
+	if (good)
+		assert_true(after.accepted_tokens > before.accepted_tokens);
+	expect_greedy(late);
 	sem_destroy(&go_on);
+}
+
+/* A mask that was late once, as the first one of a grammar often is, ends no proposals for good. */
+TEST(proposes_after_a_late_mask)
+{
+	expect_proposals(
+		&(struct engine_options){.speculation = ENGINE_SPECULATE_NGRAM, .ngram_min = 1},
+		false);
+	expect_proposals(&(struct engine_options){.draft_case_dir = "draft",
+						  .speculation = ENGINE_SPECULATE_MODEL},
+			 false);
+	fake_model_config.states = true;
+	expect_proposals(&(struct engine_options){.case_dir = "step",
+						  .draft_case_dir = "mtp",
+						  .speculation = ENGINE_SPECULATE_MODEL},
+			 true);
 }
 
 static void *free_engine(void *engine)
