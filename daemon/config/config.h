@@ -35,6 +35,7 @@ struct config_engine {
 	unsigned weights; /* index into config_weights */
 	unsigned kv_int8; /* 0: bf16 */
 	bool expert_parallel;
+	unsigned unused_tensors;		       /* 0: refused, 1: ignored */
 	unsigned max_model_len;			       /* 0: the model's */
 	unsigned max_num_seqs, max_num_batched_tokens; /* 0: the engine's default */
 	unsigned max_stall_ms, max_decode_ms;	       /* 0: unlimited */

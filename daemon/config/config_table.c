@@ -149,6 +149,7 @@ static const struct option_type config_port = {
 const char *const config_weights[] = {"keep", "bf16", "w8", "w4", NULL};
 const char *const config_speculate[] = {"off", "ngram", NULL};
 static const char *const kv_dtypes[] = {"auto|bf16", "int8", NULL};
+static const char *const unused[] = {"refuse", "ignore", NULL};
 static const char *const loads[] = {"start", "demand", NULL};
 static const char *const idles[] = {"unload", "sleep", NULL};
 static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
@@ -214,6 +215,9 @@ static const struct option_row rows[] = {
 	 "type of keys and values in the cache (default: auto, which is bf16)", .words = kv_dtypes},
 	{"enable-expert-parallel", &option_flag, EACH_MODEL(engine.expert_parallel), LOADS_ANEW,
 	 NULL, "place whole experts on chips rather than a part of each on every chip", "no"},
+	{"unused-tensors", &option_choice, EACH_MODEL(engine.unused_tensors), LOADS_ANEW, NULL,
+	 "tensors of a model that may change results but are not supported", "refuse",
+	 .words = unused},
 	{"max-model-len", &option_unsigned, EACH_MODEL(engine.max_model_len), LOADS_ANEW, "N",
 	 "maximum tokens of a request, prompt and answer (default: the model's)", .max = 1u << 24},
 	{"max-tokens", &option_unsigned, EACH_MODEL(max_tokens), AT_ONCE, "N",

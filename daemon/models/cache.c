@@ -102,6 +102,10 @@ static unsigned add_options(const struct cache_source *source, char *tp, size_t 
 	}
 	if (source->whole_experts)
 		argv[n++] = (char *)"--ep";
+	if (source->ignore_unused) {
+		argv[n++] = (char *)"--unused-tensors";
+		argv[n++] = (char *)"ignore";
+	}
 	return n;
 }
 

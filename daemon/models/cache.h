@@ -30,6 +30,7 @@ struct cache_source {
 	const char *output;  /* --states, --mtp, or NULL */
 	bool kv_int8;	     /* keys and values as int8 */
 	bool whole_experts;  /* one expert on one chip each */
+	bool ignore_unused;  /* tensors that may change results */
 	uint64_t bytes;	     /* bytes of the checkpoint's weights, as far as known */
 	uint64_t cache_size; /* size limit for all entries together; 0: none */
 };

@@ -18,7 +18,8 @@
 #define POLL_MS	   100 /* interval of checks for timeout and stop */
 #define CHECK_MS   1000
 #define MAX_READS  128 /* bytes per read; at least as much as a pipe holds */
-#define LINE_BYTES 512
+#define LINE_BYTES 2560
+#define MAX_NOTES  16 /* of a child; more are left out */
 
 struct child {
 	pid_t pid;
@@ -27,6 +28,7 @@ struct child {
 	size_t out_len, out_used;
 	char line[LINE_BYTES]; /* of a line of standard error that is not complete yet */
 	size_t line_used;
+	unsigned notes;
 	char *err;
 	size_t err_len;
 	char refused[LINE_BYTES]; /* message of check() */
@@ -105,6 +107,7 @@ static int spawn(struct child *c, const struct child_options *o, char *const arg
 /* Keeps the end of its output: the last line is the error message. */
 static void take_line(struct child *c, const struct child_options *o)
 {
+	static const char note[] = "note: ";
 	unsigned long long done, total;
 	size_t used, need;
 
@@ -112,6 +115,9 @@ static void take_line(struct child *c, const struct child_options *o)
 	if (sscanf(c->line, "progress %llu %llu", &done, &total) == 2) {
 		if (o->progress)
 			o->progress(o->progress_arg, done, total);
+	} else if (o->note && !strncmp(c->line, note, sizeof(note) - 1)) {
+		if (c->notes++ < MAX_NOTES)
+			o->note(o->note_arg, c->line + sizeof(note) - 1);
 	} else if (c->line_used && c->err_len) {
 		utf8_tame(c->line, ' ');
 		used = strlen(c->err);

@@ -24,6 +24,9 @@ struct child_options {
 	/* Called for each line "progress DONE TOTAL" on standard error. */
 	void (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *progress_arg;
+	/* NULL, or called for each line "note: TEXT", which is then no part of an error. */
+	void (*note)(void *arg, const char *text);
+	void *note_arg;
 	/* NULL, or called about once a second; not 0: it is killed, with that error and @err. */
 	int (*check)(void *arg, char *err, size_t errlen);
 	void *check_arg;

@@ -64,6 +64,12 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 	atomic_store(&l->total, total);
 }
 
+/* What the compiler does with a model that its owner may not expect. */
+static void on_note(void *arg, const char *text)
+{
+	log_warning("%s: %s", (const char *)arg, text);
+}
+
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 /* Whether the case dir's files have the sizes stated; a plan reads only programs. */
@@ -120,6 +126,8 @@ static int compile(struct loader *l, struct cache_source *source, char *case_dir
 		.stop = &job->cancel,
 		.progress = on_progress,
 		.progress_arg = l,
+		.note = on_note,
+		.note_arg = (void *)source->path,
 	};
 	int error = 0;
 
@@ -151,6 +159,7 @@ static int compile_model(struct loader *l)
 		.output = !strcmp(spec->draft, "mtp") ? "--states" : NULL,
 		.kv_int8 = spec->kv_int8,
 		.whole_experts = spec->whole_experts,
+		.ignore_unused = spec->ignore_unused,
 		.bytes = f->checkpoint_bytes * (spec->tp ? spec->tp : 1),
 	};
 	int error = compile(l, &source, f->case_dir, sizeof(f->case_dir), &f->plan, &l->job.use);
@@ -172,6 +181,7 @@ static int compile_draft(struct loader *l)
 		.weights = mtp && *spec->weights ? spec->weights : NULL,
 		.output = mtp ? "--mtp" : NULL,
 		.whole_experts = spec->whole_experts,
+		.ignore_unused = spec->ignore_unused,
 		.bytes = f->draft_bytes,
 	};
 

@@ -489,6 +489,7 @@ void models_spec(const struct config_model *c, struct model_spec *ret)
 		.tp = c->engine.tp_size,
 		.kv_int8 = c->engine.kv_int8,
 		.whole_experts = c->engine.expert_parallel,
+		.ignore_unused = c->engine.unused_tensors,
 	};
 	snprintf(ret->path, sizeof(ret->path), "%s", c->path);
 	snprintf(ret->draft, sizeof(ret->draft), "%s", c->draft ? c->draft : "");

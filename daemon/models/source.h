@@ -23,7 +23,7 @@ struct model_spec {
 	char draft[SOURCE_PATH]; /* "": none; "mtp": the model's own prediction layer */
 	unsigned tp;
 	char weights[16];
-	bool kv_int8, whole_experts;
+	bool kv_int8, whole_experts, ignore_unused;
 	char tool_parser[32], reasoning_parser[32];
 };
 

@@ -41,6 +41,28 @@ TEST(test_says)
 	assert_string_equal(err, "end");
 }
 
+static void on_note(void *arg, const char *text)
+{
+	size_t at = strlen(arg);
+
+	snprintf((char *)arg + at, 64 - at, "%s;", text);
+}
+
+/* Notes are not part of what went wrong. */
+TEST(test_notes)
+{
+	char script[] = "echo note: one >&2; echo wrong >&2; echo note: two >&2; exit 1",
+	     *const argv[] = {(char *)"/bin/sh", (char *)"-c", script, NULL}, notes[64] = "";
+	const struct child_options options = {
+		.seconds = 600, .stop = &stop, .note = on_note, .note_arg = notes};
+	char out[64], err[256];
+
+	atomic_store(&stop, false);
+	assert_int_equal(child_run(&options, argv, out, sizeof(out), NULL, err, sizeof(err)), -EIO);
+	assert_string_equal(notes, "one;two;");
+	assert_string_equal(err, "wrong");
+}
+
 /* It writes faster than anybody reads: the stop is seen all the same. */
 TEST(test_floods)
 {

@@ -12,8 +12,10 @@
 #include "crc32c.h"
 #include "files.h"
 #include "floats.h"
+#include "graph.h"
 #include "json.h"
 #include "program_view.h"
+#include "unused.h"
 
 static struct tool_error error;
 static char dir[64];
@@ -392,6 +394,170 @@ TEST(test_pooling)
 			model_close(&m);
 		}
 	}
+}
+
+/* A copy of the fixture @name in model/. */
+static void copy_fixture(const char *name)
+{
+	shell("rm -rf %s/model && cp -rL %s %s/model && chmod -R u+w %s/model", dir, fixture(name),
+	      dir, dir);
+}
+
+static void put(FILE *f, const void *data, size_t bytes)
+{
+	assert_int_equal(fwrite(data, 1, bytes, f), bytes);
+}
+
+/* Adds @n tensors to model/model.safetensors, each with @size bytes of @content. */
+static void add_data(const char *const *names, unsigned n, const char *dtype, const char *shape,
+		     const void *content, size_t size)
+{
+	uint64_t header, data;
+	char *text, more[512], *end;
+	size_t bytes;
+	FILE *f;
+
+	assert_int_equal(tool_read_file(AT_FDCWD, in_dir("model/model.safetensors"), 1u << 26,
+					&text, &bytes, &error),
+			 0);
+	memcpy(&header, text, 8);
+	data = bytes - 8 - header;
+	end = memrchr(text + 8, '}', header);
+	assert_non_null(end);
+	f = fopen(in_dir("model/model.safetensors"), "w");
+	assert_non_null(f);
+	bytes = (size_t)(end - text - 8) + 1;
+	for (unsigned pass = 0; pass < 2; pass++) {
+		if (pass) {
+			put(f, &bytes, 8);
+			put(f, text + 8, (size_t)(end - text - 8));
+		}
+		for (unsigned i = 0; i < n; i++) {
+			snprintf(more, sizeof(more),
+				 ",\"%s\":{\"dtype\":\"%s\",\"shape\":%s,"
+				 "\"data_offsets\":[%zu,%zu]}",
+				 names[i], dtype, shape, (size_t)data + size * i,
+				 (size_t)data + size * (i + 1));
+			if (pass)
+				fputs(more, f);
+			else
+				bytes += strlen(more);
+		}
+	}
+	fputc('}', f);
+	put(f, text + 8 + header, data);
+	for (unsigned i = 0; i < n; i++)
+		put(f, content, size);
+	fclose(f);
+	free(text);
+}
+
+/* Each is F32 [4], filled with @value. */
+static void add_tensors(const char *const *names, unsigned n, float value)
+{
+	const float content[4] = {value, value, value, value};
+
+	add_data(names, n, "F32", "[4]", content, sizeof(content));
+}
+
+/* What a compile of model/ says about tensors that it does not use; "" if nothing. */
+static const char *unused(const struct compile_options *options)
+{
+	static char note[2048];
+	struct compile_options o = *options;
+	struct compiled_chip chip;
+	struct model m;
+	int r;
+
+	memset(&error, 0, sizeof(error));
+	if (model_open(in_dir("model"), &m, &error) || model_resolve_options(&m, &o, &error) ||
+	    graph_build(&m.config, &m.source, &o, 0, &chip, &error))
+		fail_msg("%s", error.text);
+	r = unused_check(&m, &o, note, sizeof(note), &error);
+	compiled_chip_free(&chip);
+	model_close(&m);
+	assert_true(!r || r == -ENOTSUP);
+	return r ? error.text : note;
+}
+
+static void expect(const char *text, const char *words)
+{
+	if (!strstr(text, words))
+		fail_msg("\"%s\" does not say \"%s\"", text, words);
+}
+
+/* A tensor that no program uses is named; unless its kind is known to change nothing it is refused. */
+TEST(test_unused)
+{
+	static const struct {
+		const char *fixture, *tensors[2];
+		float value;
+		bool harmless;
+	} cases[] = {
+		{"llama2", {"model.layers.1.self_attn.q_proj.bias"}, 1, false},
+		{"llama2", {"model.layers.0.self_attn.q_norm.weight"}, 1, false},
+		{"llama2", {"model.layers.0.self_attn.sinks"}, 1, false},
+		{"llama2", {"model.layers.2.input_layernorm.weight"}, 1, false},
+		{"llama2", {"model.layers.0.post_feedforward_layernorm.weight"}, 1, false},
+		{"llama2", {"base_model.model.model.layers.0.mlp.up_proj.lora_A.weight"}, 1, false},
+		{"llama2", {"lm_head.bias"}, 1, false},
+		{"llama2", {"of_next_year"}, 1, false},
+		{"llama2", {"model.layers.0.self_attn.q_proj.bias"}, 0, false},
+		{"llama-gptq", {"model.layers.0.self_attn.q_proj.bias"}, 1, false},
+		{"llama-gptq", {"model.layers.0.self_attn.q_proj.bias"}, 0, true},
+		{"llama2", {"model.layers.0.self_attn.rotary_emb.inv_freq"}, 1, true},
+		{"qwen3-fp8",
+		 {"model.layers.0.self_attn.q_proj.input_scale",
+		  "model.layers.0.self_attn.k_scale"},
+		 1,
+		 true},
+		{"qwen3next", {"mtp.norm.weight"}, 1, true},
+	};
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		unsigned n = cases[i].tensors[1] ? 2 : 1;
+		const char *said;
+
+		copy_fixture(cases[i].fixture);
+		o.ignore_unused = false;
+		assert_string_equal(unused(&o), "");
+		add_tensors(cases[i].tensors, n, cases[i].value);
+		said = unused(&o);
+		expect(said, cases[i].tensors[0]);
+		expect(said, cases[i].tensors[n - 1]);
+		assert_int_equal(!strstr(said, "may change results"), cases[i].harmless);
+		o.ignore_unused = true;
+		expect(unused(&o), cases[i].tensors[0]);
+	}
+	o.ignore_unused = false;
+	copy_fixture("llama2");
+	add_tensors(cases[0].tensors, 1, 1);
+	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, true), -ENOTSUP);
+	o.ignore_unused = true;
+	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, true), 0);
+}
+
+/* Each of the two programs answers for its own layers, and kinds with many tensors are counted. */
+TEST(test_unused_layers)
+{
+	static const char *const two[] = {"model.layers.0.self_attn.q_proj.lora_A.weight",
+					  "model.layers.1.self_attn.q_proj.lora_A.weight"};
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+
+	copy_fixture("glm4moe-mtp");
+	assert_string_equal(unused(&o), "model.layers.3.* (46)");
+	o.mtp = o.hidden = true;
+	assert_string_equal(unused(&o), "");
+	add_tensors((const char *const[]){"model.layers.3.self_attn.sinks"}, 1, 1);
+	expect(unused(&o), "model.layers.3.self_attn.sinks");
+	copy_fixture("llama2");
+	o.mtp = o.hidden = false;
+	add_tensors(two, 2, 1);
+	expect(unused(&o), "model.layers.0.self_attn.q_proj.lora_A.weight and 1 like it");
+	copy_fixture("qwen3");
+	o.embeds = true;
+	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, true), 0);
 }
 
 /* embed.bin has the rows as the program wants them: bf16, or float32 where a family scales them. */

@@ -512,6 +512,17 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *st, 
 	return NULL;
 }
 
+const struct safetensors_tensor *safetensors_tensor(const struct safetensors *st, size_t index)
+{
+	return index < st->n_tensors ? &st->tensors[index] : NULL;
+}
+
+const void *safetensors_use(struct safetensors *st, const struct safetensors_tensor *t)
+{
+	st->tensors[t - st->tensors].used = true;
+	return t->data;
+}
+
 int safetensors_copy(struct safetensors *st, const struct safetensors_tensor *t, const void **ret,
 		     struct tool_error *error)
 {
@@ -533,6 +544,7 @@ int safetensors_copy(struct safetensors *st, const struct safetensors_tensor *t,
 		}
 		mine->copy = copy;
 	}
+	mine->used = true;
 	*ret = mine->copy;
 	return 0;
 }

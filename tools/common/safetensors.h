@@ -16,11 +16,13 @@
  * a file meanwhile, reading it raises SIGBUS: callers run as processes of their own that may die.
  * The data pointers are valid until safetensors_close() and need not be aligned.
  *
- * Threads: a handle may be read by any number of threads once it is open and copies are made.
+ * Threads: a handle may be read by any number of threads once it is open, copies are made and
+ * tensors are marked as used.
  */
 #ifndef TXDA_TOOLS_SAFETENSORS_H
 #define TXDA_TOOLS_SAFETENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -61,6 +63,7 @@ struct safetensors_tensor {
 	const void *data; /* mapped */
 	void *copy;	  /* NULL: none was requested */
 	unsigned file;	  /* index for safetensors_file() */
+	bool used;	  /* safetensors_use() or safetensors_copy() returned its data */
 };
 
 struct safetensors_file {
@@ -84,7 +87,11 @@ int safetensors_open_fd(int fd, const char *name, struct safetensors **ret,
 void safetensors_close(struct safetensors *st);
 
 const struct safetensors_tensor *safetensors_find(const struct safetensors *st, const char *name);
-/* A private copy of the tensor's data, made at the first call, owned by the handle. */
+/* The tensors by name; NULL after the last one. */
+const struct safetensors_tensor *safetensors_tensor(const struct safetensors *st, size_t index);
+/* The tensor's data, which counts as used then. */
+const void *safetensors_use(struct safetensors *st, const struct safetensors_tensor *t);
+/* Likewise a private copy of it, made at the first call, owned by the handle. */
 int safetensors_copy(struct safetensors *st, const struct safetensors_tensor *t, const void **ret,
 		     struct tool_error *error);
 /* Whether no file was written since it was opened. -ESTALE names the one that was. */

@@ -15,6 +15,7 @@
 #include "info.h"
 #include "io.h"
 #include "owned.h"
+#include "unused.h"
 
 #define MAX_COPY_BYTES (256u << 20)
 
@@ -229,11 +230,25 @@ static int write_case(struct compile *c)
 	return r ? r : case_commit(c->out, c->error);
 }
 
-static int check_used(const struct model *m, struct tool_error *error)
+/* After the programs are built. */
+static int check_used(const struct compile *c)
 {
-	int r = gguf_model_all_used(m->source.gguf, m->config.n_layers, error);
+	const struct model *m = c->job->model;
+	char names[2048], text[2200];
+	struct source_tensor table;
+	int r = 0;
 
-	return r ? tool_fail_within(error, r, "%s", m->path) : 0;
+	/* The host uses it. */
+	if (c->options->embeds)
+		r = graph_find_embedding(&m->config, &m->source, &table, c->error);
+	if (!r)
+		r = unused_check(m, c->options, names, sizeof(names), c->error);
+	if (r)
+		return tool_fail_within(c->error, r, "%s", m->path);
+	snprintf(text, sizeof(text), "tensors that are not used: %s", names);
+	if (*names)
+		note(c, text);
+	return 0;
 }
 
 int compile_run(const struct compile_job *job, struct compile_result *ret, struct tool_error *error)
@@ -252,9 +267,8 @@ int compile_run(const struct compile_job *job, struct compile_result *ret, struc
 	for (i = 0; i < job->options.tp && !r; i++)
 		r = graph_build(&job->model->config, &job->model->source, c.options, i, &c.chip[i],
 				error);
-	/* Programs of a part of the model leave the rest aside. */
-	if (!r && job->model->source.gguf && !c.options->mtp && !c.options->embeds)
-		r = check_used(job->model, error);
+	if (!r)
+		r = check_used(&c);
 	if (!r && c.chip[0].expanded)
 		note(&c, "some quantised weights fit no tile format and are stored as float32");
 	if (!r)

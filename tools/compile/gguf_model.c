@@ -398,22 +398,17 @@ static bool has_halves(const struct gguf_model *m, const char *name)
 	return gguf_model_has(m, half);
 }
 
-int gguf_model_all_used(const struct gguf_model *m, unsigned n_layers, struct tool_error *error)
+bool gguf_model_next_unused(const struct gguf_model *m, size_t *at, const char **ret_name,
+			    const char **ret_stored)
 {
-	const struct gguf_architecture *a = gguf_architecture(m->files[0], error);
-
-	for (size_t i = 0; a && i < m->n; i++) {
-		const struct named *t = &m->list[i];
-		unsigned layer;
+	while (*at < m->n) {
+		const struct named *t = &m->list[(*at)++];
 
 		if (t->used || has_halves(m, t->name))
 			continue;
-		if (a->ahead && sscanf(t->name, "model.layers.%5u.", &layer) == 1 &&
-		    layer >= n_layers)
-			continue;
-		return tool_fail(error, -ENOTSUP,
-				 "tensor \"%.128s\" is not used by %s with a block_count of %u",
-				 t->tensor->name, a->name, n_layers);
+		*ret_name = t->name;
+		*ret_stored = t->tensor->name;
+		return true;
 	}
-	return a ? 0 : -ENOTSUP;
+	return false;
 }

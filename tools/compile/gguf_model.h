@@ -54,11 +54,11 @@ int gguf_model_unchanged(const struct gguf_model *m, struct tool_error *error);
 int gguf_model_find(const struct gguf_model *m, const char *name, uint64_t rows, uint64_t cols,
 		    struct source_tensor *ret, struct tool_error *error);
 /*
- * After the graphs of all chips of a model of @n_layers are built: -ENOTSUP if there is a tensor that
- * gguf_model_find() was never asked for, as it would change the results; layers that predict
- * further tokens aside.
+ * For source_next_unused(): tensors that gguf_model_find() was never asked for, except matrices that
+ * the file also has in halves.
  */
-int gguf_model_all_used(const struct gguf_model *m, unsigned n_layers, struct tool_error *error);
+bool gguf_model_next_unused(const struct gguf_model *m, size_t *at, const char **ret_name,
+			    const char **ret_stored);
 /* The tensor as stored in its file, or NULL. */
 const struct gguf_tensor *gguf_model_tensor(const struct gguf_model *m, const char *name);
 bool gguf_model_has(const struct gguf_model *m, const char *name);

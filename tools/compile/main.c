@@ -44,6 +44,9 @@ static const char usage[] =
 	"      --max-context N   maximum positions of a sequence (the model's limit)\n"
 	"      --topk N          candidates per row, 1 to 128 (64)\n"
 	"      --max-image-tokens N  maximum tokens of images encoded together (4096)\n"
+	"      --unused-tensors ACTION  refuse (default) or ignore tensors of the model that the "
+	"programs\n"
+	"                        do not use and that may change results\n"
 	"      --name NAME       the model's name (the directory's)\n"
 	"      --jobs N          threads (one per CPU)\n"
 	"      --force           replace CASE\n"
@@ -71,6 +74,7 @@ enum {
 	OPTION_CONTEXT,
 	OPTION_TOPK,
 	OPTION_IMAGE_TOKENS,
+	OPTION_UNUSED,
 	OPTION_NAME,
 	OPTION_JOBS,
 	OPTION_FORCE,
@@ -101,6 +105,7 @@ static const struct option long_options[] = {
 	{"max-context", required_argument, NULL, OPTION_CONTEXT},
 	{"topk", required_argument, NULL, OPTION_TOPK},
 	{"max-image-tokens", required_argument, NULL, OPTION_IMAGE_TOKENS},
+	{"unused-tensors", required_argument, NULL, OPTION_UNUSED},
 	{"name", required_argument, NULL, OPTION_NAME},
 	{"jobs", required_argument, NULL, OPTION_JOBS},
 	{"force", no_argument, NULL, OPTION_FORCE},
@@ -196,6 +201,7 @@ static int parse_option(struct command *c, int option, const char *name)
 	static const char *const caches[] = {"bf16", "int8"};
 	static const char *const inputs[] = {"tokens", "embeds"};
 	static const char *const programs[] = {"step", "prefill", "decode"};
+	static const char *const unused[] = {"refuse", "ignore"};
 	static const char *const styles[] = {"none", "plain", "bar"};
 	uint32_t *number = number_option(&c->job.options, option);
 	int word;
@@ -227,6 +233,10 @@ static int parse_option(struct command *c, int option, const char *name)
 	case OPTION_PROGRAM:
 		word = parse_word(name, optarg, programs, 3);
 		c->job.options.role = word < 0 ? PROGRAM_STEP : (enum program_role)word;
+		return word < 0 ? word : 0;
+	case OPTION_UNUSED:
+		word = parse_word(name, optarg, unused, 2);
+		c->job.options.ignore_unused = word == 1;
 		return word < 0 ? word : 0;
 	case OPTION_SHARE: c->job.share = optarg; return 0;
 	case OPTION_HIDDEN: c->job.options.hidden = true; return 0;
@@ -301,7 +311,7 @@ static int run(struct command *c, struct model *m)
 	c->job.model = m;
 	if (m->compiled && !c->job.quiet)
 		fprintf(stderr,
-			"txda-compile: note: param_dir is a case dir (%s); the safetensors beside "
+			"note: param_dir is a case dir (%s); the safetensors beside "
 			"config.json are compiled\n",
 			m->compiled);
 	if (compile_run(&c->job, &result, &error))

@@ -686,6 +686,7 @@ void model_cache_key(const struct model *m, const struct compile_options *o, cha
 	sha256_u64(&h, o->role);
 	sha256_u64(&h, o->embeds);
 	sha256_u64(&h, o->mtp);
+	sha256_u64(&h, o->ignore_unused);
 	sha256_u64(&h, o->group);
 	sha256_u64(&h, o->block_size);
 	sha256_u64(&h, o->max_tokens);

@@ -28,6 +28,7 @@ struct compile_options {
 	bool hidden;	      /* an output of the last hidden states of the chosen tokens */
 	bool keys;	      /* an output of the keys chosen by an indexer, for tests */
 	bool states;	      /* likewise for all tokens, for the program mtp */
+	bool ignore_unused;   /* tensors that may change results (unused.h) */
 	uint32_t group;	      /* quantisation group: 32, 64 or 128; 0: by the type */
 	uint32_t block_size;  /* tokens per KV block: txda_is_block_size(); 0: by the model */
 	uint32_t max_tokens;  /* T */

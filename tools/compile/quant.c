@@ -237,7 +237,7 @@ static int need(const struct finder *f, const char *suffix, enum safetensors_dty
 				 safetensors_dtype_name(a));
 	if (t->ndim != (d1 ? 2 : 1) || t->dim[0] != d0 || (d1 && t->dim[1] != d1))
 		return bad_shape(f, t, d0, d1);
-	*ret = t->data;
+	*ret = safetensors_use(f->s->checkpoint, t);
 	return copy ? take_copy(f, t, ret) : 0;
 }
 
@@ -498,7 +498,7 @@ static int find_mx4_part(const struct finder *f, const char *suffix, uint32_t n,
 				 safetensors_shape(t->ndim, t->dim, b, sizeof(b)));
 	for (i = 1; i < ndim; i++)
 		bytes *= dim[i];
-	*ret = t->data;
+	*ret = safetensors_use(f->s->checkpoint, t);
 	r = copy ? take_copy(f, t, ret) : 0;
 	*ret += (index < n ? index : 0) * bytes;
 	return r;

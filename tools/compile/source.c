@@ -104,7 +104,7 @@ int source_find(const struct source *s, const char *name, uint64_t rows, uint64_
 		.dtype = dtype,
 		.rows = rows ? rows : 1,
 		.cols = cols,
-		.data = t->data,
+		.data = safetensors_use(s->checkpoint, t),
 	};
 	return 0;
 }
@@ -147,7 +147,8 @@ int source_find_stacked(const struct source *s, const char *name, uint32_t n, ui
 		.dtype = dtype,
 		.rows = rows,
 		.cols = cols,
-		.data = t->data + index * rows * cols * (dtype == TXDA_F32 ? 4 : 2),
+		.data = (const uint8_t *)safetensors_use(s->checkpoint, t) +
+			index * rows * cols * (dtype == TXDA_F32 ? 4 : 2),
 		.transposed = !straight || (rows == cols && in_first),
 	};
 	return 0;
@@ -158,6 +159,22 @@ bool source_has(const struct source *s, const char *name)
 	if (s->gguf)
 		return gguf_model_has(s->gguf, name);
 	return !s->checkpoint || safetensors_find(s->checkpoint, name);
+}
+
+bool source_next_unused(const struct source *s, size_t *at, struct source_unused *ret)
+{
+	const struct safetensors_tensor *t;
+
+	if (s->gguf)
+		return gguf_model_next_unused(s->gguf, at, &ret->name, &ret->stored);
+	while (s->checkpoint && (t = safetensors_tensor(s->checkpoint, *at))) {
+		++*at;
+		if (t->used)
+			continue;
+		ret->name = ret->stored = t->name;
+		return true;
+	}
+	return false;
 }
 
 bool source_made_up(const struct source *s)

@@ -9,6 +9,7 @@
 #define TXDA_COMPILE_SOURCE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "error.h"
@@ -37,9 +38,19 @@ int source_find(const struct source *s, const char *name, uint64_t rows, uint64_
 int source_find_stacked(const struct source *s, const char *name, uint32_t n, uint32_t index,
 			uint64_t rows, uint64_t cols, bool in_first, struct source_tensor *ret,
 			struct tool_error *error);
-/* Synthetic sources have everything. */
+/* Whether it exists, which does not use it. Synthetic sources have everything. */
 bool source_has(const struct source *s, const char *name);
 bool source_made_up(const struct source *s);
+
+/*
+ * The next tensor from *@at on, which counts up from 0, that nobody has found yet, so that no graph
+ * has read it; false: there are no more. The strings belong to the source.
+ */
+struct source_unused {
+	const char *name;   /* as families call it */
+	const char *stored; /* in the file */
+};
+bool source_next_unused(const struct source *s, size_t *at, struct source_unused *ret);
 
 /* Swaps rows and columns; column 0 is the former row @first_row. */
 void source_transpose(struct source_tensor *t, uint32_t first_row);
