@@ -560,6 +560,46 @@ TEST(test_unused_layers)
 	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, true), 0);
 }
 
+/* The head that a checkpoint stores is used; config.json decides only where there is none. */
+TEST(test_head)
+{
+	static const char *const head[] = {"lm_head.weight"};
+	const struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+	const struct safetensors_tensor *table;
+	struct safetensors *st;
+
+	assert_int_equal(compile(fixture("llama2"), in_dir("own"), &o, false), 0);
+	for (unsigned nested = 0; nested < 2; nested++) {
+		copy_fixture("llama2");
+		if (nested)
+			shell("cd %s/model && c=$(sed "
+			      "'s/\"llama\"/\"mistral\",\"sliding_window\":null/' "
+			      "config.json) && echo \"{'model_type': 'mistral3', "
+			      "'tie_word_embeddings': true, 'text_config': \" | tr \"'\" '\"' "
+			      ">config.json && echo \"$c}\" >>config.json",
+			      dir);
+		else
+			shell("sed -i '/tie_word_embeddings/s/false/true/' %s/model/config.json",
+			      dir);
+		if (compile(in_dir("model"), in_dir("case"), &o, true))
+			fail_msg("%s", error.text);
+		shell("cmp %s/own/chip0/param.bin %s/case/chip0/param.bin", dir, dir);
+	}
+
+	/* One that equals the embedding takes no memory of its own. */
+	assert_int_equal(compile(fixture("qwen3"), in_dir("own"), &o, true), 0);
+	assert_int_equal(safetensors_open_dir(fixture("qwen3"), &st, &error), 0);
+	table = safetensors_find(st, "model.embed_tokens.weight");
+	assert_non_null(table);
+	copy_fixture("qwen3");
+	add_data(head, 1, "BF16", safetensors_shape(table->ndim, table->dim, (char[64]){0}, 64),
+		 table->data, table->bytes);
+	safetensors_close(st);
+	if (compile(in_dir("model"), in_dir("case"), &o, true))
+		fail_msg("%s", error.text);
+	shell("cmp %s/own/chip0/param.bin %s/case/chip0/param.bin", dir, dir);
+}
+
 /* embed.bin has the rows as the program wants them: bf16, or float32 where a family scales them. */
 TEST(test_embeddings)
 {

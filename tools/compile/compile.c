@@ -248,6 +248,9 @@ static int check_used(const struct compile *c)
 	snprintf(text, sizeof(text), "tensors that are not used: %s", names);
 	if (*names)
 		note(c, text);
+	if (c->chip[0].untied)
+		note(c, "config.json has tie_word_embeddings, but the stored head differs from the "
+			"embedding and is used");
 	return 0;
 }
 

@@ -211,16 +211,15 @@ static void add_slots(struct graph *g)
 	g->lse = program_add_io(p, "lse", TXDA_SLOT_OUTPUT, TXDA_F32, 1, PROGRAM_SYM(R), none);
 }
 
-/* The embedding's table; with tied weights the head uses the same tiles. */
-static uint32_t add_table(struct graph *g)
+/* The embedding's table. */
+static struct weight_piece table_piece(const struct graph *g)
 {
 	const struct model_config *c = g->config;
 	const char *name = g->names->embed;
-	struct weight_piece piece;
 
-	if (g->options->mtp && graph_has(g, g->names->mtp_embed, g->first_layer, ".weight"))
+	if (g->options->mtp && graph_has_matrix(g, g->names->mtp_embed, g->first_layer))
 		name = g->names->mtp_embed;
-	piece = (struct weight_piece){
+	return (struct weight_piece){
 		.name = name,
 		.layer = g->first_layer,
 		.rows = c->vocab_size,
@@ -228,6 +227,12 @@ static uint32_t add_table(struct graph *g)
 		.row = g->shard.vocab,
 		.col = {0, c->hidden_size},
 	};
+}
+
+/* With tied weights the head uses the same tiles. */
+static uint32_t add_table(struct graph *g)
+{
+	const struct weight_piece piece = table_piece(g);
 
 	return graph_weight(g, "embed", WEIGHT_VOCAB, g->shard.vocab_width, &piece, 1);
 }
@@ -315,17 +320,38 @@ static uint32_t add_rope_table(struct graph *g, const struct rope_config *rope, 
 	return table;
 }
 
-/*
- * The head is the embedding's table if the config says so, and in checkpoints of embedding models,
- * which have no head.
- */
-static bool shares_head(const struct graph *g)
+/* Whether both are stored as the same numbers. */
+static bool same_elements(const struct source_tensor *a, const struct source_tensor *b)
 {
-	char name[64];
+	return a->format == SOURCE_PLAIN && b->format == SOURCE_PLAIN && a->dtype == b->dtype &&
+	       !memcmp(a->data, b->data, a->rows * a->cols * (a->dtype == TXDA_F32 ? 4 : 2));
+}
 
-	snprintf(name, sizeof(name), "%s%s.weight", g->spelling->head, g->names->head);
-	return g->config->tie_word_embeddings ||
-	       (g->options->hidden && !source_has(g->source, name));
+/*
+ * Where the head comes from: g->head, or the embedding's table, in checkpoints without a head if the
+ * config says so or they are embedding models. A head that is stored is used, whatever the config
+ * says, as the reference implementation does; if it equals the table there is one copy.
+ */
+static void find_head(struct graph *g)
+{
+	const struct model_config *c = g->config;
+	const struct weight_piece table = table_piece(g);
+	struct source_tensor head, embedding;
+
+	g->head = table;
+	g->head.name = g->options->mtp && graph_has_matrix(g, g->names->mtp_head, g->first_layer)
+			       ? g->names->mtp_head
+			       : g->names->head;
+	if (!graph_has_matrix(g, g->head.name, g->head.layer)) {
+		g->shares_head = c->tie_word_embeddings ||
+				 (g->options->hidden && !source_made_up(g->source));
+		return;
+	}
+	if (!c->tie_word_embeddings)
+		return;
+	if (!graph_find(g, &g->head, &head) && !graph_find(g, &table, &embedding))
+		g->shares_head = same_elements(&head, &embedding);
+	g->untied = !g->shares_head;
 }
 
 /*
@@ -374,23 +400,13 @@ static void add_states(struct graph *g, const char *label, uint32_t x, uint32_t 
 static void add_head(struct graph *g, uint32_t table)
 {
 	const struct model_config *c = g->config;
-	const bool own =
-		g->options->mtp && graph_has(g, g->names->mtp_head, g->first_layer, ".weight");
-	const struct weight_piece piece = {
-		.name = own ? g->names->mtp_head : g->names->head,
-		.layer = g->first_layer,
-		.rows = c->vocab_size,
-		.cols = c->hidden_size,
-		.row = g->shard.vocab,
-		.col = {0, c->hidden_size},
-	};
 	struct linear head = {
 		.label = "head",
 		.role = WEIGHT_VOCAB,
-		.pieces = &piece,
+		.pieces = &g->head,
 		.n_pieces = 1,
 		.n = g->shard.vocab_width,
-		.weight = shares_head(g) ? table : TXDA_NONE,
+		.weight = g->shares_head ? table : TXDA_NONE,
 		.residual = TXDA_NONE,
 		.out = g->logits,
 		.softcap = (float)c->logit_cap,
@@ -433,6 +449,7 @@ static void build(struct graph *g)
 	const struct model_config *c = g->config;
 	uint32_t table, layer, embedded;
 
+	find_head(g);
 	add_slots(g);
 	g->kv = program_add_tensor(
 		g->p, &(struct program_tensor){
@@ -454,7 +471,7 @@ static void build(struct graph *g)
 	if (!g->options->embeds)
 		table = add_embedding(g, embedded);
 	else
-		table = shares_head(g) ? add_table(g) : TXDA_NONE;
+		table = g->shares_head ? add_table(g) : TXDA_NONE;
 	g->rope = add_rope_table(g, &c->rope, "rope");
 	if (c->two_ropes)
 		g->rope_window = add_rope_table(g, &c->rope_window, "rope_window");
@@ -604,6 +621,7 @@ int graph_build(const struct model_config *config, const struct source *source,
 		chip.cache = cache_kinds(&g);
 		chip.weights = g.weights;
 		chip.expanded = g.expanded;
+		chip.untied = g.untied;
 		*ret = chip;
 	}
 	program_free(g.p);

@@ -43,6 +43,7 @@ struct compiled_chip {
 	} cache;
 	const char *weights; /* type of the layers' weights: "bf16", "w4a16" */
 	bool expanded;	     /* weights of a format without tiles were converted to F32 */
+	bool untied;	     /* a head of its own is used although the config ties it */
 };
 
 /* @options must have no zeros left (max_context, tp). Free with compiled_chip_free(). */

@@ -8,6 +8,23 @@
 #include "graph.h"
 #include "program.h"
 
+/* One matrix of the checkpoint, or the rows and columns of it that this chip has. */
+struct weight_piece {
+	const char *name; /* without ".weight"; %u is the layer, a second one the expert */
+	uint32_t layer;
+	uint32_t rows, cols; /* of the checkpoint's tensor */
+	struct range row, col;
+	/* For several matrices: matrix m is expert + m, and its rows start m * row_step later. */
+	uint32_t expert, row_step;
+	bool transposed; /* @row are columns of the checkpoint's tensor, @col its rows */
+	uint32_t row_by; /* distance between rows; 0: 1 */
+	/*
+	 * The checkpoint's tensor consists of this many matrices, of which this is number @expert;
+	 * 0: one.
+	 */
+	uint32_t stack;
+};
+
 struct graph {
 	const struct model_config *config;
 	const struct family_names *names;
@@ -56,10 +73,12 @@ struct graph {
 		uint64_t conv_offset, rule_offset;
 	} state[CONFIG_ALL_LAYERS];
 	uint32_t state_blocks, state_table;
-	uint64_t index_offset; /* of the indexer's keys within a layer's part of a KV block */
-	uint32_t keys;	       /* the output of the keys chosen by indexers, or TXDA_NONE */
-	const char *weights;   /* type of the layers' weights, for model_info.json */
-	bool expanded;	       /* some weights of a format became F32 */
+	uint64_t index_offset;	  /* of the indexer's keys within a layer's part of a KV block */
+	uint32_t keys;		  /* the output of the keys chosen by indexers, or TXDA_NONE */
+	struct weight_piece head; /* unless it is the embedding's table: */
+	bool shares_head, untied; /* untied: although the config ties them */
+	const char *weights;	  /* type of the layers' weights, for model_info.json */
+	bool expanded;		  /* some weights of a format became F32 */
 };
 
 /* The text before "layers.0…", which is "model." in most checkpoints, and before "lm_head". */
@@ -80,23 +99,6 @@ void graph_fail(struct graph *g, int code);
  * always keeps its own precision (routers, whose rounding errors would change decisions).
  */
 enum weight_role { WEIGHT_LAYER, WEIGHT_VOCAB, WEIGHT_EXACT };
-
-/* One matrix of the checkpoint, or the rows and columns of it that this chip has. */
-struct weight_piece {
-	const char *name; /* without ".weight"; %u is the layer, a second one the expert */
-	uint32_t layer;
-	uint32_t rows, cols; /* of the checkpoint's tensor */
-	struct range row, col;
-	/* For several matrices: matrix m is expert + m, and its rows start m * row_step later. */
-	uint32_t expert, row_step;
-	bool transposed; /* @row are columns of the checkpoint's tensor, @col its rows */
-	uint32_t row_by; /* distance between rows; 0: 1 */
-	/*
-	 * The checkpoint's tensor consists of this many matrices, of which this is number @expert;
-	 * 0: one.
-	 */
-	uint32_t stack;
-};
 
 /*
  * Packs pieces below each other, padded with zeros to @n rows, as one matrix whose columns are in
@@ -188,6 +190,8 @@ uint32_t graph_norm(struct graph *g, const char *label, const char *name, uint32
  * NULL, but no stacks.
  */
 bool graph_has(const struct graph *g, const char *name, uint32_t layer, const char *suffix);
+/* Whether it has the matrix NAME in any format; a synthetic one has none. */
+bool graph_has_matrix(const struct graph *g, const char *name, uint32_t layer);
 /* An F32 activation [T, columns] (or BF16) in scratch. */
 uint32_t graph_scratch(struct graph *g, const char *label, uint8_t dtype, struct txda_dim rows,
 		       uint32_t columns);

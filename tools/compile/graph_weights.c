@@ -73,6 +73,14 @@ bool graph_has(const struct graph *g, const char *name, uint32_t layer, const ch
 	       source_has(g->source, tensor_name(g, full, name, layer, 0, suffix));
 }
 
+bool graph_has_matrix(const struct graph *g, const char *name, uint32_t layer)
+{
+	char full[NAME_BYTES];
+
+	return name && !source_made_up(g->source) &&
+	       quant_has(g->source, tensor_name(g, full, name, layer, 0, ""));
+}
+
 /* Only the first failure writes the error. */
 static int find(struct graph *g, const char *name, uint64_t rows, uint64_t cols,
 		struct source_tensor *ret)

@@ -549,6 +549,19 @@ int quant_find_stacked(const struct source *s, const char *name, uint32_t n, uin
 	return r;
 }
 
+bool quant_has(const struct source *s, const char *name)
+{
+	static const char *const suffixes[] = {"weight", "qweight", "weight_packed"};
+	char full[NAME_BYTES];
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		snprintf(full, sizeof(full), "%s.%s", name, suffixes[i]);
+		if (source_has(s, full))
+			return true;
+	}
+	return false;
+}
+
 int quant_find(const struct source *s, const struct quant_config *q, const char *name,
 	       uint64_t rows, uint64_t cols, struct source_tensor *ret, struct tool_error *error)
 {

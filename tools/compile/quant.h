@@ -24,6 +24,9 @@ struct source;
 int quant_find(const struct source *s, const struct quant_config *q, const char *name,
 	       uint64_t rows, uint64_t cols, struct source_tensor *ret, struct tool_error *error);
 
+/* Whether there is one, in whichever format. */
+bool quant_has(const struct source *s, const char *name);
+
 /*
  * Matrix @index of the @n in NAME_blocks and NAME_scales (MXFP4), or in NAME as for
  * source_find_stacked().
