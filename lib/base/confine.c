@@ -299,7 +299,10 @@ static int restrict_calls(const struct confinement *c, char *err, size_t errlen)
 	return r;
 }
 
-/* While /proc can be opened; afterwards it stays as it is. A higher one is kept. */
+/*
+ * While /proc can be opened and the file is the user's: those of a hidden process are root's. A
+ * higher score is kept.
+ */
 static void raise_oom_score(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
@@ -320,11 +323,12 @@ int confine_hide(void)
 
 int confine_self(const struct confinement *c, char *err, size_t errlen)
 {
-	int r = confine_hide();
+	int r;
 
 	raise_oom_score();
 	if (!confine_works())
 		return 0;
+	r = confine_hide();
 	if (!r && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		r = -errno;
 	if (r) {

@@ -353,6 +353,10 @@ static void confine_with_score(int fd, const char *score)
 	const struct confinement c = {.readable = NULL};
 	char err[400];
 
+	/* As the service does; a process that has just changed its uid is hidden. */
+	if (!getuid() && (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534) ||
+			  prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)))
+		_exit(4);
 	write_score(score);
 	if (confine_self(&c, err, sizeof(err)) || write(fd, "x", 1) != 1)
 		_exit(3);
