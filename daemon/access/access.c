@@ -54,7 +54,7 @@ static bool has_group(const struct access_list *list, gid_t gid)
 	return false;
 }
 
-bool access_has(const struct access_list *list, uid_t uid, gid_t gid, const gid_t *groups,
+bool access_has(const struct access_list *list, user_id uid, gid_t gid, const gid_t *groups,
 		unsigned n)
 {
 	for (unsigned i = 0; i < list->n_uids; i++) {

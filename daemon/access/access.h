@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "user_id.h"
+
 #define ACCESS_MAX 64 /* users, and groups, in a list */
 
 struct access_list {
@@ -30,7 +32,7 @@ static inline bool access_is_empty(const struct access_list *list)
 }
 
 /* Whether the user, its group or one of its supplementary groups [n] is in the list. */
-bool access_has(const struct access_list *list, uid_t uid, gid_t gid, const gid_t *groups,
+bool access_has(const struct access_list *list, user_id uid, gid_t gid, const gid_t *groups,
 		unsigned n);
 
 #endif

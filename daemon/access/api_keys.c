@@ -22,24 +22,21 @@ struct api_key {
 };
 
 struct api_keys {
-	uid_t next_uid; /* uid of the next user without an account; never reused */
+	user_id next_uid; /* number of the next user without an account; never reused */
 	unsigned n;
 	struct api_key keys[];
 };
 
 /* ---- users ----------------------------------------------------------------------------------- */
 
-static bool set_account(const struct passwd *account, struct identity *ret)
+static void set_account(const struct passwd *account, struct identity *ret)
 {
 	int n = IDENTITY_GROUPS;
 
-	if (account->pw_uid >= IDENTITY_OWN_UIDS)
-		return false;
 	ret->uid = account->pw_uid;
 	ret->gid = account->pw_gid;
 	if (getgrouplist(account->pw_name, account->pw_gid, ret->groups, &n) >= 0)
 		ret->n_groups = (unsigned)n;
-	return true;
 }
 
 static bool set_number(const char *name, struct identity *ret)
@@ -47,12 +44,14 @@ static bool set_number(const char *name, struct identity *ret)
 	unsigned long long n = strtoull(name, NULL, 10);
 	const struct passwd *account;
 
-	if (n >= IDENTITY_OWN_UIDS)
+	/* The highest one stands for none. */
+	if (n >= (uid_t)-1)
 		return false;
 	account = getpwuid((uid_t)n);
 	if (account)
-		return set_account(account, ret);
-	ret->uid = (uid_t)n;
+		set_account(account, ret);
+	else
+		ret->uid = n;
 	return true;
 }
 
@@ -64,7 +63,7 @@ static const struct identity *find_own(const struct api_keys *k, const char *nam
 	return NULL;
 }
 
-/* Fills in the user with that name; false: its uid is in the range reserved for the daemon. */
+/* Fills in the user with that name; false: it is a number that is no uid. */
 static bool set_user(struct api_keys *k, const struct api_keys *before, const char *name,
 		     struct identity *ret)
 {
@@ -76,8 +75,10 @@ static bool set_user(struct api_keys *k, const struct api_keys *before, const ch
 	if (!name[strspn(name, "0123456789")])
 		return set_number(name, ret);
 	account = getpwnam(name);
-	if (account)
-		return set_account(account, ret);
+	if (account) {
+		set_account(account, ret);
+		return true;
+	}
 	same = find_own(k, name);
 	if (!same)
 		same = find_own(before, name);
@@ -166,7 +167,7 @@ static int add_key(struct reader *r, const char *name, size_t name_len, const ch
 		return wrong(r, "more than %d keys", API_KEYS_MAX);
 	snprintf(user, sizeof(user), "%.*s", (int)name_len, name);
 	if (!set_user(k, r->before, user, &new->user))
-		return wrong(r, "a user's number must be below %u", IDENTITY_OWN_UIDS);
+		return wrong(r, "a user's number must be below %u", (uid_t)-1);
 	new->user.admin = admin;
 	new->line = r->line;
 	digest_of(key, len, new->digest);
@@ -297,7 +298,7 @@ const struct identity *api_keys_find(const struct api_keys *k, const char *key, 
 	return found ? &k->keys[found - 1].user : NULL;
 }
 
-bool api_keys_has_user(const struct api_keys *k, uid_t uid)
+bool api_keys_has_user(const struct api_keys *k, user_id uid)
 {
 	for (unsigned i = 0; i < k->n; i++)
 		if (k->keys[i].user.uid == uid)

@@ -45,7 +45,7 @@ void api_keys_free(struct api_keys *k);
 /* The user that a key belongs to, or NULL. */
 const struct identity *api_keys_find(const struct api_keys *k, const char *key, size_t len);
 /* Whether the user has at least one key. */
-bool api_keys_has_user(const struct api_keys *k, uid_t uid);
+bool api_keys_has_user(const struct api_keys *k, user_id uid);
 unsigned api_keys_count(const struct api_keys *k);
 
 #endif

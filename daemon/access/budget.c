@@ -27,7 +27,7 @@ void budget_clear(struct budget *b)
 
 /* ---- accounts -------------------------------------------------------------------------------- */
 
-struct account *account_get(struct budget *b, uid_t uid, const char *name)
+struct account *account_get(struct budget *b, user_id uid, const char *name)
 {
 	struct account *a;
 

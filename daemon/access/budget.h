@@ -41,7 +41,7 @@ struct http_conn;
 
 struct account {
 	struct budget *budget;
-	uid_t uid;
+	user_id uid;
 	char name[IDENTITY_NAME]; /* name of a key's user without a system account; else "" */
 	unsigned refs;
 	_Atomic uint64_t held;	 /* bytes */
@@ -82,7 +82,7 @@ void budget_init(struct budget *b, uint64_t limit);
 void budget_clear(struct budget *b);
 
 /* A reference to the account of @uid; @name: name of a key's user, or "". NULL: out of memory. */
-struct account *account_get(struct budget *b, uid_t uid, const char *name);
+struct account *account_get(struct budget *b, user_id uid, const char *name);
 /* NULL is accepted by both. */
 struct account *account_ref(struct account *a);
 void account_unref(struct account *a);

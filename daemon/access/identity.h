@@ -8,19 +8,19 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "user_id.h"
+
 #define IDENTITY_NAME	64 /* bytes of a user's name, including NUL */
 #define IDENTITY_GROUPS 64 /* supplementary groups of a user; with more, none are used */
 
 /*
- * Users without accounts get uids starting here, a range that systems do not use. They are private
- * to the daemon: a name keeps its uid as long as it is among the keys. A process with such a uid,
- * for example in a container, is treated as unknown user, (uid_t)-1, and accounts with such a uid
- * cannot have keys.
+ * Users without accounts get numbers starting here, which no process can have: uids have 32 bits.
+ * They are private to the daemon: a name keeps its number as long as it is among the keys.
  */
-#define IDENTITY_OWN_UIDS ((uid_t)1 << 31)
+#define IDENTITY_OWN_UIDS ((user_id)1 << 32)
 
 struct identity {
-	uid_t uid;
+	user_id uid;
 	gid_t gid; /* (gid_t)-1: none */
 	bool admin;
 	bool more_groups; /* there are some that are not listed */

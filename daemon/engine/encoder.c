@@ -13,7 +13,7 @@
 #include "engine_options.h"
 
 struct kept_image {
-	uid_t uid;
+	user_id uid;
 	struct engine_image *image; /* a reference */
 	TAILQ_ENTRY(kept_image) link;
 };
@@ -130,7 +130,7 @@ int encoder_check(struct encoder *e, unsigned hidden, unsigned deep, char *err, 
 
 /* ---- cache ----------------------------------------------------------------------------------- */
 
-static void remember(struct encoder *e, uid_t uid, struct engine_image *image)
+static void remember(struct encoder *e, user_id uid, struct engine_image *image)
 {
 	uint64_t bytes = (uint64_t)image->tokens * (e->hidden + e->deep) * sizeof(float);
 	struct kept_image *k = bytes <= ENCODER_CACHE_BYTES ? malloc(sizeof(*k)) : NULL;
@@ -145,7 +145,7 @@ static void remember(struct encoder *e, uid_t uid, struct engine_image *image)
 		forget(e, TAILQ_LAST(&e->kept, kept_list));
 }
 
-static struct kept_image *find(struct encoder *e, uid_t uid, const struct engine_image *image)
+static struct kept_image *find(struct encoder *e, user_id uid, const struct engine_image *image)
 {
 	struct kept_image *k;
 
@@ -156,7 +156,7 @@ static struct kept_image *find(struct encoder *e, uid_t uid, const struct engine
 	return k;
 }
 
-unsigned encoder_recall(struct encoder *e, uid_t uid, struct engine_images *images)
+unsigned encoder_recall(struct encoder *e, user_id uid, struct engine_images *images)
 {
 	unsigned n = 0;
 
@@ -288,7 +288,7 @@ static void measure(struct encoder *e)
 	e->op_row_ns = now > before ? now : before;
 }
 
-int encoder_wait(struct encoder *e, uid_t uid, uint64_t start_ns,
+int encoder_wait(struct encoder *e, user_id uid, uint64_t start_ns,
 		 const struct launch_limits *limits, bool *ret_encoded, char *err, size_t errlen)
 {
 	int error = launch_wait(e->model, e->fence, start_ns, limits);

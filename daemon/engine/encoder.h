@@ -16,6 +16,7 @@
 
 #include "images.h"
 #include "launch.h"
+#include "user_id.h"
 
 #define ENCODER_CACHE_BYTES  (256ull << 20)
 #define ENCODER_CACHE_IMAGES 1024
@@ -42,7 +43,7 @@ int encoder_check(struct encoder *e, unsigned hidden, unsigned deep, char *err, 
 /* Whether an image of the request is not encoded yet. */
 bool encoder_wants(const struct engine_images *images);
 /* Fills in the request's images that are cached for @uid; returns how many. */
-unsigned encoder_recall(struct encoder *e, uid_t uid, struct engine_images *images);
+unsigned encoder_recall(struct encoder *e, user_id uid, struct engine_images *images);
 /*
  * Launches the first image that is not encoded yet: as many of its remaining ops as take @most_ns
  * by what was measured so far, at least one; 0: all.
@@ -54,7 +55,7 @@ int encoder_begin(struct encoder *e, const struct engine_images *images, uint64_
  * is cached for @uid. -ENOMEM: no memory for the result; the model can continue. Other errors as
  * launch_wait().
  */
-int encoder_wait(struct encoder *e, uid_t uid, uint64_t start_ns,
+int encoder_wait(struct encoder *e, user_id uid, uint64_t start_ns,
 		 const struct launch_limits *limits, bool *ret_encoded, char *err, size_t errlen);
 
 #endif

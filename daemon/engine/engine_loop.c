@@ -415,7 +415,7 @@ static void run_step(struct engine *e)
 /* ---- images ---------------------------------------------------------------------------------- */
 
 /* Moves the user's requests behind those of others. */
-static void take_turns(struct engine *e, uid_t uid)
+static void take_turns(struct engine *e, user_id uid)
 {
 	struct engine_seq *last = TAILQ_LAST(&e->encodes, encode_list), *seq, *next;
 	bool more = last;

@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "images.h"
+#include "user_id.h"
 
 struct beam_options;
 
@@ -140,7 +141,7 @@ struct engine_logprob {
 struct engine_request {
 	/* Set by the client side before engine_submit(), constant afterwards. */
 	uint64_t id;
-	uid_t uid;    /* the user, for fair scheduling */
+	user_id uid;  /* the user, for fair scheduling */
 	int priority; /* higher runs first; normally 0 */
 	/*
 	 * CLOCK_MONOTONIC: it ends at the first step boundary after this time; 0: no deadline

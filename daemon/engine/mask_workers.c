@@ -12,7 +12,7 @@
 #define MAX_THREADS 8
 
 struct user {
-	uid_t uid;
+	user_id uid;
 	unsigned working;	       /* jobs */
 	uint64_t spent_ns;	       /* CPU time of its jobs, possibly raised */
 	struct mask_job *first, *last; /* waiting */
@@ -50,7 +50,7 @@ static bool is_active(const struct user *user)
 }
 
 /* The entry of @uid; a new one replaces that of the idle user with the least CPU time. */
-static unsigned find_user(struct mask_workers *w, uid_t uid)
+static unsigned find_user(struct mask_workers *w, user_id uid)
 {
 	unsigned spare = w->max_users;
 

@@ -58,7 +58,7 @@ void scheduler_free(struct scheduler *s)
 /* ---- users ----------------------------------------------------------------------------------- */
 
 /* The entry of @uid; a new one replaces that of the idle user with the lowest counter. */
-static unsigned find_user(struct scheduler *s, uid_t uid)
+static unsigned find_user(struct scheduler *s, user_id uid)
 {
 	unsigned spare = UINT_MAX;
 

@@ -103,6 +103,7 @@
 #include <sys/types.h>
 
 #include "kv_seq.h"
+#include "user_id.h"
 
 #define SCHEDULER_AGING_STEPS	256
 #define SCHEDULER_MAX_PRIORITY	32 /* in either direction; the limit for credit */
@@ -117,7 +118,7 @@ struct scheduler;
  * A sequence, embedded in the caller's. Zero it, then set the first part before it is first added.
  */
 struct sched_seq {
-	uid_t uid;
+	user_id uid;
 	int priority;			    /* higher runs first */
 	const int32_t *prompt;		    /* [n_prompt] */
 	const int32_t *generated;	    /* [n_total - n_prompt] */

@@ -10,7 +10,7 @@
 #include "scheduler.h"
 
 struct user {
-	uid_t uid;
+	user_id uid;
 	unsigned live;			/* sequences, running and waiting; 0: idle */
 	unsigned running;		/* running ones */
 	unsigned victims;		/* candidates for preemption among the running ones */

@@ -98,7 +98,7 @@ static void drain(int socket)
 	} while (got > 0);
 }
 
-static atomic_uint *share_of(struct descriptors *d, uid_t uid)
+static atomic_uint *share_of(struct descriptors *d, user_id uid)
 {
 	return &d->shares[uid % SHARES];
 }
@@ -198,7 +198,7 @@ static void *closer(void *arg)
 {
 	struct descriptors *d = arg;
 	struct descriptor_set *set;
-	uid_t uid;
+	user_id uid;
 	bool last;
 	unsigned me;
 
@@ -293,12 +293,12 @@ unsigned descriptors_connections(struct descriptors *d)
 	return d ? atomic_load(&d->connections) : 0;
 }
 
-unsigned descriptors_closing(struct descriptors *d, uid_t uid)
+unsigned descriptors_closing(struct descriptors *d, user_id uid)
 {
 	return d ? atomic_load(&d->closing[uid % SHARES]) : 0;
 }
 
-unsigned descriptors_room(struct descriptors *d, uid_t uid)
+unsigned descriptors_room(struct descriptors *d, user_id uid)
 {
 	unsigned long held = atomic_load(&d->held), own = atomic_load(share_of(d, uid));
 	unsigned long left = held < d->limit ? d->limit - held : 0;
@@ -307,13 +307,13 @@ unsigned descriptors_room(struct descriptors *d, uid_t uid)
 	return own < 3 * left ? (unsigned)((3 * left - own + 3) / 4) : 0;
 }
 
-void descriptors_take(struct descriptors *d, uid_t uid, unsigned n)
+void descriptors_take(struct descriptors *d, user_id uid, unsigned n)
 {
 	atomic_fetch_add(share_of(d, uid), n);
 	atomic_fetch_add(&d->held, n);
 }
 
-struct descriptor_set *descriptors_set(struct descriptors *d, uid_t uid)
+struct descriptor_set *descriptors_set(struct descriptors *d, user_id uid)
 {
 	struct descriptor_set *set = calloc(1, sizeof(*set));
 
@@ -344,7 +344,7 @@ static bool read_plain(int socket)
 	return recv(socket, buf, (size_t)seen, MSG_DONTWAIT) == seen;
 }
 
-void descriptors_close(struct descriptors *d, uid_t uid, int connection)
+void descriptors_close(struct descriptors *d, user_id uid, int connection)
 {
 	struct descriptor_set *set = NULL;
 

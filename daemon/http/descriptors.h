@@ -20,6 +20,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "user_id.h"
+
 #define DESCRIPTORS_AT_ONCE 253 /* in one message, the kernel's limit */
 #define DESCRIPTORS_MAX	    16	/* of one request */
 #define DESCRIPTOR_MAPS	    3
@@ -31,7 +33,7 @@ struct descriptors;
 struct descriptor_set {
 	struct descriptors *owner; /* a reference */
 	struct descriptor_set *next;
-	uid_t uid;	 /* the user who passed them */
+	user_id uid;	 /* the user who passed them */
 	bool connection; /* its descriptor is a socket that may carry others */
 	unsigned n_fds, n_maps;
 	int fds[DESCRIPTORS_MAX];
@@ -49,14 +51,14 @@ unsigned descriptors_held(struct descriptors *d);
 /* Number of connections waiting to be closed. NULL is accepted. */
 unsigned descriptors_connections(struct descriptors *d);
 /* The same for one user. */
-unsigned descriptors_closing(struct descriptors *d, uid_t uid);
+unsigned descriptors_closing(struct descriptors *d, user_id uid);
 /* How many more this user may hold; only one thread may receive them. */
-unsigned descriptors_room(struct descriptors *d, uid_t uid);
-void descriptors_take(struct descriptors *d, uid_t uid, unsigned n);
+unsigned descriptors_room(struct descriptors *d, user_id uid);
+void descriptors_take(struct descriptors *d, user_id uid, unsigned n);
 /* An empty set, or NULL. Descriptors put into it must have been counted. */
-struct descriptor_set *descriptors_set(struct descriptors *d, uid_t uid);
+struct descriptor_set *descriptors_set(struct descriptors *d, user_id uid);
 /* Closes a connection of @uid: the peer sees end of file at once. NULL as @d is accepted. */
-void descriptors_close(struct descriptors *d, uid_t uid, int connection);
+void descriptors_close(struct descriptors *d, user_id uid, int connection);
 /* Unmaps and closes its contents asynchronously, and frees it. NULL is accepted. */
 void descriptors_discard(struct descriptor_set *set);
 

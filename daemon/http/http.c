@@ -681,7 +681,7 @@ void http_conn_refuse(struct http_conn *c, int status, const char *message)
 	refuse(c, status, message);
 }
 
-bool http_conn_set_account(struct http_conn *c, uid_t uid, const char *name)
+bool http_conn_set_account(struct http_conn *c, user_id uid, const char *name)
 {
 	struct account *a = account_get(c->server->options.budget, uid, name);
 

@@ -67,7 +67,7 @@ struct http_conn;
 #define HTTP_ADDRESS 80 /* bytes of an address as text, including the NUL */
 
 struct http_peer {
-	uid_t uid; /* (uid_t)-1: unknown */
+	user_id uid; /* USER_UNKNOWN: unknown */
 	gid_t gid;
 	pid_t pid;		    /* 0: unknown */
 	const struct identity *key; /* over TCP: the user last named by on_head(); NULL: none yet */
@@ -157,7 +157,7 @@ void http_server_drain(struct http_server *s);
  * Closes connections over TCP of users for whom @stays returns false, including answers in
  * progress.
  */
-void http_server_drop(struct http_server *s, bool (*stays)(const void *arg, uid_t uid),
+void http_server_drop(struct http_server *s, bool (*stays)(const void *arg, user_id uid),
 		      const void *arg);
 unsigned http_server_connections(const struct http_server *s);
 /* Number of connections over TCP without an authorised request so far. */

@@ -22,7 +22,7 @@
 
 struct http_fds {
 	struct descriptors *owner; /* borrowed; NULL: none are taken */
-	uid_t uid;		   /* the peer's */
+	user_id uid;		   /* the peer's */
 	bool full;		   /* the last read found no room: retry later */
 	uint64_t received;	   /* bytes of the connection so far */
 	unsigned n;

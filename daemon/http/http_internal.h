@@ -77,7 +77,7 @@ struct http_server {
 	struct event *next_turn;
 	struct account *turn_of;	/* whose time the loop spends; a reference */
 	uint64_t turn_since_ns;		/* what has not been counted yet */
-	uid_t last_user;		/* whose time was counted last */
+	user_id last_user;		/* whose time was counted last */
 	uint64_t last_ms, other_ms;	/* when that was, and when for another user */
 	int schedstat;			/* of the loop's thread; -1: not open */
 	uint64_t looked_ns, delayed_ns; /* when it was read, and how long the loop had waited */
@@ -85,7 +85,7 @@ struct http_server {
 };
 
 /* Assigns the connection to an account; false: out of memory, and nothing has changed. */
-bool http_conn_set_account(struct http_conn *c, uid_t uid, const char *name);
+bool http_conn_set_account(struct http_conn *c, user_id uid, const char *name);
 /* Takes @fd, also on failure. */
 struct http_conn *http_conn_new(struct http_server *s, int fd, const struct http_peer *peer);
 void http_conn_free(struct http_conn *c);

@@ -236,7 +236,7 @@ static void admit(struct http_server *s, struct http_conn *c)
 /* ---- storms ---------------------------------------------------------------------------------- */
 
 /* Makes the thread of http_storm.h accept; the loop has just closed a connection of that user. */
-static void begin_storm(struct http_server *s, uid_t uid)
+static void begin_storm(struct http_server *s, user_id uid)
 {
 	int listeners[HTTP_MAX_LISTENERS];
 	unsigned n = 0;
@@ -252,7 +252,7 @@ static void begin_storm(struct http_server *s, uid_t uid)
 			event_del(s->listeners[i]);
 }
 
-static void on_storm_closed(void *arg, uid_t uid, unsigned n)
+static void on_storm_closed(void *arg, user_id uid, unsigned n)
 {
 	struct http_server *s = arg;
 	struct account *a = account_get(s->options.budget, uid, "");

@@ -28,7 +28,7 @@ struct handed {
 };
 
 struct blocked {
-	uid_t uid;
+	user_id uid;
 	uint64_t until_ms;
 	unsigned closed; /* not reported yet */
 };
@@ -64,12 +64,10 @@ void http_storm_peer(int fd, struct http_peer *ret)
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
-	*ret = (struct http_peer){.uid = (uid_t)-1, .gid = (gid_t)-1};
-	if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) && len == sizeof(cred))
+	*ret = (struct http_peer){.uid = USER_UNKNOWN, .gid = (gid_t)-1};
+	if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) && len == sizeof(cred) &&
+	    cred.uid != (uid_t)-1)
 		*ret = (struct http_peer){.uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
-	/* These uids belong to users of API keys; no process has them. */
-	if (ret->uid >= IDENTITY_OWN_UIDS)
-		ret->uid = (uid_t)-1;
 }
 
 static void signal_fd(int fd)
@@ -91,7 +89,7 @@ static void drain_fd(int fd)
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 /* The user's entry, if it is blocked now. */
-static struct blocked *find_blocked(struct http_storm *s, uid_t uid, uint64_t now_ms)
+static struct blocked *find_blocked(struct http_storm *s, user_id uid, uint64_t now_ms)
 {
 	for (unsigned i = 0; i < s->n_blocked; i++) {
 		if (s->blocked[i].uid == uid && now_ms < s->blocked[i].until_ms)
@@ -325,7 +323,7 @@ void http_storm_free(struct http_storm *s)
 }
 
 /* The lock is held. The entry of that user, or an unused one; NULL: there is none. */
-static struct blocked *entry_for(struct http_storm *s, uid_t uid, uint64_t now_ms)
+static struct blocked *entry_for(struct http_storm *s, user_id uid, uint64_t now_ms)
 {
 	struct blocked *old = NULL;
 
@@ -375,7 +373,7 @@ static void begin(struct http_storm *s, const int *listeners, unsigned n)
 		close_listeners(s);
 }
 
-void http_storm_block(struct http_storm *s, uid_t uid, const int *listeners, unsigned n)
+void http_storm_block(struct http_storm *s, user_id uid, const int *listeners, unsigned n)
 {
 	uint64_t now = clock_ms();
 	struct blocked *entry;

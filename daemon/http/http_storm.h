@@ -40,7 +40,7 @@ struct http_storm_options {
 	/* A connection of a user who is not blocked; takes over @fd. */
 	void (*take)(void *arg, int fd, const struct http_peer *peer);
 	/* @n connections of the user were closed since the last call. */
-	void (*closed)(void *arg, uid_t uid, unsigned n);
+	void (*closed)(void *arg, user_id uid, unsigned n);
 	void (*over)(void *arg); /* the loop accepts again */
 	void *arg;
 };
@@ -52,7 +52,7 @@ void http_storm_free(struct http_storm *s);
  * Blocks the user for STORM_BLOCK_MS; starts accepting from @listeners in the thread if it does not
  * yet.
  */
-void http_storm_block(struct http_storm *s, uid_t uid, const int *listeners, unsigned n);
+void http_storm_block(struct http_storm *s, user_id uid, const int *listeners, unsigned n);
 bool http_storm_is_active(const struct http_storm *s);
 /* Stops it at once, without a call of over(). */
 void http_storm_end(struct http_storm *s);

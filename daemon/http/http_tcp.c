@@ -92,7 +92,7 @@ static void set_option(int fd, int level, int name, int value)
 void http_tcp_accepted(struct http_server *s, int fd, const struct sockaddr_storage *address,
 		       struct http_peer *ret)
 {
-	*ret = (struct http_peer){.uid = (uid_t)-1, .gid = (gid_t)-1, .tcp = true};
+	*ret = (struct http_peer){.uid = USER_UNKNOWN, .gid = (gid_t)-1, .tcp = true};
 	listen_tcp_format(address, ret->address, sizeof(ret->address));
 	/*
 	 * TCP_NODELAY: tokens are sent as they come. Keepalive: a vanished host is noticed while
@@ -142,7 +142,7 @@ static bool find_share(const struct http_conn *except, const struct identity *us
 	return false;
 }
 
-void http_server_drop(struct http_server *s, bool (*stays)(const void *arg, uid_t uid),
+void http_server_drop(struct http_server *s, bool (*stays)(const void *arg, user_id uid),
 		      const void *arg)
 {
 	struct http_conn *c, *next;
@@ -176,7 +176,7 @@ bool http_tcp_authorise(struct http_conn *c, const struct http_request *r)
 	     (!find_share(c, &key, &refusal) || !take_account(c, &key, &refusal)))) {
 		/* A connection authenticated by another key before loses that identity. */
 		c->peer.key = NULL;
-		c->peer.uid = (uid_t)-1;
+		c->peer.uid = USER_UNKNOWN;
 		http_conn_refuse_with(c, refusal.status, refusal.headers, refusal.message);
 		return false;
 	}

@@ -54,7 +54,7 @@ static uint64_t extend(uint64_t hash, const int32_t *block_start, unsigned block
 
 /* Number of blocks from the prompt's beginning that each replica knows. */
 static void count_known(const struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
-			uint32_t uid, unsigned *known)
+			uint64_t uid, unsigned *known)
 {
 	uint64_t hash = mix(1, uid);
 	unsigned alive = (1u << b->n) - 1;
@@ -71,7 +71,7 @@ static void count_known(const struct balance *b, const int32_t *prompt, unsigned
 }
 
 int balance_choose(const struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
-		   uint32_t uid, const uint32_t *loads)
+		   uint64_t uid, const uint32_t *loads)
 {
 	unsigned known[8] = {0};
 	int64_t best_cost = 0;
@@ -99,7 +99,7 @@ int balance_choose(const struct balance *b, const int32_t *prompt, unsigned n, u
 }
 
 void balance_note(struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
-		  uint32_t uid, unsigned replica)
+		  uint64_t uid, unsigned replica)
 {
 	uint64_t hash = mix(1, uid);
 

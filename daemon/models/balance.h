@@ -28,9 +28,9 @@ void balance_free(struct balance *b); /* NULL is accepted */
  * BALANCE_BUSY. balance_note() records the choice.
  */
 int balance_choose(const struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
-		   uint32_t uid, const uint32_t *loads);
+		   uint64_t uid, const uint32_t *loads);
 void balance_note(struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
-		  uint32_t uid, unsigned replica);
+		  uint64_t uid, unsigned replica);
 /* Forgets a replica's blocks: it starts with an empty cache. */
 void balance_forget(struct balance *b, unsigned replica);
 

@@ -304,7 +304,7 @@ void exchange_abort(struct service *s, const struct served_model *m, const char 
 	}
 }
 
-bool exchange_cancel(struct service *s, const char *id, uid_t uid, bool any)
+bool exchange_cancel(struct service *s, const char *id, user_id uid, bool any)
 {
 	struct exchange *x = s->exchanges;
 	struct api_error e;

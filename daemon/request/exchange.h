@@ -118,7 +118,7 @@ struct exchange {
 	struct model_waiter waiter; /* waiting for its model's load */
 	struct http_conn *conn;	    /* NULL: client gone, or answered */
 	bool streaming;		    /* the head of the stream was sent */
-	uid_t uid;
+	user_id uid;
 	pid_t pid;
 	char user_name[IDENTITY_NAME]; /* of the key's user; "": see the uid */
 	struct served_model *model;
@@ -181,7 +181,7 @@ const char *exchange_name(const struct exchange *x);
  * Cancels the open exchange with that id, if it belongs to user @uid or @any is set. False: there
  * is none.
  */
-bool exchange_cancel(struct service *s, const char *id, uid_t uid, bool any);
+bool exchange_cancel(struct service *s, const char *id, user_id uid, bool any);
 /* Ends it with an error for the client, if that is still waiting. */
 void exchange_fail(struct exchange *x, const struct api_error *e);
 /*

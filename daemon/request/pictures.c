@@ -294,7 +294,7 @@ bool pictures_arrive(struct exchange *x, struct api_error *e)
 
 	if (peer->tcp)
 		return true;
-	if (x->service->config->image_dirs.n && peer->uid != (uid_t)-1) {
+	if (x->service->config->image_dirs.n && peer->uid != USER_UNKNOWN) {
 		who = calloc(1, sizeof(*who));
 		if (!who)
 			return api_error_set(e, 500, NULL, NULL, "out of memory");

@@ -90,7 +90,7 @@ struct user_text service_user(const struct http_conn *c)
 	if (peer->key)
 		snprintf(user.text, sizeof(user.text), "%s", peer->key->name);
 	else
-		snprintf(user.text, sizeof(user.text), "%d", (int)peer->uid);
+		snprintf(user.text, sizeof(user.text), "%lld", (long long)peer->uid);
 	return user;
 }
 

@@ -160,7 +160,7 @@ static void put_request(struct json_out *o, const struct exchange *x, uint64_t n
 void admin_requests(struct server *s, struct http_conn *c, const struct http_request *r)
 {
 	bool all = service_is_admin(&s->service, c);
-	uid_t uid = http_conn_peer(c)->uid;
+	user_id uid = http_conn_peer(c)->uid;
 	struct json_out *o = &s->service.out;
 	uint64_t now = clock_ns();
 

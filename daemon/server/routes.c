@@ -245,7 +245,7 @@ static void put_users(struct server *s, const struct account *only, struct json_
 		if (a->name[0])
 			snprintf(u->user, sizeof(u->user), "%s", a->name);
 		else
-			snprintf(u->user, sizeof(u->user), "%d", (int)a->uid);
+			snprintf(u->user, sizeof(u->user), "%lld", (long long)a->uid);
 		u->connections = a->connections;
 		u->requests = a->requests;
 		u->held_bytes = a->held;

@@ -42,7 +42,7 @@ static void on_answered(void *arg, const struct http_conn *c, const struct http_
 	struct server *s = arg;
 	const struct http_peer *peer = http_conn_peer(c);
 	struct account *account = http_conn_account(c);
-	char who[IDENTITY_NAME + HTTP_ADDRESS + 32];
+	char who[IDENTITY_NAME + HTTP_ADDRESS + 48];
 
 	if (a->status != 499) {
 		s->metrics.responses[a->status / 100 % 6]++;
@@ -60,10 +60,10 @@ static void on_answered(void *arg, const struct http_conn *c, const struct http_
 	}
 	account->lines++;
 	if (peer->key)
-		snprintf(who, sizeof(who), "user %s uid %u from %s", peer->key->name,
-			 (unsigned)peer->uid, peer->address);
+		snprintf(who, sizeof(who), "user %s uid %lld from %s", peer->key->name,
+			 (long long)peer->uid, peer->address);
 	else
-		snprintf(who, sizeof(who), "uid %d pid %d", (int)peer->uid, (int)peer->pid);
+		snprintf(who, sizeof(who), "uid %lld pid %d", (long long)peer->uid, (int)peer->pid);
 	log_info("%s \"%s %.200s\" %d %llu bytes %llu ms%s%s", who, r ? r->method : "-",
 		 r ? r->path : "-", a->status, (unsigned long long)a->bytes,
 		 (unsigned long long)a->ms, a->note[0] ? " " : "", a->note);
@@ -176,8 +176,9 @@ static void log_unlogged(struct server *s)
 
 	TAILQ_FOREACH(a, &s->budget->accounts, link) {
 		if (a->unlogged)
-			log_info("uid %d%s%s: %u more requests, without lines of their own",
-				 (int)a->uid, a->name[0] ? " user " : "", a->name, a->unlogged);
+			log_info("uid %lld%s%s: %u more requests, without lines of their own",
+				 (long long)a->uid, a->name[0] ? " user " : "", a->name,
+				 a->unlogged);
 		a->lines = a->unlogged = 0;
 	}
 }
@@ -469,7 +470,7 @@ void server_free(struct server *s)
 	free(s);
 }
 
-static bool has_key(const void *keys, uid_t uid)
+static bool has_key(const void *keys, user_id uid)
 {
 	return api_keys_has_user(keys, uid);
 }

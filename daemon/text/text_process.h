@@ -22,6 +22,7 @@
 #include <sys/types.h>
 
 #include "text_message.h"
+#include "user_id.h"
 
 struct text_process;
 
@@ -40,7 +41,7 @@ struct text_process_options {
 
 /* The caller of a job. */
 struct text_caller {
-	uid_t user;
+	user_id user;
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none */
 	uint64_t low_ns;      /* from when on the job has a low priority (priority.h); 0: never */
 	atomic_bool gone;     /* nobody waits for it any more */

@@ -18,7 +18,7 @@ TAILQ_HEAD(job_list, textpool_job);
 
 /* The jobs of one user. */
 struct textpool_share {
-	uid_t user;
+	user_id user;
 	struct job_list waiting[2]; /* by job->brief */
 	unsigned n_jobs, n_admitted;
 	unsigned running; /* number of long ones running */
@@ -29,13 +29,13 @@ TAILQ_HEAD(share_list, textpool_share);
 
 /* A user's long jobs are paid for, by the passing time, until @paid_ns. */
 struct payer {
-	uid_t user;
+	user_id user;
 	uint64_t paid_ns;
 };
 
 /* When a user last added a job. */
 struct visit {
-	uid_t user;
+	user_id user;
 	uint64_t ns; /* 0: none */
 };
 
@@ -62,7 +62,7 @@ struct textpool {
 
 /* ---- shares ---------------------------------------------------------------------------------- */
 
-static struct textpool_share *find_share(const struct textpool *pool, uid_t user)
+static struct textpool_share *find_share(const struct textpool *pool, user_id user)
 {
 	struct textpool_share *s;
 
@@ -73,7 +73,7 @@ static struct textpool_share *find_share(const struct textpool *pool, uid_t user
 	return NULL;
 }
 
-static struct textpool_share *take_share(struct textpool *pool, uid_t user)
+static struct textpool_share *take_share(struct textpool *pool, user_id user)
 {
 	struct textpool_share *s = find_share(pool, user);
 
@@ -109,7 +109,7 @@ static void leave(struct textpool *pool, struct textpool_job *job)
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-static void note_visit(struct textpool *pool, uid_t user)
+static void note_visit(struct textpool *pool, user_id user)
 {
 	if (pool->visits[0].user != user || !pool->visits[0].ns) {
 		pool->visits[1] = pool->visits[0];
@@ -119,7 +119,7 @@ static void note_visit(struct textpool *pool, uid_t user)
 }
 
 /* Whether others than the user have work for the daemon. */
-static bool has_others(const struct textpool *pool, uid_t user, uint64_t now)
+static bool has_others(const struct textpool *pool, user_id user, uint64_t now)
 {
 	const struct visit *v = &pool->visits[pool->visits[0].user == user];
 	const struct textpool_share *s;
@@ -132,7 +132,7 @@ static bool has_others(const struct textpool *pool, uid_t user, uint64_t now)
 }
 
 /* The user's entry, or that of the one who used least of late. */
-static unsigned find_payer(const struct textpool *pool, uid_t user)
+static unsigned find_payer(const struct textpool *pool, user_id user)
 {
 	unsigned least = 0;
 
@@ -148,7 +148,7 @@ static unsigned find_payer(const struct textpool *pool, uid_t user)
 }
 
 /* The time until which the user has paid, at least as long ago as a burst takes to be earned. */
-static uint64_t paid_until(const struct textpool *pool, uid_t user, uint64_t now)
+static uint64_t paid_until(const struct textpool *pool, user_id user, uint64_t now)
 {
 	const uint64_t earned = TEXTPOOL_PART * TEXTPOOL_BURST_NS;
 	const struct payer *p = &pool->payers[find_payer(pool, user)];
@@ -157,7 +157,7 @@ static uint64_t paid_until(const struct textpool *pool, uid_t user, uint64_t now
 	return p->user == user && p->paid_ns > least ? p->paid_ns : least;
 }
 
-static void charge(struct textpool *pool, uid_t user, uint64_t now, uint64_t spent)
+static void charge(struct textpool *pool, user_id user, uint64_t now, uint64_t spent)
 {
 	uint64_t paid = paid_until(pool, user, now) + TEXTPOOL_PART * spent;
 

@@ -28,6 +28,8 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "user_id.h"
+
 #define TEXTPOOL_PART	  4
 #define TEXTPOOL_BURST_NS 250000000ull
 #define TEXTPOOL_DEBT_NS  10000000000ull /* the longest time for which a user has no more */
@@ -37,7 +39,7 @@ struct textpool;
 struct textpool_share;
 
 struct textpool_job {
-	uid_t user;
+	user_id user;
 	bool brief;
 	uint64_t deadline_ns; /* to start, CLOCK_MONOTONIC; 0: none */
 	/*

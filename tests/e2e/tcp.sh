@@ -221,7 +221,7 @@ until_true 60 grep -q 'over TCP; the last came from 127.0.0.1:[0-9]*: this is TL
 	fail "a client that uses TLS is not logged"
 request 417 'fun is not supported' /version -H 'Expect: fun'
 grep -q '^txdad: uid .* "- -" 417 .* Expect: fun is not supported$' "$tmp/txdad.log" || fail "the log does not say why a request was refused"
-said 'user alice uid 2147483649 from 127.0.0.1:' || fail "the log does not tell who asked"
+said 'user alice uid 4294967297 from 127.0.0.1:' || fail "the log does not tell who asked"
 if grep -qF 0123456789abcdef "$tmp/txdad.log"; then fail "the log tells a key"; fi
 if tr '\0' ' ' <"/proc/$daemon/cmdline" | grep -qF 0123456789abcdef; then fail "the command line tells a key"; fi
 [ "$(metric txda_http_auth_failures_total)" -ge 20 ] || fail "$(metric txda_http_auth_failures_total) failures are counted"

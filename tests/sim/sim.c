@@ -47,7 +47,7 @@ struct list { /* of doubles */
 /* A user of a group. */
 struct user {
 	unsigned group;
-	uid_t uid;
+	user_id uid;
 	uint64_t next;	 /* its next burst */
 	uint64_t random; /* its own, so that one user's requests do not change another's */
 };

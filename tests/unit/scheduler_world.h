@@ -62,7 +62,7 @@ static inline void close_world(struct world *w)
 	kv_free(w->kv);
 }
 
-static inline void add(struct world *w, struct sched_seq *seq, uid_t uid, int priority,
+static inline void add(struct world *w, struct sched_seq *seq, user_id uid, int priority,
 		       unsigned n_prompt)
 {
 	*seq = (struct sched_seq){
@@ -78,7 +78,7 @@ static inline void add(struct world *w, struct sched_seq *seq, uid_t uid, int pr
 	w->live[w->n_live++] = seq;
 }
 
-static inline void add_all(struct world *w, struct sched_seq *seqs, unsigned n, uid_t uid,
+static inline void add_all(struct world *w, struct sched_seq *seqs, unsigned n, user_id uid,
 			   int priority, unsigned n_prompt)
 {
 	for (unsigned i = 0; i < n; i++)

@@ -23,7 +23,7 @@ struct passwd *getpwnam(const char *name)
 	static struct passwd other;
 	struct passwd *found = NULL;
 
-	account.pw_uid = IDENTITY_OWN_UIDS + 1;
+	account.pw_uid = (uid_t)-2;
 	if (!strcmp(name, far))
 		return &account;
 	return getpwnam_r(name, &other, room, sizeof(room), &found) ? NULL : found;
@@ -101,10 +101,16 @@ TEST(test_users)
 	api_keys_free(k);
 }
 
-/* Nobody is one of the daemon's own users by having the number. */
+/* An account may have any uid, and nobody is one of the daemon's own users by having the number. */
 TEST(test_far_account)
 {
-	refuse("teller:" KEY_B "\nfar:" KEY_A, "line 2: a user's number must be below 2147483648");
+	struct api_keys *k = parse("teller:" KEY_B "\nfar:" KEY_A "\n2147483649:" KEY_A "2");
+
+	assert_non_null(k);
+	assert_int_equal(find(k, KEY_A)->uid, 4294967294);
+	assert_int_equal(find(k, KEY_A "2")->uid, 2147483649);
+	assert_true(find(k, KEY_B)->uid > UINT32_MAX);
+	api_keys_free(k);
 }
 
 /* Each key is found wherever it stands, and nothing that only resembles one is. */
@@ -163,8 +169,8 @@ TEST(test_hostile_text)
 	refuse("a:" KEY_A ":admin:", "only ':admin' may follow");
 	refuse("a:" KEY_A ":Admin", "only ':admin' may follow");
 	refuse("a:" KEY_A "\nb:" KEY_B "\nc:" KEY_A, "line 3: the same key is in line 1");
-	refuse("2147483648:" KEY_A, "a user's number must be below 2147483648");
-	refuse("99999999999999999999999:" KEY_A, "a user's number must be below 2147483648");
+	refuse("4294967295:" KEY_A, "a user's number must be below 4294967295");
+	refuse("99999999999999999999999:" KEY_A, "a user's number must be below 4294967295");
 	snprintf(text, sizeof(text), "%0100d:" KEY_A, 1);
 	refuse(text, "name has 100 characters");
 	snprintf(text, sizeof(text), "a:%0256d", 1);
@@ -189,7 +195,7 @@ TEST(test_reload)
 	struct api_keys *first = parse("anna-x:" KEY_A "\nberta-x:" KEY_B), *second = NULL,
 			*third = NULL;
 	const char *text = "berta-x:" KEY_B "9\ncarla-x:" KEY_A;
-	uid_t anna = find(first, KEY_A)->uid, berta = find(first, KEY_B)->uid, carla;
+	user_id anna = find(first, KEY_A)->uid, berta = find(first, KEY_B)->uid, carla;
 
 	assert_int_not_equal(anna, berta);
 	assert_int_equal(

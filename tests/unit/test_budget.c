@@ -270,7 +270,7 @@ TEST(what_is_kept_holds_its_account)
 
 	keep(a, &owner, 'x', KIB);
 	account_unref(a);
-	for (uid_t uid = 2; uid < 2 + 2 * ACCOUNTS_KEPT; uid++)
+	for (user_id uid = 2; uid < 2 + 2 * ACCOUNTS_KEPT; uid++)
 		account_unref(account_get(&budget, uid, ""));
 	assert_ptr_equal(account_get(&budget, 1, ""), a);
 	assert_true(is_kept(a, &owner, 'x'));

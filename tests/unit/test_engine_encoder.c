@@ -198,7 +198,7 @@ static struct engine_image *new_image(unsigned tokens, float pixels)
 }
 
 /* A prompt with the images in it, two words before each. */
-static struct engine_request *show(const struct engine_sampling *s, uid_t uid, unsigned n,
+static struct engine_request *show(const struct engine_sampling *s, user_id uid, unsigned n,
 				   struct engine_image **images)
 {
 	struct engine_request *r;
@@ -345,7 +345,7 @@ static const atomic_bool never;
 static const struct launch_limits limits = {.most_ns = UINT64_MAX, .stopping = &never};
 
 /* One launch; whether the image is done. */
-static bool launch(struct encoder *e, struct engine_images *images, uid_t uid, uint64_t most_ns)
+static bool launch(struct encoder *e, struct engine_images *images, user_id uid, uint64_t most_ns)
 {
 	bool encoded;
 	char err[200];

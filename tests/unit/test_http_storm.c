@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <event2/event.h>
@@ -44,7 +45,7 @@ static void on_take(void *arg, int fd, const struct http_peer *peer)
 		http_storm_block(t.storm, peer->uid, &t.socket.fd, 1);
 }
 
-static void on_closed(void *arg, uid_t uid, unsigned n)
+static void on_closed(void *arg, user_id uid, unsigned n)
 {
 	assert_int_equal(uid, getuid());
 	t.closed += n;
@@ -136,6 +137,39 @@ static void wait_for(const unsigned *value, unsigned wanted)
 }
 
 /* The loop sees one of a user's connections from time to time, and is told of the others. */
+/* Whether a process with that uid is a user of its own. */
+static bool is_apart(uid_t uid)
+{
+	struct http_peer peer;
+	int pair[2], status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		/* The kernel remembers who made the pair. */
+		if (setresuid(uid, uid, uid) || socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
+			_exit(2);
+		http_storm_peer(pair[0], &peer);
+		_exit(peer.uid == uid && peer.uid < IDENTITY_OWN_UIDS && peer.pid == getpid());
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+	return WEXITSTATUS(status);
+}
+
+/* All uids that there are, up to the last: none is taken for another, nor for a key's user. */
+TEST(test_users)
+{
+	static const uid_t uids[] = {1, 65534, (1u << 31) - 1, 1u << 31, (1u << 31) + 1, (uid_t)-2};
+
+	if (getuid())
+		skip();
+	for (unsigned i = 0; i < ARRAY_SIZE(uids); i++) {
+		if (!is_apart(uids[i]))
+			fail_msg("uid %u", uids[i]);
+	}
+}
+
 TEST(surplus_is_closed)
 {
 	t.name_again = true;
