@@ -169,7 +169,7 @@ static const struct field root_fields[] = {
 	{"prompt_cache_key", ANY, NO_EFFECT},
 	{"prompt_cache_retention", ANY, NO_EFFECT},
 	{"request_id", ANY, NO_EFFECT},
-	{"cache_salt", ANY, NO_EFFECT}, /* the prefix cache is per user anyway */
+	{"cache_salt", ANY},
 	{"prediction", CHAT, NO_EFFECT},
 	{"guided_decoding_backend", GENERATION, NO_EFFECT},
 

@@ -282,10 +282,13 @@ static bool parse_kind(struct api_params *p, struct api_error *e)
 	const char *user = NULL;
 
 	if (!api_string(p->root, "model", &p->model, e) || !api_string(p->root, "user", &user, e) ||
+	    !api_string(p->root, "cache_salt", &p->cache_salt, e) ||
 	    !api_number(p->root, "timeout", 0.001, 86400, &p->timeout, e) ||
 	    !api_int(p->root, "priority", -API_MAX_PRIORITY, API_MAX_PRIORITY, &p->priority, e) ||
 	    !api_parse_keep_alive(p->root, &p->keep_alive_given, &p->keep_alive, e))
 		return false;
+	if (p->cache_salt && !*p->cache_salt)
+		return api_error_set(e, 400, NULL, "cache_salt", "cache_salt must not be empty");
 	switch (p->kind) {
 	case API_EMBEDDING: return parse_embedding(p, e);
 	case API_FORWARD: return api_parse_forward(p, e);

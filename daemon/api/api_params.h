@@ -95,7 +95,8 @@ struct api_params {
 	char ignored[API_IGNORED_MAX]; /* ignored members: "store, user" */
 	const char *model;	       /* NULL: the first one served */
 	bool keep_alive_given;
-	double timeout;	    /* time limit of the answer in seconds; 0: not given */
+	double timeout;		/* time limit of the answer in seconds; 0: not given */
+	const char *cache_salt; /* NULL: none */
 	int64_t priority;   /* lower values run first, as in vLLM; below 0: administrators only */
 	int64_t keep_alive; /* seconds that the model stays loaded; -1: forever */
 	bool stream, include_usage, continuous_usage;

@@ -88,6 +88,7 @@ static struct beam *new_beam(struct engine_request *r, const struct beam *from, 
 		.sched =
 			{
 				.uid = r->uid,
+				.salt = r->salt,
 				.priority = r->priority,
 				.prompt = r->prompt,
 				.images = r->images,

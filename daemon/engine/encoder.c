@@ -13,7 +13,7 @@
 #include "engine_options.h"
 
 struct kept_image {
-	user_id uid;
+	uint64_t owner;
 	struct engine_image *image; /* a reference */
 	TAILQ_ENTRY(kept_image) link;
 };
@@ -130,14 +130,14 @@ int encoder_check(struct encoder *e, unsigned hidden, unsigned deep, char *err, 
 
 /* ---- cache ----------------------------------------------------------------------------------- */
 
-static void remember(struct encoder *e, user_id uid, struct engine_image *image)
+static void remember(struct encoder *e, uint64_t owner, struct engine_image *image)
 {
 	uint64_t bytes = (uint64_t)image->tokens * (e->hidden + e->deep) * sizeof(float);
 	struct kept_image *k = bytes <= ENCODER_CACHE_BYTES ? malloc(sizeof(*k)) : NULL;
 
 	if (!k)
 		return;
-	*k = (struct kept_image){.uid = uid, .image = engine_image_ref(image)};
+	*k = (struct kept_image){.owner = owner, .image = engine_image_ref(image)};
 	TAILQ_INSERT_HEAD(&e->kept, k, link);
 	e->n_kept++;
 	e->kept_bytes += bytes;
@@ -145,24 +145,24 @@ static void remember(struct encoder *e, user_id uid, struct engine_image *image)
 		forget(e, TAILQ_LAST(&e->kept, kept_list));
 }
 
-static struct kept_image *find(struct encoder *e, user_id uid, const struct engine_image *image)
+static struct kept_image *find(struct encoder *e, uint64_t owner, const struct engine_image *image)
 {
 	struct kept_image *k;
 
 	TAILQ_FOREACH(k, &e->kept, link) {
-		if (k->uid == uid && !memcmp(k->image->hash, image->hash, sizeof(image->hash)))
+		if (k->owner == owner && !memcmp(k->image->hash, image->hash, sizeof(image->hash)))
 			break;
 	}
 	return k;
 }
 
-unsigned encoder_recall(struct encoder *e, user_id uid, struct engine_images *images)
+unsigned encoder_recall(struct encoder *e, uint64_t owner, struct engine_images *images)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < images->n; i++) {
 		struct kept_image *k =
-			images->image[i]->embeds ? NULL : find(e, uid, images->image[i]);
+			images->image[i]->embeds ? NULL : find(e, owner, images->image[i]);
 
 		if (!k)
 			continue;
@@ -288,7 +288,7 @@ static void measure(struct encoder *e)
 	e->op_row_ns = now > before ? now : before;
 }
 
-int encoder_wait(struct encoder *e, user_id uid, uint64_t start_ns,
+int encoder_wait(struct encoder *e, uint64_t owner, uint64_t start_ns,
 		 const struct launch_limits *limits, bool *ret_encoded, char *err, size_t errlen)
 {
 	int error = launch_wait(e->model, e->fence, start_ns, limits);
@@ -308,7 +308,7 @@ int encoder_wait(struct encoder *e, user_id uid, uint64_t start_ns,
 	if (error)
 		explain_error(e, error, err, errlen);
 	else
-		remember(e, uid, e->running);
+		remember(e, owner, e->running);
 	*ret_encoded = !error;
 	engine_image_unref(e->running);
 	e->running = NULL;

@@ -2,7 +2,7 @@
 /*
  * Encodes images: runs the program `vision` of a vision model, for one image at a time, so that an
  * image's embeddings depend on nothing but the image. It can run in several launches of some ops
- * each, with steps in between; the bits are the same. Embeddings are cached by user and image hash,
+ * each, with steps in between; the bits are the same. Embeddings are cached by owner (engine_owner()) and image hash,
  * up to ENCODER_CACHE_BYTES and ENCODER_CACHE_IMAGES for all users together, evicting the least
  * recently used; a user's images are found by that user only.
  *
@@ -16,7 +16,6 @@
 
 #include "images.h"
 #include "launch.h"
-#include "user_id.h"
 
 #define ENCODER_CACHE_BYTES  (256ull << 20)
 #define ENCODER_CACHE_IMAGES 1024
@@ -42,8 +41,8 @@ int encoder_check(struct encoder *e, unsigned hidden, unsigned deep, char *err, 
 
 /* Whether an image of the request is not encoded yet. */
 bool encoder_wants(const struct engine_images *images);
-/* Fills in the request's images that are cached for @uid; returns how many. */
-unsigned encoder_recall(struct encoder *e, user_id uid, struct engine_images *images);
+/* Fills in the request's images that are cached for @owner; returns how many. */
+unsigned encoder_recall(struct encoder *e, uint64_t owner, struct engine_images *images);
 /*
  * Launches the first image that is not encoded yet: as many of its remaining ops as take @most_ns
  * by what was measured so far, at least one; 0: all.
@@ -52,10 +51,10 @@ int encoder_begin(struct encoder *e, const struct engine_images *images, uint64_
 		  char *err, size_t errlen);
 /*
  * Waits for the launch that began at @start_ns. 0: it is over; *ret_encoded: so is the image, which
- * is cached for @uid. -ENOMEM: no memory for the result; the model can continue. Other errors as
+ * is cached for @owner. -ENOMEM: no memory for the result; the model can continue. Other errors as
  * launch_wait().
  */
-int encoder_wait(struct encoder *e, user_id uid, uint64_t start_ns,
+int encoder_wait(struct encoder *e, uint64_t owner, uint64_t start_ns,
 		 const struct launch_limits *limits, bool *ret_encoded, char *err, size_t errlen);
 
 #endif

@@ -45,13 +45,18 @@ static void end_request(struct engine *e, struct engine_request *r, enum engine_
 	engine_request_unref(r);
 }
 
+static uint64_t owner_of(const struct engine_seq *seq)
+{
+	return engine_owner(seq->sched.uid, seq->sched.salt);
+}
+
 /* Adds a request without leader to the scheduler, once its images are encoded. */
 static void schedule(struct engine *e, struct engine_seq *seq)
 {
 	struct engine_images *images = seq->request->images;
 
 	if (images)
-		e->stats.cached_images += encoder_recall(e->encoder, seq->sched.uid, images);
+		e->stats.cached_images += encoder_recall(e->encoder, owner_of(seq), images);
 	seq->encodes = images && encoder_wants(images);
 	if (seq->encodes)
 		TAILQ_INSERT_TAIL(&e->encodes, seq, encode_link);
@@ -438,7 +443,7 @@ static void end_encoding(struct engine *e)
 	for (seq = TAILQ_FIRST(&e->encodes); seq; seq = next) {
 		next = TAILQ_NEXT(seq, encode_link);
 		e->stats.cached_images +=
-			encoder_recall(e->encoder, seq->sched.uid, seq->request->images);
+			encoder_recall(e->encoder, owner_of(seq), seq->request->images);
 		if (encoder_wants(seq->request->images))
 			continue;
 		TAILQ_REMOVE(&e->encodes, seq, encode_link);
@@ -468,7 +473,7 @@ static void encode_image(struct engine *e)
 	}
 	publish(e, false);
 	wake_client(e);
-	error = encoder_wait(e->encoder, seq->sched.uid, start, &e->launch, &encoded, err,
+	error = encoder_wait(e->encoder, owner_of(seq), start, &e->launch, &encoded, err,
 			     sizeof(err));
 	if (error == -ENOMEM) {
 		finish(e, seq, ENGINE_FINISH_ERROR, error, err);
@@ -499,6 +504,7 @@ static void take_request(struct engine *e, struct engine_request *r, struct engi
 	struct engine_seq *seq = r->seq;
 
 	seq->sched.uid = r->uid;
+	seq->sched.salt = r->salt;
 	seq->sched.priority = r->priority;
 	seq->sched.prompt = r->prompt;
 	seq->sched.images = r->images;

@@ -138,10 +138,21 @@ struct engine_logprob {
 	float logprob;
 };
 
+/* Who may find what is kept of a request: the user, or a number for the user and its salt. */
+static inline uint64_t engine_owner(user_id uid, uint64_t salt)
+{
+	return salt ? salt | 1ull << 63 : uid;
+}
+
 struct engine_request {
 	/* Set by the client side before engine_submit(), constant afterwards. */
 	uint64_t id;
-	user_id uid;  /* the user, for fair scheduling */
+	user_id uid; /* the user, for fair scheduling */
+	/*
+	 * Nothing that is kept of requests, blocks of the prefix cache or images, is found by those
+	 * of other users, nor with another salt: a hash of the user and its salt. 0: none.
+	 */
+	uint64_t salt;
 	int priority; /* higher runs first; normally 0 */
 	/*
 	 * CLOCK_MONOTONIC: it ends at the first step boundary after this time; 0: no deadline

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "images.h"
+#include "engine_request.h"
 #include "scheduler_internal.h"
 
 #define STALL_NS 1000000000 /* maximum budget if stalls are not limited */
@@ -194,7 +194,7 @@ void scheduler_add(struct scheduler *s, struct sched_seq *seq)
 {
 	seq->user = find_user(s, seq->uid);
 	if (s->options.prefix_caching)
-		seq->owner = seq->uid;
+		seq->owner = engine_owner(seq->uid, seq->salt);
 	else if (!seq->owner)
 		seq->owner = ++s->owners;
 	seq->arrival = s->arrivals++;

@@ -119,6 +119,7 @@ struct scheduler;
  */
 struct sched_seq {
 	user_id uid;
+	uint64_t salt;			    /* of engine_request.h */
 	int priority;			    /* higher runs first */
 	const int32_t *prompt;		    /* [n_prompt] */
 	const int32_t *generated;	    /* [n_total - n_prompt] */
@@ -143,7 +144,7 @@ struct sched_seq {
 	unsigned n_admissions;
 
 	/* Private to the scheduler. */
-	uint64_t owner; /* owner of its blocks: the uid, or a number shared with its forks */
+	uint64_t owner; /* of its blocks: engine_owner(), or a number shared with its forks */
 	struct sched_seq *prev, *next; /* link in the uid's waiting list */
 	uint64_t arrival;
 	uint64_t arrival_step;

@@ -239,13 +239,13 @@ bool sched_admit(struct scheduler *s, struct sched_seq *seq)
 
 bool scheduler_fork(struct scheduler *s, const struct sched_seq *parent, struct sched_seq *child)
 {
+	const bool same = parent->uid == child->uid && parent->salt == child->salt;
 	struct kv_seq found;
 
-	if (parent->uid == child->uid)
+	if (same)
 		child->owner = parent->owner;
 	scheduler_add(s, child);
-	if (!sched_runs(parent) || parent->uid != child->uid ||
-	    child->n_total <= parent->n_computed || !s->n_slots)
+	if (!sched_runs(parent) || !same || child->n_total <= parent->n_computed || !s->n_slots)
 		return false;
 	kv_seq_init(s->kv, &found, sched_tables(s, s->options.max_seqs));
 	kv_seq_fork(s->kv, &found, &parent->cache);

@@ -54,9 +54,9 @@ static uint64_t extend(uint64_t hash, const int32_t *block_start, unsigned block
 
 /* Number of blocks from the prompt's beginning that each replica knows. */
 static void count_known(const struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
-			uint64_t uid, unsigned *known)
+			uint64_t owner, unsigned *known)
 {
-	uint64_t hash = mix(1, uid);
+	uint64_t hash = mix(1, owner);
 	unsigned alive = (1u << b->n) - 1;
 
 	for (unsigned at = 0; alive && n - at >= block; at += block) {
@@ -71,13 +71,13 @@ static void count_known(const struct balance *b, const int32_t *prompt, unsigned
 }
 
 int balance_choose(const struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
-		   uint64_t uid, const uint32_t *loads)
+		   uint64_t owner, const uint32_t *loads)
 {
 	unsigned known[8] = {0};
 	int64_t best_cost = 0;
 	int best = -1;
 
-	count_known(b, prompt, n, block, uid, known);
+	count_known(b, prompt, n, block, owner, known);
 	for (unsigned i = 0; i < b->n; i++) {
 		unsigned start = known[i] / BLOCKS_A_REQUEST + (known[i] > 0);
 		/*
@@ -99,9 +99,9 @@ int balance_choose(const struct balance *b, const int32_t *prompt, unsigned n, u
 }
 
 void balance_note(struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
-		  uint64_t uid, unsigned replica)
+		  uint64_t owner, unsigned replica)
 {
-	uint64_t hash = mix(1, uid);
+	uint64_t hash = mix(1, owner);
 
 	for (unsigned at = 0; n - at >= block; at += block) {
 		struct slot *slot;

@@ -23,14 +23,14 @@ int balance_new(unsigned replicas, struct balance **ret);
 void balance_free(struct balance *b); /* NULL is accepted */
 
 /*
- * Chooses a replica for a prompt of user @uid; prefixes are shared only among a user's own
+ * Chooses a replica for a prompt of @owner (engine_owner()); prefixes are shared only among its
  * requests. @loads: requests in flight of each replica. Returns its index, or -1 when all are
  * BALANCE_BUSY. balance_note() records the choice.
  */
 int balance_choose(const struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
-		   uint64_t uid, const uint32_t *loads);
+		   uint64_t owner, const uint32_t *loads);
 void balance_note(struct balance *b, const int32_t *prompt, unsigned n, unsigned block,
-		  uint64_t uid, unsigned replica);
+		  uint64_t owner, unsigned replica);
 /* Forgets a replica's blocks: it starts with an empty cache. */
 void balance_forget(struct balance *b, unsigned replica);
 

@@ -748,7 +748,8 @@ static struct replica *choose_replica(struct served_model *m, const struct engin
 		return m->replicas[0].on_chip.engine ? &m->replicas[0] : NULL;
 	for (unsigned k = 0; k < m->n_replicas; k++)
 		loads[k] = m->replicas[k].state == state ? m->replicas[k].in_flight : BALANCE_BUSY;
-	i = balance_choose(m->balance, r->prompt, r->n_prompt, m->limits.block_size, r->uid, loads);
+	i = balance_choose(m->balance, r->prompt, r->n_prompt, m->limits.block_size,
+			   engine_owner(r->uid, r->salt), loads);
 	return i < 0 ? NULL : &m->replicas[i];
 }
 
@@ -781,8 +782,8 @@ int model_submit(struct served_model *m, struct engine_request *r, struct client
 	replica->in_flight += n;
 	m->used_ns = clock_ns();
 	if (m->balance)
-		balance_note(m->balance, r->prompt, r->n_prompt, m->limits.block_size, r->uid,
-			     (unsigned)(replica - m->replicas));
+		balance_note(m->balance, r->prompt, r->n_prompt, m->limits.block_size,
+			     engine_owner(r->uid, r->salt), (unsigned)(replica - m->replicas));
 	return 0;
 }
 

@@ -19,6 +19,7 @@
 #include "log.h"
 #include "respond.h"
 #include "service.h"
+#include "sha256.h"
 
 #define KEEP_BYTES ((size_t)16 << 10) /* memory kept for the list of events between two events */
 
@@ -824,14 +825,33 @@ static void on_event(struct client *client)
 	replica_request_ended(replica);
 }
 
+/* For the engine; 0: none. */
+static uint64_t salt_of(const struct exchange *x)
+{
+	uint8_t digest[32];
+	struct sha256 h;
+	uint64_t salt;
+
+	if (!x->params.cache_salt)
+		return 0;
+	sha256_init(&h);
+	sha256_u64(&h, x->uid);
+	sha256_string(&h, x->params.cache_salt);
+	sha256_final(&h, digest);
+	memcpy(&salt, digest, sizeof(salt));
+	return salt | 1;
+}
+
 int exchange_submit(struct exchange *x, struct sequence *s, unsigned n, char *err, size_t errlen)
 {
+	const uint64_t salt = salt_of(x);
 	int error;
 
 	for (unsigned i = n; i-- > 0;) {
 		struct engine_request *r = s[i].request;
 
 		r->uid = x->uid;
+		r->salt = salt;
 		r->priority = -(int)x->params.priority;
 		r->deadline_ns = x->deadline_ns;
 		r->client = &s[i].client;

@@ -13,6 +13,7 @@ bool structured_key(const struct api_params *p, enum reply_tools tools, struct t
 	const struct api_format *f = &p->format;
 	const char *name = p->tool_choice == API_TOOLS_NAMED ? p->tool_name : "";
 	const char *space = f->whitespace ? f->whitespace : "";
+	const char *salt = p->cache_salt ? p->cache_salt : "";
 	char head[120];
 	size_t before;
 
@@ -23,7 +24,8 @@ bool structured_key(const struct api_params *p, enum reply_tools tools, struct t
 	/* With their NULs, so that none of them can continue in the next one. */
 	if (!text_buf_add(key, head, strlen(head) + 1) ||
 	    !text_buf_add(key, name, strlen(name) + 1) ||
-	    !text_buf_add(key, space, strlen(space) + 1))
+	    !text_buf_add(key, space, strlen(space) + 1) ||
+	    !text_buf_add(key, salt, strlen(salt) + 1))
 		return false;
 	before = key->len;
 	/*

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # answers.py - what answers of the demo model say besides their text, whole and streamed: the log
-# probabilities of a prompt and of all that was generated.
+# probabilities of a prompt and of all that was generated, and how much of a prompt was cached.
 import json
 
 from daemon import Daemon, check, conclude
@@ -91,9 +91,22 @@ def check_empty(d):
     check(got is None, "a completion without", got)
 
 
+def check_salts(d):
+    """A client may ask for several people: with different salts none of them finds what is kept for another."""
+    body = {"prompt": list(range(5, 105)), "max_tokens": 2}
+    cached = []
+    for salt in "x", "x", "y", None, "x":
+        answer = ask(d, "/v1/completions", body | ({"cache_salt": salt} if salt else {}))
+        cached.append(answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+    check(cached[1] > 0 and cached == [0, cached[1], 0, 0, cached[1]], "cached with the salts x, x, y, none, x:", cached)
+    for salt in "", 5, ["x"]:
+        status, answer = d.post("/v1/completions", body | {"cache_salt": salt})
+        check(status == 400 and answer["error"]["param"] == "cache_salt", "the salt", salt, status, answer)
+
+
 def main():
     with Daemon("--load", "demand", "--tool-call-parser", "hermes") as d:
-        for part in check_prompt, check_ends, check_offsets, check_empty:
+        for part in check_prompt, check_ends, check_offsets, check_empty, check_salts:
             part(d)
     conclude()
 

@@ -162,6 +162,12 @@ TEST(keys_tell_grammars_apart)
 {
 	assert_true(same_key(SCHEMA "{\"enum\": [1]}}", SCHEMA "{ \"enum\":[1] }, \"top_p\": 1}"));
 	assert_false(same_key(SCHEMA "{\"enum\": [1]}}", SCHEMA "{\"enum\": [2]}}"));
+	/* A salt keeps them apart, also from those without. */
+	assert_true(
+		same_key(SCHEMA "{}, \"cache_salt\": \"a\"}", SCHEMA "{}, \"cache_salt\": \"a\"}"));
+	assert_false(
+		same_key(SCHEMA "{}, \"cache_salt\": \"a\"}", SCHEMA "{}, \"cache_salt\": \"b\"}"));
+	assert_false(same_key(SCHEMA "{}}", SCHEMA "{}, \"cache_salt\": \"a\"}"));
 	/* One double, but other literals. */
 	assert_false(same_key(SCHEMA "{\"enum\": [1234567890123456789]}}",
 			      SCHEMA "{\"enum\": [1234567890123456790]}}"));

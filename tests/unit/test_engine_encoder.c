@@ -310,6 +310,26 @@ TEST(runs_whole_images)
 	close_engine(e);
 }
 
+/* A picture is encoded once for a user, and once for each of its salts. */
+TEST(keeps_salts_apart)
+{
+	static const uint64_t salts[] = {0, 0, 5, 5, 7, 0};
+	struct engine_sampling one = greedy(1);
+	struct engine *e = open_seeing(200);
+	struct engine_stats stats;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(salts); i++) {
+		struct engine_image *image = new_image(3, 8);
+		struct engine_request *r = show(&one, 1, 1, &image);
+
+		r->salt = salts[i];
+		run(e, r);
+	}
+	close_engine_with_stats(e, &stats);
+	assert_int_equal(stats.images, 3);
+	assert_int_equal(stats.cached_images, 3);
+}
+
 /* ---- the encoder alone ---- */
 
 static struct encoder *open_encoder(void)

@@ -232,6 +232,15 @@ TEST(reuses_prefixes)
 	run(e, r);
 	expect_greedy(r);
 	assert_int_equal(r->cached_tokens, 16);
+	/* With a salt the user finds what it asked with this salt, and nothing else. */
+	for (unsigned pass = 0; pass < 4; pass++) {
+		r = new_request(prompt, 40, &s, false);
+		r->uid = 1000;
+		r->salt = pass < 2 ? 5 : pass < 3 ? 7 : 0;
+		run(e, r);
+		expect_greedy(r);
+		assert_int_equal(r->cached_tokens, pass == 1 || pass == 3 ? 36 : 0);
+	}
 	close_engine(e);
 	e = open_engine(&(struct engine_options){.prefix_caching = false});
 	for (unsigned pass = 0; pass < 2; pass++) {
