@@ -4,6 +4,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -266,6 +269,87 @@ static void key_of(const char *path, const struct compile_options *options, char
 	assert_int_equal(model_resolve_options(&m, &o, &error), 0);
 	model_cache_key(&m, &o, key);
 	model_close(&m);
+}
+
+/* A file that is written without a change of its times, as a page that is written already. */
+struct mapped {
+	uint8_t *at;
+	size_t bytes;
+	pthread_t thread;
+	atomic_uint turns;
+	atomic_bool stop;
+};
+
+static void map_file(const char *name, struct mapped *ret)
+{
+	int fd = open(in_dir(name), O_RDWR | O_CLOEXEC);
+	struct stat st;
+
+	assert_true(fd >= 0 && !fstat(fd, &st));
+	*ret = (struct mapped){.bytes = (size_t)st.st_size};
+	ret->at = mmap(NULL, ret->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(ret->at, MAP_FAILED);
+	close(fd);
+	/* Now the times are set. */
+	for (size_t at = 0; at < ret->bytes; at += 4096)
+		*(volatile uint8_t *)&ret->at[at] = *(volatile uint8_t *)&ret->at[at];
+}
+
+static void *keep_writing(void *arg)
+{
+	struct mapped *m = arg;
+	uint64_t word;
+
+	while (!atomic_load(&m->stop)) {
+		word = atomic_fetch_add(&m->turns, 1);
+		memcpy(m->at + m->bytes - sizeof(word), &word, sizeof(word));
+	}
+	return NULL;
+}
+
+/* Weights that change while they are packed are an error, whatever the file's times say. */
+TEST(test_rewritten)
+{
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+	struct mapped m;
+
+	shell("cp -rL %s %s/model && chmod -R u+w %s/model", fixture("llama2"), dir, dir);
+	map_file("model/model.safetensors", &m);
+	assert_int_equal(pthread_create(&m.thread, NULL, keep_writing, &m), 0);
+	while (!atomic_load(&m.turns))
+		sched_yield();
+	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, true), -ESTALE);
+	assert_non_null(strstr(error.text, "model.safetensors changed"));
+	atomic_store(&m.stop, true);
+	pthread_join(m.thread, NULL);
+	munmap(m.at, m.bytes);
+	check_entries(1);
+}
+
+/* What was parsed is what is compiled and copied. */
+TEST(test_rewritten_header)
+{
+	static const char *const names[] = {"model/config.json", "model/model.safetensors"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct compile_job job = {.options = COMPILE_OPTIONS_DEFAULT, .quiet = true};
+		struct compile_result result;
+		struct mapped mapped;
+		struct model m;
+
+		shell("rm -rf %s/model && cp -rL %s %s/model && chmod -R u+w %s/model", dir,
+		      fixture("llama2"), dir, dir);
+		map_file(names[i], &mapped);
+		assert_int_equal(model_open(in_dir("model"), &m, &error), 0);
+		mapped.at[8]++;
+		job.model = &m;
+		job.case_path = in_dir("case");
+		assert_int_equal(model_resolve_options(&m, &job.options, &error), 0);
+		assert_int_equal(compile_run(&job, &result, &error), -ESTALE);
+		assert_non_null(strstr(error.text, strchr(names[i], '/') + 1));
+		model_close(&m);
+		munmap(mapped.at, mapped.bytes);
+	}
 }
 
 TEST(test_key)

@@ -94,7 +94,7 @@ const void *safetensors_use(struct safetensors *st, const struct safetensors_ten
 /* Likewise a private copy of it, made at the first call, owned by the handle. */
 int safetensors_copy(struct safetensors *st, const struct safetensors_tensor *t, const void **ret,
 		     struct tool_error *error);
-/* Whether no file was written since it was opened. -ESTALE names the one that was. */
+/* -ESTALE: the size or times of a file, which is named, have changed since it was opened. */
 int safetensors_unchanged(const struct safetensors *st, struct tool_error *error);
 unsigned safetensors_files(const struct safetensors *st);
 const struct safetensors_file *safetensors_file(const struct safetensors *st, unsigned index);

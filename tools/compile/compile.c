@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "case_output.h"
+#include "content.h"
+#include "crc32c.h"
 #include "files.h"
 #include "floats.h"
 #include "graph.h"
@@ -25,6 +27,8 @@ struct compile {
 	struct compiled_chip chip[TXDA_MAX_GROUP];
 	struct chip_info info[TXDA_MAX_GROUP];
 	struct case_output *out;
+	struct content *content;       /* of the source, when it was first read */
+	uint32_t copied[MODEL_COPIED]; /* checksums of files that were copied */
 	struct progress progress;
 	struct tool_error *error;
 };
@@ -45,13 +49,18 @@ static const char *weights_name(const struct compile *c)
 	return c->chip[0].weights ? c->chip[0].weights : "bf16";
 }
 
-static int copy_file(struct compile *c, int dirfd, unsigned i)
+/*
+ * @again: only looks whether it is the same as when it was copied. The first one, config.json, was
+ * read before.
+ */
+static int copy_file(struct compile *c, int dirfd, unsigned i, bool again)
 {
 	const char *name = model_copied_files[i];
 	const struct file_identity none = {0};
 	struct file_identity now;
 	struct stat st;
 	char *text, err[400];
+	uint32_t sum;
 	size_t bytes;
 	int r;
 
@@ -61,35 +70,47 @@ static int copy_file(struct compile *c, int dirfd, unsigned i)
 	if (r)
 		return tool_fail(c->error, r, "%s", err);
 	now = tool_identity(&st);
-	r = memcmp(&c->job->model->copied[i], &now, sizeof(now))
-		    ? tool_fail(c->error, -ESTALE, "%s changed while it was compiled", name)
-		    : case_write(c->out, name, text, bytes, c->error);
+	sum = crc32c(0, text, bytes);
+	if (memcmp(&c->job->model->copied[i], &now, sizeof(now)) ||
+	    ((again || !i) && sum != c->copied[i]))
+		r = tool_fail(c->error, -ESTALE, "%s changed while it was compiled", name);
+	else if (!again)
+		r = case_write(c->out, name, text, bytes, c->error);
+	c->copied[i] = sum;
 	free(text);
 	return r;
 }
 
-static int copy_files(struct compile *c)
+/* Of a GGUF file, or a synthetic model. */
+static int write_made(struct compile *c)
+{
+	const struct model *m = c->job->model;
+	int r = 0;
+
+	for (unsigned i = 0; i < GGUF_FILES && !r; i++) {
+		if (m->made[i].text)
+			r = case_write(c->out, m->made[i].name, m->made[i].text, m->made[i].bytes,
+				       c->error);
+	}
+	return r ? r : case_write(c->out, "config.json", m->config_text, m->config_bytes, c->error);
+}
+
+static int copy_files(struct compile *c, bool again)
 {
 	const struct model *m = c->job->model;
 	int dirfd, r = 0;
 	unsigned i;
 
-	for (i = 0; i < GGUF_FILES && !r; i++) {
-		if (m->made[i].text)
-			r = case_write(c->out, m->made[i].name, m->made[i].text, m->made[i].bytes,
-				       c->error);
-	}
-	if (r)
-		return r;
 	if (!m->source.checkpoint)
-		return case_write(c->out, "config.json", m->config_text, m->config_bytes, c->error);
+		return again ? 0 : write_made(c);
+	c->copied[0] = crc32c(0, m->config_text, m->config_bytes);
 	dirfd = open(m->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dirfd < 0) {
 		r = -errno;
 		return tool_fail(c->error, r, "%s: %s", m->path, strerror(-r));
 	}
 	for (i = 0; i < MODEL_COPIED && !r; i++)
-		r = copy_file(c, dirfd, i);
+		r = copy_file(c, dirfd, i, again);
 	close(dirfd);
 	return r;
 }
@@ -213,11 +234,11 @@ static int write_case(struct compile *c)
 	if (!r && c->options->embeds)
 		r = write_table(c);
 	if (!r)
-		r = copy_files(c);
-	if (!r && job->model->source.checkpoint)
-		r = safetensors_unchanged(job->model->source.checkpoint, c->error);
-	if (!r && job->model->source.gguf)
-		r = gguf_model_unchanged(job->model->source.gguf, c->error);
+		r = copy_files(c, false);
+	if (!r)
+		r = content_unchanged(c->content, c->error);
+	if (!r)
+		r = copy_files(c, true);
 	if (r)
 		return r;
 	info = info_make(job->model, c->options, weights_name(c), c->info, &c->chip[0]);
@@ -267,6 +288,7 @@ int compile_run(const struct compile_job *job, struct compile_result *ret, struc
 	 * All programs are built first, so that errors of the model are found before anything is
 	 * written.
 	 */
+	r = content_read(&job->model->source, &c.progress, &c.content, error);
 	for (i = 0; i < job->options.tp && !r; i++)
 		r = graph_build(&job->model->config, &job->model->source, c.options, i, &c.chip[i],
 				error);
@@ -280,6 +302,7 @@ int compile_run(const struct compile_job *job, struct compile_result *ret, struc
 	if (!r)
 		r = write_case(&c);
 	case_end(c.out);
+	content_free(c.content);
 	for (i = 0; i < job->options.tp; i++) {
 		result.weight_bytes += c.chip[i].params.bytes;
 		if (c.chip[i].scratch_bytes > result.scratch_bytes)

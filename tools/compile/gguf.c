@@ -586,6 +586,12 @@ const void *gguf_header(const struct gguf *g, size_t *ret_bytes)
 	return g->header;
 }
 
+const void *gguf_map(const struct gguf *g, uint64_t *ret_bytes)
+{
+	*ret_bytes = g->bytes;
+	return g->map;
+}
+
 int gguf_unchanged(const struct gguf *g, struct tool_error *error)
 {
 	struct file_identity now;

@@ -96,7 +96,9 @@ const char *gguf_name(const struct gguf *g);
 /* The file's identity when it was opened, and its header. */
 const struct file_identity *gguf_identity(const struct gguf *g);
 const void *gguf_header(const struct gguf *g, size_t *ret_bytes);
-/* -ESTALE: the file was modified since. */
+/* The whole file as it is now. */
+const void *gguf_map(const struct gguf *g, uint64_t *ret_bytes);
+/* -ESTALE: the file's size or times have changed since. */
 int gguf_unchanged(const struct gguf *g, struct tool_error *error);
 
 #endif /* TXDA_COMPILE_GGUF_H */

@@ -47,7 +47,7 @@ int gguf_model_new(struct gguf *const *files, unsigned n, struct gguf_model **re
 void gguf_model_free(struct gguf_model *m);
 /* NULL after the last one. */
 struct gguf *gguf_model_file(const struct gguf_model *m, unsigned index);
-/* -ESTALE: a file was modified since. */
+/* -ESTALE: the size or times of a file have changed since. */
 int gguf_model_unchanged(const struct gguf_model *m, struct tool_error *error);
 
 /* As source_find(), for any format; one expert's matrix is a part of the tensor of all. */
