@@ -14,6 +14,7 @@
 
 #include "json_strict.h"
 #include "owned.h"
+#include "text_files.h"
 
 static const cJSON *find(const cJSON *object, const char *key)
 {
@@ -242,20 +243,26 @@ static int check_file(const char *dir, const char *name, uint64_t bytes, uid_t o
 /* Checks the files that a server reads for the text side. */
 static int check_texts(const char *dir, uid_t owner, char *err, size_t errlen)
 {
-	static const char *const names[] = {
-		"config.json",		 "generation_config.json", "tokenizer.json",
-		"tokenizer_config.json", "tokenizer.model",	   "tiktoken.model",
-		"chat_template.jinja",	 "chat_template.json",	   "preprocessor_config.json",
-		"processor_config.json",
-	};
-	int r = 0;
+	char **more;
+	int dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), n, r = 0;
+	bool there;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !r; i++) {
-		bool there;
-
-		r = check_file(dir, names[i], 0, owner, &there, err, errlen);
+	if (dirfd < 0) {
+		r = -errno;
+		snprintf(err, errlen, "%.400s: %s", dir, strerror(-r));
+		return r;
 	}
-	return r;
+	n = text_files_templates(dirfd, &more, err, errlen);
+	close(dirfd);
+	for (const char *const *name = text_files; *name && n >= 0 && !r; name++)
+		r = check_file(dir, *name, 0, owner, &there, err, errlen);
+	for (int i = 0; i < n; i++) {
+		if (!r)
+			r = check_file(dir, more[i], 0, owner, &there, err, errlen);
+		free(more[i]);
+	}
+	free(more);
+	return n < 0 ? n : r;
 }
 
 static int check_files(const char *case_dir, const struct case_facts *f, uid_t owner, char *err,

@@ -411,6 +411,39 @@ static void move_quantisation(const char *model, const char *file)
 	cJSON_Delete(quantisation);
 }
 
+/* All that the texts are made of is in the case dir, also behind links as in the hub's cache. */
+TEST(test_texts)
+{
+	static const char *const names[] = {
+		"special_tokens_map.json",
+		"chat_template.jinja",
+		"additional_chat_templates/rag.jinja",
+		"additional_chat_templates/tool_use.jinja",
+	};
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+	char keys[2][33];
+
+	shell("cp -rL %s %s/model && chmod -R u+w %s/model && mkdir %s/blobs", fixture("llama2"),
+	      dir, dir, dir);
+	shell("mkdir %s/model/additional_chat_templates", dir);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		shell("echo '{\"%zu\": 0}' >%s/blobs/%zu && ln -s %s/blobs/%zu %s/model/%s", i, dir,
+		      i, dir, i, dir, names[i]);
+	shell("echo no template >%s/model/additional_chat_templates/README.md", dir);
+	key_of(in_dir("model"), &o, keys[0]);
+	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, false), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		shell("cmp %s/blobs/%zu %s/case/%s", dir, i, dir, names[i]);
+	shell("test $(ls %s/case/additional_chat_templates | wc -l) = 2", dir);
+	shell("echo >>%s/blobs/3", dir);
+	key_of(in_dir("model"), &o, keys[1]);
+	assert_string_not_equal(keys[0], keys[1]);
+	shell("for i in $(seq 63); do echo >%s/model/additional_chat_templates/$i.jinja; done",
+	      dir);
+	assert_int_equal(compile(in_dir("model"), in_dir("case"), &o, true), -E2BIG);
+	assert_non_null(strstr(error.text, "65 templates; the limit is 64"));
+}
+
 /* Older quantised checkpoints describe themselves in a file of its own: the same weights come out.
  */
 TEST(test_older_quantised)

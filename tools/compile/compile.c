@@ -17,6 +17,7 @@
 #include "info.h"
 #include "io.h"
 #include "owned.h"
+#include "text_files.h"
 #include "unused.h"
 
 #define MAX_COPY_BYTES (256u << 20)
@@ -27,8 +28,8 @@ struct compile {
 	struct compiled_chip chip[TXDA_MAX_GROUP];
 	struct chip_info info[TXDA_MAX_GROUP];
 	struct case_output *out;
-	struct content *content;       /* of the source, when it was first read */
-	uint32_t copied[MODEL_COPIED]; /* checksums of files that were copied */
+	struct content *content; /* of the source, when it was first read */
+	uint32_t *copied;	 /* checksums of the model's files that were copied */
 	struct progress progress;
 	struct tool_error *error;
 };
@@ -55,8 +56,7 @@ static const char *weights_name(const struct compile *c)
  */
 static int copy_file(struct compile *c, int dirfd, unsigned i, bool again)
 {
-	const char *name = model_copied_files[i];
-	const struct file_identity none = {0};
+	const struct model_file *f = &c->job->model->copied[i];
 	struct file_identity now;
 	struct stat st;
 	char *text, err[400];
@@ -64,18 +64,15 @@ static int copy_file(struct compile *c, int dirfd, unsigned i, bool again)
 	size_t bytes;
 	int r;
 
-	r = owned_read(dirfd, name, MAX_COPY_BYTES, &text, &bytes, &st, err, sizeof(err));
-	if (r == -ENOENT && !memcmp(&c->job->model->copied[i], &none, sizeof(none)))
-		return 0;
+	r = owned_read(dirfd, f->name, MAX_COPY_BYTES, &text, &bytes, &st, err, sizeof(err));
 	if (r)
 		return tool_fail(c->error, r, "%s", err);
 	now = tool_identity(&st);
 	sum = crc32c(0, text, bytes);
-	if (memcmp(&c->job->model->copied[i], &now, sizeof(now)) ||
-	    ((again || !i) && sum != c->copied[i]))
-		r = tool_fail(c->error, -ESTALE, "%s changed while it was compiled", name);
+	if (memcmp(&f->identity, &now, sizeof(now)) || ((again || !i) && sum != c->copied[i]))
+		r = tool_fail(c->error, -ESTALE, "%s changed while it was compiled", f->name);
 	else if (!again)
-		r = case_write(c->out, name, text, bytes, c->error);
+		r = case_write(c->out, f->name, text, bytes, c->error);
 	c->copied[i] = sum;
 	free(text);
 	return r;
@@ -103,13 +100,23 @@ static int copy_files(struct compile *c, bool again)
 
 	if (!m->source.checkpoint)
 		return again ? 0 : write_made(c);
-	c->copied[0] = crc32c(0, m->config_text, m->config_bytes);
+	if (!again) {
+		c->copied = calloc(m->n_copied, sizeof(*c->copied));
+		if (!c->copied)
+			return tool_fail(c->error, -ENOMEM, "no memory");
+		c->copied[0] = crc32c(0, m->config_text, m->config_bytes);
+	}
+	if (!again && !strncmp(m->copied[m->n_copied - 1].name, TEXT_FILES_FOLDER "/",
+			       sizeof(TEXT_FILES_FOLDER)))
+		r = case_mkdir(c->out, TEXT_FILES_FOLDER, c->error);
+	if (r)
+		return r;
 	dirfd = open(m->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dirfd < 0) {
 		r = -errno;
 		return tool_fail(c->error, r, "%s: %s", m->path, strerror(-r));
 	}
-	for (i = 0; i < MODEL_COPIED && !r; i++)
+	for (i = 0; i < m->n_copied && !r; i++)
 		r = copy_file(c, dirfd, i, again);
 	close(dirfd);
 	return r;
@@ -303,6 +310,7 @@ int compile_run(const struct compile_job *job, struct compile_result *ret, struc
 		r = write_case(&c);
 	case_end(c.out);
 	content_free(c.content);
+	free(c.copied);
 	for (i = 0; i < job->options.tp; i++) {
 		result.weight_bytes += c.chip[i].params.bytes;
 		if (c.chip[i].scratch_bytes > result.scratch_bytes)

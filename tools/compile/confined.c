@@ -20,6 +20,7 @@
 #include "json_strict.h"
 #include "owned.h"
 #include "safetensors.h"
+#include "text_files.h"
 
 /* Files of a checkpoint that are links: all shards and other files beside them. */
 #define MAX_READABLE (SAFETENSORS_MAX_FILES + 64)
@@ -177,6 +178,21 @@ static void add_parts(struct places *p, const char *path, uid_t owner)
 	}
 }
 
+/* The targets of links in the subdirectories that a model may have, as in the hub's cache. */
+static void add_below(struct places *p, int model, uid_t owner)
+{
+	static const char *const names[] = {TEXT_FILES_FOLDER, "1_Pooling"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		int dir = open_checked(model, names[i], S_IFDIR, owner);
+
+		if (dir < 0)
+			continue;
+		add_files(p, dir, owner, true);
+		close(dir);
+	}
+}
+
 static void add_model(struct places *p, const char *path)
 {
 	int model = open(path, O_PATH | O_CLOEXEC);
@@ -192,6 +208,7 @@ static void add_model(struct places *p, const char *path)
 		return;
 	}
 	add_files(p, model, own.st_uid, true);
+	add_below(p, model, own.st_uid);
 	add_param_dir(p, model, path, own.st_uid);
 }
 

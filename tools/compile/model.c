@@ -16,14 +16,8 @@
 #include "owned.h"
 #include "param_dir.h"
 #include "sha256.h"
+#include "text_files.h"
 #include "utf8.h"
-
-const char *const model_copied_files[MODEL_COPIED] = {
-	"config.json",		 "generation_config.json", "tokenizer.json",
-	"tokenizer_config.json", "tokenizer.model",	   "tiktoken.model",
-	"chat_template.jinja",	 "chat_template.json",	   "preprocessor_config.json",
-	"processor_config.json",
-};
 
 /*
  * Models whose files look the same are still different models: the compiled model of one user must
@@ -47,11 +41,10 @@ static void hash_place(struct model *m, int dirfd, struct sha256 *h)
 		sha256_u64(h, dir.inode);
 		sha256_u64(h, dir.owner);
 	}
-	for (unsigned i = 0; i < MODEL_COPIED; i++) {
-		if (!fstatat(dirfd, model_copied_files[i], &s, 0))
-			m->copied[i] = tool_identity(&s);
+	for (unsigned i = 0; i < m->n_copied; i++) {
+		sha256_string(h, m->copied[i].name);
+		sha256_update(h, &m->copied[i].identity, sizeof(m->copied[i].identity));
 	}
-	sha256_update(h, m->copied, sizeof(m->copied));
 }
 
 static void hash_gguf(const struct model *m, struct sha256 *h)
@@ -69,6 +62,44 @@ static void hash_gguf(const struct model *m, struct sha256 *h)
 		sha256_u64(h, bytes);
 		sha256_update(h, header, bytes);
 	}
+}
+
+/* Takes over @name. */
+static int add_copied(struct model *m, int dirfd, char *name, struct tool_error *error)
+{
+	struct model_file *more = realloc(m->copied, (m->n_copied + 1) * sizeof(*more));
+	struct stat s;
+
+	if (more)
+		m->copied = more;
+	if (more && name && !fstatat(dirfd, name, &s, 0)) {
+		more[m->n_copied++] = (struct model_file){name, tool_identity(&s)};
+		return 0;
+	}
+	free(name);
+	return more && name ? 0 : tool_fail(error, -ENOMEM, "no memory");
+}
+
+/* What the case dir's texts are made of, as far as it is there. */
+static int find_copied(struct model *m, int dirfd, struct tool_error *error)
+{
+	char **more, err[200];
+	int n = text_files_templates(dirfd, &more, err, sizeof(err)), r = 0;
+
+	for (const char *const *name = text_files; *name && n >= 0 && !r; name++)
+		r = add_copied(m, dirfd, strdup(*name), error);
+	for (int i = 0; i < n; i++) {
+		if (r)
+			free(more[i]);
+		else
+			r = add_copied(m, dirfd, more[i], error);
+	}
+	free(more);
+	if (n < 0)
+		r = tool_fail(error, n, "%s", err);
+	if (!r && (!m->n_copied || strcmp(m->copied[0].name, text_files[0]) != 0))
+		r = tool_fail(error, -ESTALE, "%s is gone", text_files[0]);
+	return r ? tool_fail_within(error, r, "%s", m->path) : 0;
 }
 
 /* @dirfd: the model's directory; -1: it is a GGUF file, or synthetic. */
@@ -427,6 +458,8 @@ int model_open(const char *path, struct model *ret, struct tool_error *error)
 		r = safetensors_open_dir(dir, &m.source.checkpoint, error);
 	if (!r)
 		r = read_pooling(&m, dirfd, error);
+	if (!r)
+		r = find_copied(&m, dirfd, error);
 	if (!r) {
 		name_from_path(path, m.name, sizeof(m.name));
 		hash_source(&m, dirfd);
@@ -449,6 +482,9 @@ void model_close(struct model *m)
 	gguf_model_free(m->source.gguf);
 	for (unsigned i = 0; i < GGUF_FILES; i++)
 		free(m->made[i].text);
+	for (unsigned i = 0; i < m->n_copied; i++)
+		free(m->copied[i].name);
+	free(m->copied);
 	memset(m, 0, sizeof(*m));
 }
 

@@ -11,7 +11,11 @@
 #include "options.h"
 #include "source.h"
 
-#define MODEL_COPIED 10
+/* A file that is copied to the case dir unchanged, as it was when the model was opened. */
+struct model_file {
+	char *name; /* below the directory */
+	struct file_identity identity;
+};
 
 struct model {
 	char *path; /* NULL: synthetic */
@@ -29,7 +33,8 @@ struct model {
 	 * headers.
 	 */
 	char source_hash[33];
-	struct file_identity copied[MODEL_COPIED]; /* as model_copied_files; zero: absent */
+	struct model_file *copied; /* [n_copied], config.json first; of a directory */
+	unsigned n_copied;
 	char *compiled; /* the case dir in param_dir, where safetensors lie beside config.json;
 			   else NULL */
 };
@@ -54,8 +59,5 @@ int model_resolve_options(const struct model *m, struct compile_options *o,
 
 /* Changes with the source, the resolved options and the compiler: the name of a cached case dir. */
 void model_cache_key(const struct model *m, const struct compile_options *o, char key[33]);
-
-/* Files that are copied to the case dir unchanged. */
-extern const char *const model_copied_files[MODEL_COPIED];
 
 #endif /* TXDA_COMPILE_MODEL_H */

@@ -8,6 +8,7 @@
 
 #include "confine.h"
 #include "owned.h"
+#include "text_files.h"
 
 #define MAX_FILES 64
 
@@ -45,19 +46,6 @@ static void add_file(struct files *f, int dir, const char *name, uid_t owner)
 
 static void find_files(struct files *f, const char *path)
 {
-	static const char *const names[] = {
-		"tokenizer.json",
-		"tokenizer_config.json",
-		"tokenizer.model",
-		"tiktoken.model",
-		"special_tokens_map.json",
-		"generation_config.json",
-		"config.json",
-		"chat_template.jinja",
-		"chat_template.json",
-		"preprocessor_config.json",
-		"processor_config.json",
-	};
 	int dir = open(path, O_PATH | O_CLOEXEC), more;
 	const struct dirent *e;
 	struct stat own;
@@ -66,9 +54,9 @@ static void find_files(struct files *f, const char *path)
 	add(f, dir);
 	if (dir < 0 || fstat(dir, &own))
 		return;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		add_file(f, dir, names[i], own.st_uid);
-	more = openat(dir, "additional_chat_templates", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (const char *const *name = text_files; *name; name++)
+		add_file(f, dir, *name, own.st_uid);
+	more = openat(dir, TEXT_FILES_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	d = more < 0 ? NULL : fdopendir(more);
 	while (d && (e = readdir(d)))
 		if (e->d_name[0] != '.')

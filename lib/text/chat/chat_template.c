@@ -11,6 +11,7 @@
 #include "chat_messages.h"
 #include "json_strict.h"
 #include "owned.h"
+#include "text_files.h"
 #include "utf8.h"
 
 enum {
@@ -417,7 +418,7 @@ static int add_from_file(struct loader *l, const char *file, const char *name)
 
 static int add_more(struct loader *l)
 {
-	static const char folder[] = "additional_chat_templates";
+	static const char folder[] = TEXT_FILES_FOLDER;
 	char path[4096], file[512], name[256];
 	struct dirent *entry;
 	DIR *dir;

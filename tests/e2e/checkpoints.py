@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# checkpoints.py - what the files beside the weights say, in the forms in which checkpoints have them,
+# is what the daemon does, from the checkpoint and from its case dir: copies of a fixture with other files.
+import json
+import os
+import shutil
+import subprocess
+
+from daemon import Daemon, check, conclude, directory
+
+FIXTURE = os.environ["FIXTURES"] + "/llama31"
+CHAT = "/v1/chat/completions"
+HI = [{"role": "user", "content": "hi"}]
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+
+
+def copy(place, **files):
+    """The fixture with other files: texts, or changes of JSON. A name's "__" is a slash, its last "_" the dot."""
+    shutil.copytree(FIXTURE, place)
+    for name, content in files.items():
+        stem, end = name.replace("__", "/").rsplit("_", 1)
+        path = f"{place}/{stem}.{end}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if callable(content):
+            with open(path) as f:
+                content = json.dumps(content(json.load(f)))
+            os.unlink(path)  # it may be a link's target that is read-only
+        with open(path, "w") as f:
+            f.write(content)
+    return place
+
+
+def prompt_of(d, model, messages, **more):
+    """What the template makes of it."""
+    status, answer = d.post("/tokenize", {"model": model, "messages": messages, **more})
+    check(status == 200, model, status, answer)
+    return d.post("/detokenize", {"model": model, "tokens": answer["tokens"]})[1].get("prompt")
+
+
+def check_templates(d, model):
+    """With tools the template for tools, wherever it is."""
+    for more, want in ({}, "plain"), ({"tools": TOOLS}, "tools: f"):
+        got = prompt_of(d, model, HI, **more)
+        check(got == want, model, more, got)
+
+
+def main():
+    parts = {
+        "templates": (check_templates, {
+            "chat_template_jinja": "plain",
+            "additional_chat_templates__tool_use_jinja": "tools:{% for t in tools %} {{ t.function.name }}{% endfor %}"}),
+    }
+    with directory() as where:
+        options = []
+        for name, (_, files) in parts.items():
+            model = copy(f"{where}/{name}", **files)
+            subprocess.run([os.environ["TXDA_COMPILE"], "-q", model, "-o", f"{where}/{name}-case"], check=True)
+            for model in name, name + "-case":
+                options += ["--model", f"{model}={where}/{model}"]
+        with Daemon("--cache-dir", where + "/cache", "--load", "demand", *options, model=False) as d:
+            for name, (part, _) in parts.items():
+                for model in name, name + "-case":
+                    part(d, model)
+    conclude()
+
+
+main()
