@@ -430,14 +430,28 @@ static bool encode_prompt(const struct model_text *t, struct api_params *p,
 
 		return encode_parts(t, p, &job, text, caller, name, ret, e);
 	}
-	for (unsigned i = 0; i < prompt->n_ids; i++)
-		if ((unsigned)prompt->ids[i] >= t->vocab)
-			return api_error_set(e, 400, NULL, name,
-					     "%s has the token id %d; the limit is %u", name,
-					     prompt->ids[i], t->vocab - 1);
 	ret->ids = prompt->ids;
 	ret->n = prompt->n_ids;
 	prompt->ids = NULL;
+	return true;
+}
+
+/* A tokeniser may have tokens, of a text or of the template, for which the model has no rows. */
+static bool check_vocab(const struct model_text *t, const struct prompt_tokens *prompt,
+			const char *param, struct api_error *e)
+{
+	for (unsigned i = 0; i < prompt->n; i++) {
+		const char *piece;
+		size_t len = 0;
+
+		if ((unsigned)prompt->ids[i] < t->vocab)
+			continue;
+		piece = txda_tokenizer_piece(t->tokenizer, (uint32_t)prompt->ids[i], &len);
+		return api_error_set(
+			e, 400, NULL, param, "%s has the token id %d%s%.*s%s; the limit is %u",
+			param, prompt->ids[i], len ? ", \"" : "", (int)(len < 100 ? len : 100),
+			len ? piece : "", len ? "\"" : "", t->vocab - 1);
+	}
 	return true;
 }
 
@@ -524,6 +538,8 @@ bool model_text_encode(const struct model_text *t, struct api_params *p,
 			return false;
 		if ((generates || p->kind == API_EMBEDDING) &&
 		    !check_context(t, p, &ret[i], name, e))
+			return false;
+		if (p->kind != API_TOKENIZE && !check_vocab(t, &ret[i], name, e))
 			return false;
 		if (context > ret[i].n && context - ret[i].n > room)
 			room = context - ret[i].n;

@@ -46,11 +46,30 @@ def check_templates(d, model):
         check(got == want, model, more, got)
 
 
+def check_outside(d, model):
+    """A token for which the model has no row is the request's fault, wherever it comes from; others are served."""
+    for route, body in (("/v1/completions", {"prompt": "a<tool>b"}), ("/v1/completions", {"prompt": ["a", "<tool>"]}),
+                        ("/v1/completions", {"prompt": [5, 512]}),
+                        (CHAT, {"messages": [{"role": "user", "content": "<tool>"}]})):
+        status, answer = d.post(route, {"model": model, "max_tokens": 2, **body})
+        check(status == 400 and "512" in answer["error"]["message"], model, body, status, answer)
+    status, answer = d.post("/v1/completions", {"model": model, "prompt": "a<b", "max_tokens": 2})
+    check(status == 200, model, status, answer)
+    check(d.post("/tokenize", {"model": model, "prompt": "a<tool>b"})[1]["count"] == 3, "it is a token")
+
+
+def add_token(tokenizer):
+    tool = {**tokenizer["added_tokens"][0], "id": 512, "content": "<tool>"}
+    return {**tokenizer, "added_tokens": tokenizer["added_tokens"] + [tool]}
+
+
 def main():
+    plain = "{% for m in messages %}{{ m.content }}{% endfor %}"
     parts = {
         "templates": (check_templates, {
             "chat_template_jinja": "plain",
             "additional_chat_templates__tool_use_jinja": "tools:{% for t in tools %} {{ t.function.name }}{% endfor %}"}),
+        "outside": (check_outside, {"tokenizer_json": add_token, "chat_template_jinja": plain}),
     }
     with directory() as where:
         options = []
