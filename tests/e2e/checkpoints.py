@@ -58,6 +58,16 @@ def check_outside(d, model):
     check(d.post("/tokenize", {"model": model, "prompt": "a<tool>b"})[1]["count"] == 3, "it is a token")
 
 
+def check_greedy(d, model):
+    """Without do_sample there is one answer, whatever the temperature beside it."""
+    body = {"model": model, "prompt": "once upon", "max_tokens": 12}
+    answers = {d.post("/v1/completions", body | more)[1]["choices"][0]["text"]
+               for more in ({"seed": 1}, {"seed": 2}, {"seed": 3}, {"temperature": 0})}
+    check(len(answers) == 1, model, answers)
+    answers = {d.post("/v1/completions", body | {"seed": s, "temperature": 1})[1]["choices"][0]["text"] for s in range(4)}
+    check(len(answers) > 1, model, "the request decides", answers)
+
+
 def add_token(tokenizer):
     tool = {**tokenizer["added_tokens"][0], "id": 512, "content": "<tool>"}
     return {**tokenizer, "added_tokens": tokenizer["added_tokens"] + [tool]}
@@ -70,6 +80,7 @@ def main():
             "chat_template_jinja": "plain",
             "additional_chat_templates__tool_use_jinja": "tools:{% for t in tools %} {{ t.function.name }}{% endfor %}"}),
         "outside": (check_outside, {"tokenizer_json": add_token, "chat_template_jinja": plain}),
+        "greedy": (check_greedy, {"generation_config_json": lambda c: {**c, "do_sample": False, "temperature": 0.6}}),
     }
     with directory() as where:
         options = []

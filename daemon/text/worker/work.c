@@ -77,7 +77,10 @@ static int load_configs(struct text_loaded *l, const char *dir)
 		r = load_json_if_there(dir, "config.json", MAX_CONFIG, &config, l->message,
 				       sizeof(l->message));
 	l->repetition_penalty = read_default(generation, "repetition_penalty");
-	l->temperature = read_default(generation, "temperature");
+	/* Without sampling the other settings have no effect. */
+	l->temperature = cJSON_IsFalse(api_member(generation, "do_sample"))
+				 ? 0
+				 : read_default(generation, "temperature");
 	l->top_p = read_default(generation, "top_p");
 	l->min_p = read_default(generation, "min_p");
 	l->top_k = read_default(generation, "top_k");
