@@ -18,9 +18,7 @@ enum part_kind {
 	PART_IMAGE,
 };
 
-/* Checks a content part; *ret_text is set for text parts. */
-static enum part_kind check_part(const cJSON *part, const char *where, const char **ret_text,
-				 struct api_error *e)
+static enum part_kind check_part(const cJSON *part, const char *where, struct api_error *e)
 {
 	const char *type = NULL;
 	char buf[96];
@@ -45,7 +43,6 @@ static enum part_kind check_part(const cJSON *part, const char *where, const cha
 		api_error_set(e, 400, NULL, where, "%s has no string \"text\"", where);
 		return PART_BROKEN;
 	}
-	*ret_text = text->valuestring;
 	return PART_TEXT;
 }
 
@@ -94,74 +91,25 @@ static void strip_part(cJSON *part, const char *kept)
 	}
 }
 
-/*
- * Checks the parts of a message. *ret_len: bytes of their joined texts; *ret_images: whether there
- * are images.
- */
-static bool check_parts(struct api_params *p, const cJSON *parts, unsigned index, size_t *ret_len,
-			bool *ret_images, struct api_error *e)
+/* Checks the parts of a message; what a template makes of several texts is its own affair. */
+static bool check_parts(struct api_params *p, const cJSON *parts, unsigned index,
+			struct api_error *e)
 {
-	const char *text = NULL;
 	unsigned k = 0;
 	cJSON *part;
 
-	*ret_len = 0;
-	*ret_images = false;
 	cJSON_ArrayForEach(part, parts) {
 		char where[64];
 
 		snprintf(where, sizeof(where), "messages[%u].content[%u]", index, k++);
-		switch (check_part(part, where, &text, e)) {
+		switch (check_part(part, where, e)) {
 		case PART_BROKEN: return false;
-		case PART_TEXT:
-			*ret_len += strlen(text) + 1;
-			strip_part(part, "text");
-			break;
+		case PART_TEXT: strip_part(part, "text"); break;
 		case PART_IMAGE:
-			*ret_images = true;
 			if (!take_image(p, part, where, e))
 				return false;
 			strip_part(part, "type");
 		}
-	}
-	return true;
-}
-
-/*
- * Joins an array of text parts into one string, separated by line breaks: the form that text-only
- * templates expect.
- */
-static bool join_parts(struct api_params *p, cJSON *message, const cJSON *parts, unsigned index,
-		       struct api_error *e)
-{
-	size_t len, at = 0;
-	const cJSON *part;
-	bool images;
-	cJSON *joined;
-	char *buf;
-
-	if (!check_parts(p, parts, index, &len, &images, e))
-		return false;
-	if (images)
-		return true;
-	buf = malloc(len + 1);
-	if (!buf)
-		return out_of_memory(e);
-	cJSON_ArrayForEach(part, parts) {
-		const char *text = cJSON_GetObjectItemCaseSensitive(part, "text")->valuestring;
-		size_t n = strlen(text);
-
-		if (part != parts->child)
-			buf[at++] = '\n';
-		memcpy(buf + at, text, n);
-		at += n;
-	}
-	buf[at] = 0;
-	joined = cJSON_CreateString(buf);
-	free(buf);
-	if (!joined || !cJSON_ReplaceItemInObjectCaseSensitive(message, "content", joined)) {
-		cJSON_Delete(joined);
-		return out_of_memory(e);
 	}
 	return true;
 }
@@ -263,7 +211,7 @@ static bool check_message(struct api_params *p, cJSON *message, unsigned index, 
 		return false;
 	snprintf(where, sizeof(where), "messages[%u].content", index);
 	if (cJSON_IsArray(content))
-		return join_parts(p, message, content, index, e);
+		return check_parts(p, content, index, e);
 	if (content && !cJSON_IsString(content))
 		return api_error_set(e, 400, NULL, where,
 				     "%s must be a string or an array of parts, not %s", where,

@@ -68,6 +68,17 @@ def check_greedy(d, model):
     check(len(answers) > 1, model, "the request decides", answers)
 
 
+def check_parts(d, model):
+    """Several texts are a list to a template that takes lists, and one with line breaks to another."""
+    texts = [{"type": "text", "text": text} for text in ("a", "", "b")]
+    for role in "user", "system", "assistant", "tool":
+        got = prompt_of(d, model, [{"role": role, "content": texts}], add_generation_prompt=False)
+        check(got == ("a\n\nb" if model.startswith("strings") else "<a><><b>"), model, role, got)
+    last = [*HI, {"role": "assistant", "content": texts[:2] + [{"type": "text", "text": "end"}]}]
+    got = prompt_of(d, model, last, add_generation_prompt=False, continue_final_message=True)
+    check(got.endswith("a\n\nend" if model.startswith("strings") else "<end"), model, "continued", got)
+
+
 def add_token(tokenizer):
     tool = {**tokenizer["added_tokens"][0], "id": 512, "content": "<tool>"}
     return {**tokenizer, "added_tokens": tokenizer["added_tokens"] + [tool]}
@@ -75,11 +86,15 @@ def add_token(tokenizer):
 
 def main():
     plain = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    lists = ("{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}"
+             "{% for p in m.content %}<{{ p.text }}>{% endfor %}{% endif %}{% endfor %}")
     parts = {
         "templates": (check_templates, {
             "chat_template_jinja": "plain",
             "additional_chat_templates__tool_use_jinja": "tools:{% for t in tools %} {{ t.function.name }}{% endfor %}"}),
         "outside": (check_outside, {"tokenizer_json": add_token, "chat_template_jinja": plain}),
+        "lists": (check_parts, {"chat_template_jinja": lists}),
+        "strings": (check_parts, {"chat_template_jinja": plain}),
         "greedy": (check_greedy, {"generation_config_json": lambda c: {**c, "do_sample": False, "temperature": 0.6}}),
     }
     with directory() as where:
