@@ -9,7 +9,9 @@
 #ifndef TXDA_BASE_OWNED_H
 #define TXDA_BASE_OWNED_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/stat.h>
 
 /*
@@ -33,6 +35,13 @@ int owned_read(int dirfd, const char *name, size_t limit, char **ret, size_t *re
 /* The same for a path, checked against the owner of its directory; @err names the path. */
 int owned_read_path(const char *path, size_t limit, char **ret, size_t *ret_bytes, char *err,
 		    size_t errlen);
+
+/*
+ * Whether these are the contents of a pointer: what git leaves in place of a large file that was not
+ * fetched. Reading one with the functions above is -EINVAL.
+ */
+bool owned_is_pointer(const void *contents, uint64_t bytes);
+#define OWNED_POINTER "a pointer of Git LFS in place of the file, which \"git lfs pull\" fetches"
 
 /*
  * From now on the contents of files read by these functions are also added to *@h, each preceded by

@@ -73,6 +73,13 @@ static int compile(const char *model, const char *out, const struct compile_opti
 	return r;
 }
 
+/* A copy of the fixture @name in model/. */
+static void copy_fixture(const char *name)
+{
+	shell("rm -rf %s/model && cp -rL %s %s/model && chmod -R u+w %s/model", dir, fixture(name),
+	      dir, dir);
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -313,7 +320,7 @@ TEST(test_rewritten)
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 	struct mapped m;
 
-	shell("cp -rL %s %s/model && chmod -R u+w %s/model", fixture("llama2"), dir, dir);
+	copy_fixture("llama2");
 	map_file("model/model.safetensors", &m);
 	assert_int_equal(pthread_create(&m.thread, NULL, keep_writing, &m), 0);
 	while (!atomic_load(&m.turns))
@@ -337,8 +344,7 @@ TEST(test_rewritten_header)
 		struct mapped mapped;
 		struct model m;
 
-		shell("rm -rf %s/model && cp -rL %s %s/model && chmod -R u+w %s/model", dir,
-		      fixture("llama2"), dir, dir);
+		copy_fixture("llama2");
 		map_file(names[i], &mapped);
 		assert_int_equal(model_open(in_dir("model"), &m, &error), 0);
 		mapped.at[8]++;
@@ -423,8 +429,8 @@ TEST(test_texts)
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 	char keys[2][33];
 
-	shell("cp -rL %s %s/model && chmod -R u+w %s/model && mkdir %s/blobs", fixture("llama2"),
-	      dir, dir, dir);
+	copy_fixture("llama2");
+	shell("mkdir %s/blobs", dir);
 	shell("mkdir %s/model/additional_chat_templates", dir);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		shell("echo '{\"%zu\": 0}' >%s/blobs/%zu && ln -s %s/blobs/%zu %s/model/%s", i, dir,
@@ -466,6 +472,50 @@ TEST(test_older_quantised)
 	assert_true(compile(in_dir("model"), in_dir("c"), &o, false) < 0);
 	assert_non_null(strstr(error.text, "quant_config.json"));
 	assert_non_null(strstr(error.text, "bits"));
+}
+
+/* What comes in a form that is not known is named, rather than its first symptom. */
+TEST(test_unknown_forms)
+{
+	static const struct {
+		const char *change, *words; /* NULL: it is known */
+	} cases[] = {
+		{"echo '{\"producer\": {}, \"quantization\": {\"quant_algo\": \"NVFP4\"}}' "
+		 ">hf_quant_config.json",
+		 "hf_quant_config.json: quant_algo: \"NVFP4\" is not supported"},
+		{"echo '{\"quantization\": {\"quant_algo\": \"FP8\"}}' >hf_quant_config.json",
+		 NULL},
+		{"echo '{\"quantization\": {\"quant_algo\": null}}' >hf_quant_config.json", NULL},
+		{"mv tokenizer.json tekken.json", "tekken.json, which is not supported"},
+		{"mv tokenizer.json vocab.json", "vocab.json, which is not supported"},
+		{"mv model.safetensors pytorch_model.bin",
+		 "pytorch_model.bin, which is not supported"},
+		{"mv model.safetensors adapter_model.safetensors",
+		 "no model.safetensors, but adapter_model.safetensors"},
+		{"rm model.safetensors", "model.safetensors: No such file"},
+		{"cp pointer model.safetensors", "model.safetensors: a pointer of Git LFS"},
+		{"cp pointer tokenizer.json", "tokenizer.json is a pointer of Git LFS"},
+		{"cp pointer config.json", "config.json is a pointer of Git LFS"},
+		{"mv config.json model.safetensors .. && cp pointer model.gguf",
+		 "model.gguf: a pointer of Git LFS"},
+	};
+	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		int r;
+
+		copy_fixture("llama2");
+		shell("printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:00\\nsize "
+		      "9\\n' "
+		      ">%s/model/pointer",
+		      dir);
+		shell("cd %s/model && %s", dir, cases[i].change);
+		r = compile(in_dir("model"), in_dir("case"), &o, true);
+		if (!cases[i].words && r)
+			fail_msg("%s: %s", cases[i].change, error.text);
+		if (cases[i].words && (r >= 0 || !strstr(error.text, cases[i].words)))
+			fail_msg("\"%s\" does not say \"%s\"", error.text, cases[i].words);
+	}
 }
 
 /* How hidden states become a vector is read or refused, never guessed. */
@@ -511,13 +561,6 @@ TEST(test_pooling)
 			model_close(&m);
 		}
 	}
-}
-
-/* A copy of the fixture @name in model/. */
-static void copy_fixture(const char *name)
-{
-	shell("rm -rf %s/model && cp -rL %s %s/model && chmod -R u+w %s/model", dir, fixture(name),
-	      dir, dir);
 }
 
 static void put(FILE *f, const void *data, size_t bytes)

@@ -14,6 +14,7 @@
 #include "files.h"
 #include "io.h"
 #include "json.h"
+#include "owned.h"
 
 #define INDEX_NAME	"model.safetensors.index.json"
 #define SINGLE_NAME	"model.safetensors"
@@ -312,6 +313,8 @@ static int add_fd(struct safetensors *st, int fd, const char *name, struct tool_
 		return tool_fail(error, r, "mmap of %llu bytes: %s",
 				 (unsigned long long)file->bytes, strerror(-r));
 	}
+	if (owned_is_pointer(file->map, file->bytes))
+		return tool_fail(error, -EINVAL, OWNED_POINTER);
 	return parse_header(st, st->n_files - 1, error);
 }
 
@@ -393,6 +396,24 @@ static int open_shards(struct safetensors *st, int dirfd, const cJSON *index,
 	return 0;
 }
 
+/* Says what is there instead. */
+static int fail_missing(int dirfd, struct tool_error *error)
+{
+	static const char *const others[] = {
+		"pytorch_model.bin",	    "pytorch_model.bin.index.json",
+		"consolidated.safetensors", "consolidated.safetensors.index.json",
+		"consolidated.00.pth",	    "adapter_model.safetensors",
+	};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		if (faccessat(dirfd, others[i], F_OK, 0) >= 0)
+			return tool_fail(error, -ENOTSUP,
+					 "no " SINGLE_NAME ", but %s, which is not supported",
+					 others[i]);
+	}
+	return tool_fail(error, -ENOENT, SINGLE_NAME ": %s", strerror(ENOENT));
+}
+
 static int open_at(struct safetensors *st, int dirfd, struct tool_error *error)
 {
 	cJSON *index = NULL;
@@ -400,7 +421,10 @@ static int open_at(struct safetensors *st, int dirfd, struct tool_error *error)
 	char *text;
 	int r;
 
-	if (faccessat(dirfd, INDEX_NAME, F_OK, 0) < 0) {
+	if (faccessat(dirfd, INDEX_NAME, F_OK, 0) < 0 && faccessat(dirfd, SINGLE_NAME, F_OK, 0) < 0)
+		return fail_missing(dirfd, error);
+	/* An index beside it is left from before the shards were merged. */
+	if (faccessat(dirfd, SINGLE_NAME, F_OK, 0) >= 0) {
 		r = add_file(st, dirfd, SINGLE_NAME, error);
 		return r ? r : finish(st, error);
 	}

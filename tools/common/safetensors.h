@@ -3,8 +3,8 @@
  * Checkpoints in the safetensors format, mapped read-only.
  *
  * A file is a 64-bit little-endian length, that many bytes of JSON ({name: {dtype, shape,
- * data_offsets}}, optional "__metadata__"), then the data. A directory holds model.safetensors, or
- * shards named by model.safetensors.index.json.
+ * data_offsets}}, optional "__metadata__"), then the data. A directory holds model.safetensors or,
+ * without that, shards named by model.safetensors.index.json.
  *
  * Everything is checked when it is opened: the header's length and form, known types, shape
  * products, tensors that follow each other without holes or overlaps and fill the file to its end,

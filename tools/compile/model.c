@@ -80,11 +80,34 @@ static int add_copied(struct model *m, int dirfd, char *name, struct tool_error 
 	return more && name ? 0 : tool_fail(error, -ENOMEM, "no memory");
 }
 
+/* A model may have no tokeniser, but not one that is not known. */
+static int check_tokenizer(int dirfd, struct tool_error *error)
+{
+	static const char *const known[] = {"tokenizer.json", "tokenizer.model", "tiktoken.model"},
+				 *const others[] = {"tekken.json",   "tokenizer.model.v3",
+						    "spiece.model",  "vocab.json",
+						    "qwen.tiktoken", "vocab.txt"};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (faccessat(dirfd, known[i], F_OK, 0) >= 0)
+			return 0;
+	}
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		if (faccessat(dirfd, others[i], F_OK, 0) >= 0)
+			return tool_fail(error, -ENOTSUP,
+					 "the tokeniser is a %s, which is not supported "
+					 "(tokenizer.json, tokenizer.model and tiktoken.model are)",
+					 others[i]);
+	}
+	return 0;
+}
+
 /* What the case dir's texts are made of, as far as it is there. */
 static int find_copied(struct model *m, int dirfd, struct tool_error *error)
 {
 	char **more, err[200];
-	int n = text_files_templates(dirfd, &more, err, sizeof(err)), r = 0;
+	int n = text_files_templates(dirfd, &more, err, sizeof(err));
+	int r = check_tokenizer(dirfd, error);
 
 	for (const char *const *name = text_files; *name && n >= 0 && !r; name++)
 		r = add_copied(m, dirfd, strdup(*name), error);
@@ -250,26 +273,32 @@ static int read_pooling(struct model *m, int dirfd, struct tool_error *error)
 	return r ? tool_fail_within(error, r, "%s", m->path) : 0;
 }
 
-/* Older quantised checkpoints describe their quantisation in a separate file. */
+/* Some quantised checkpoints describe their quantisation in a separate file. */
 static int read_quantisation(struct model *m, int dirfd, struct tool_error *error)
 {
-	static const char *const names[] = {"quantize_config.json", "quant_config.json"};
+	static const struct {
+		const char *name, *method;
+	} files[] = {
+		{"quantize_config.json", "gptq"},
+		{"quant_config.json", "awq"},
+		{"hf_quant_config.json", "modelopt"},
+	};
 	unsigned i;
 
-	for (i = 0; i < 2 && m->config.quant.method == QUANT_NONE; i++) {
+	for (i = 0; i < 3 && m->config.quant.method == QUANT_NONE; i++) {
 		size_t bytes;
 		char *text;
 		int r;
 
-		if (faccessat(dirfd, names[i], F_OK, 0) < 0)
+		if (faccessat(dirfd, files[i].name, F_OK, 0) < 0)
 			continue;
-		r = tool_read_file(dirfd, names[i], CONFIG_MAX_BYTES, &text, &bytes, error);
+		r = tool_read_file(dirfd, files[i].name, CONFIG_MAX_BYTES, &text, &bytes, error);
 		if (r)
 			return r;
-		r = quant_parse_file(text, bytes, i == 1, &m->config.quant, error);
+		r = quant_parse_file(text, bytes, files[i].method, &m->config.quant, error);
 		free(text);
 		if (r)
-			return tool_fail_within(error, r, "%s/%s", m->path, names[i]);
+			return tool_fail_within(error, r, "%s/%s", m->path, files[i].name);
 	}
 	return 0;
 }

@@ -121,6 +121,24 @@ static int parse_fp8(const cJSON *json, struct quant_config *q, struct tool_erro
 	return 0;
 }
 
+/* NVIDIA's ModelOpt. Its FP8 has a scale for each tensor. */
+static int parse_modelopt(const cJSON *json, struct quant_config *q, struct tool_error *error)
+{
+	const char *algorithm = text_of(json, "quant_algo");
+
+	/* Perhaps only the cache is to be. */
+	if (!has(json, "quant_algo")) {
+		q->method = QUANT_NONE;
+		return 0;
+	}
+	q->bits = 8;
+	return !strcmp(algorithm, "FP8")
+		       ? 0
+		       : tool_fail(error, -ENOTSUP,
+				   "quant_algo: \"%.64s\" is not supported, only FP8 is",
+				   algorithm);
+}
+
 /*
  * Rotations of weights are part of the stored ones; those of activations are computed at run time.
  */
@@ -249,13 +267,16 @@ static int parse_method(const cJSON *json, const char *method, struct quant_conf
 	} else if (!strcmp(method, "compressed-tensors")) {
 		q.method = QUANT_COMPRESSED;
 		r = parse_compressed(json, &q, error);
+	} else if (!strcmp(method, "modelopt")) {
+		q.method = QUANT_FP8;
+		r = parse_modelopt(json, &q, error);
 	} else if (!strcmp(method, "mxfp4")) {
 		q.method = QUANT_MXFP4;
 		r = 0;
 	} else {
 		r = tool_fail(error, -ENOTSUP,
-			      "quant_method \"%.64s\" is not supported (gptq, awq, fp8, mxfp4 and "
-			      "compressed-tensors are)",
+			      "quant_method \"%.64s\" is not supported (gptq, awq, fp8, mxfp4, "
+			      "compressed-tensors and modelopt are)",
 			      method);
 	}
 	if (!r)
@@ -278,18 +299,20 @@ int quant_parse(const cJSON *config, struct quant_config *ret, struct tool_error
 	return r ? tool_fail_within(error, r, "%s", key) : 0;
 }
 
-int quant_parse_file(const char *text, size_t bytes, bool awq, struct quant_config *ret,
+int quant_parse_file(const char *text, size_t bytes, const char *method, struct quant_config *ret,
 		     struct tool_error *error)
 {
+	const cJSON *within;
 	cJSON *json;
 	int r = tool_json_parse(text, bytes, &json, error);
 
 	if (r)
 		return r;
+	within = cJSON_GetObjectItemCaseSensitive(json, "quantization");
 	if (!cJSON_IsObject(json))
 		r = tool_fail(error, -EINVAL, "not a JSON object");
 	else
-		r = parse_method(json, awq ? "awq" : "gptq", ret, error);
+		r = parse_method(within ? within : json, method, ret, error);
 	cJSON_Delete(json);
 	return r;
 }

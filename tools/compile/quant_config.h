@@ -4,8 +4,8 @@
  *
  * Formats: GPTQ (4 and 8 bits, any group size, symmetric or not, act-order, the zero points of
  * versions 1 and 2), AWQ (gemm), FP8 (E4M3; scales by block, row or tensor) and those of
- * compressed-tensors that mean the same (pack-quantized, int-quantized, float-quantized); MXFP4 of
- * experts in one tensor.
+ * compressed-tensors (pack-quantized, int-quantized, float-quantized) and ModelOpt (FP8) that mean
+ * the same; MXFP4 of experts in one tensor.
  */
 #ifndef TXDA_COMPILE_QUANT_CONFIG_H
 #define TXDA_COMPILE_QUANT_CONFIG_H
@@ -32,10 +32,10 @@ struct quant_config {
 /* Reads quantization_config (or compression_config) of a config.json. */
 int quant_parse(const cJSON *config, struct quant_config *ret, struct tool_error *error);
 /*
- * The same from a file beside config.json, as in older checkpoints: quantize_config.json (GPTQ) or
- * quant_config.json (@awq). It need not name the method.
+ * The same from a file beside config.json: quantize_config.json (GPTQ) or quant_config.json (AWQ) of
+ * older checkpoints, hf_quant_config.json of ModelOpt. @method: if it does not name one.
  */
-int quant_parse_file(const char *text, size_t bytes, bool awq, struct quant_config *ret,
+int quant_parse_file(const char *text, size_t bytes, const char *method, struct quant_config *ret,
 		     struct tool_error *error);
 
 #endif /* TXDA_COMPILE_QUANT_CONFIG_H */
