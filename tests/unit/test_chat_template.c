@@ -214,9 +214,17 @@ TEST(test_named)
 	expect(chat, HI_TOOLS, "with tools");
 	txda_chat_template_free(chat);
 	write_file("tokenizer_config.json",
+		   "{\"chat_template\": {\"tool_use\": \"tools\", \"default\": \"no tools\"}}");
+	chat = load();
+	expect(chat, HI, "no tools");
+	expect(chat, HI_TOOLS, "tools");
+	txda_chat_template_free(chat);
+	write_file("tokenizer_config.json",
 		   "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"a\"},"
 		   " {\"name\": \"x\", \"template\": \"b\"}]}");
 	expect_no_load(-EINVAL, "none of the 2 chat templates is named 'default'");
+	write_file("tokenizer_config.json", "{\"chat_template\": {\"rag\": 5}}");
+	expect_no_load(-EINVAL, "the chat template 'rag' is no text");
 	write_file("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\"}]}");
 	expect_no_load(-EINVAL, "lacks its name or text");
 	write_file("tokenizer_config.json", "{\"chat_template\": 5}");

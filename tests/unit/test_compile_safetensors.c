@@ -184,8 +184,47 @@ TEST(test_shards)
 	snprintf(path, sizeof(path), "%s/fifo", dir);
 	assert_int_equal(mkfifo(path, 0600), 0);
 	index_error("{\"weight_map\":{\"a\":\"fifo\"}}", "not a regular file");
+	/* An index that was left beside the only file counts for nothing. */
+	put_shard("model.safetensors", SHARD("c"), 2);
+	assert_int_equal(open_index("{\"weight_map\":{\"a\":\"gone.safetensors\"}}", &st), 0);
+	assert_int_equal(safetensors_files(st), 1);
+	assert_non_null(safetensors_find(st, "c"));
+	safetensors_close(st);
 	snprintf(path, sizeof(path), "rm -r %s", dir);
 	assert_int_equal(system(path), 0);
+}
+
+/* Scales of FP8 that are powers of two. */
+TEST(test_exponents)
+{
+	static const char header[] =
+		"{\"x.weight\": {\"dtype\": \"F8_E4M3\", \"shape\": [4, 2], \"data_offsets\": [0, "
+		"8]},"
+		"\"x.weight_scale_inv\": {\"dtype\": \"F8_E8M0\", \"shape\": [2, 1],"
+		" \"data_offsets\": [8, 10]}}";
+	const struct quant_config q = {.method = QUANT_FP8, .block_rows = 2, .block_cols = 2};
+	struct source source = {0};
+	struct source_tensor t;
+	float row[2];
+	size_t bytes;
+	uint8_t *file = make_file(header, 10, &bytes);
+
+	memset(file + bytes - 10, 0x38, 8); /* 1 */
+	file[bytes - 2] = 127;
+	file[bytes - 1] = 130;
+	assert_int_equal(open_bytes(file, bytes, &source.checkpoint), 0);
+	if (quant_find(&source, &q, "x", 4, 2, &t, &error))
+		fail_msg("%s", error.text);
+	for (unsigned i = 0; i < 4; i++) {
+		source_read(&t, i, 0, 2, row);
+		assert_true(row[0] == (i < 2 ? 1 : 8) && row[1] == row[0]);
+	}
+	safetensors_close(source.checkpoint);
+	file[bytes - 1] = 255;
+	assert_int_equal(open_bytes(file, bytes, &source.checkpoint), 0);
+	assert_int_equal(quant_find(&source, &q, "x", 4, 2, &t, &error), -ERANGE);
+	safetensors_close(source.checkpoint);
+	free(file);
 }
 
 /* A checkpoint's owner rewrites it while it is compiled: what was checked is what is used. */

@@ -22,10 +22,13 @@ static uint32_t load32(const uint8_t *p)
 	return u;
 }
 
+/* TXDA_U8: bits of exponent. */
 static float load_float(const uint8_t *p, uint8_t dtype, uint64_t at)
 {
 	uint16_t h;
 
+	if (dtype == TXDA_U8)
+		return exponent_to_float(p[at]);
 	if (dtype == TXDA_F32)
 		return float_from_bits(load32(p + at * 4));
 	memcpy(&h, p + at * 2, 2);
@@ -256,10 +259,11 @@ static int need_scales(const struct finder *f, const char *suffix, uint64_t d0, 
 	case SAFETENSORS_F32: t->scale_dtype = TXDA_F32; break;
 	case SAFETENSORS_BF16: t->scale_dtype = TXDA_BF16; break;
 	case SAFETENSORS_F16: t->scale_dtype = TXDA_F16; break;
+	case SAFETENSORS_F8_E8M0: t->scale_dtype = TXDA_U8; break;
 	default:
 		return tool_fail(f->error, -ENOTSUP,
-				 "tensor \"%.200s\": dtype %s is not supported (F32, BF16 and F16 "
-				 "are)",
+				 "tensor \"%.200s\": dtype %s is not supported (F32, BF16, F16 and "
+				 "F8_E8M0 are)",
 				 s->name, safetensors_dtype_name(s->dtype));
 	}
 	for (i = 0; i < s->ndim; i++)

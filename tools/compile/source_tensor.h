@@ -30,8 +30,8 @@ struct source_tensor {
 	float mean, spread; /* uniform in mean +- spread */
 
 	/* With a format. */
-	uint8_t bits, scale_dtype;
-	uint8_t block_type; /* of ggml.h */
+	uint8_t bits, scale_dtype; /* TXDA_U8: bits of exponent */
+	uint8_t block_type;	   /* of ggml.h */
 	bool zero_plus_one;
 	/* Plain or F8: rows and columns are swapped; column 0 is row @first_row in the file. */
 	bool transposed;

@@ -364,16 +364,28 @@ static int add_string(struct loader *l, const char *file, const char *name, cons
 	return rc;
 }
 
-/* A string, or a list of {name, template}. */
+/* A string, a list of {name, template}, or an object of templates by name. */
 static int add_from_json(struct loader *l, const char *file, const cJSON *value)
 {
 	const cJSON *item;
 	int rc = 0;
 
+	if (cJSON_IsObject(value)) {
+		cJSON_ArrayForEach(item, value) {
+			if (!cJSON_IsString(item))
+				return fail(l, -EINVAL, "%s: the chat template '%.60s' is no text",
+					    file, item->string);
+			rc = add_string(l, file, item->string, item->valuestring);
+			if (rc)
+				return rc;
+		}
+		return 0;
+	}
 	if (cJSON_IsString(value))
 		return add_string(l, file, "default", value->valuestring);
 	if (!cJSON_IsArray(value))
-		return fail(l, -EINVAL, "%s: chat_template must be a string or a list", file);
+		return fail(l, -EINVAL,
+			    "%s: chat_template must be a string or a list, or an object", file);
 	cJSON_ArrayForEach(item, value) {
 		const cJSON *name = cJSON_GetObjectItemCaseSensitive(item, "name");
 		const cJSON *text = cJSON_GetObjectItemCaseSensitive(item, "template");

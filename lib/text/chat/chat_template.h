@@ -3,10 +3,10 @@
  * The chat template of a model: converts OpenAI-style messages to the text of a prompt.
  *
  * A Hugging Face directory holds its template in chat_template.jinja, in tokenizer_config.json
- * ("chat_template": one text, or a list of {name, template}) or in chat_template.json, looked for
- * in this order; further named ones in additional_chat_templates/NAME.jinja. The special tokens
- * (bos_token, eos_token, …) that a template sees come from tokenizer_config.json, or
- * special_tokens_map.json for those that are missing there.
+ * ("chat_template": one text, a list of {name, template} or an object of texts by name) or in
+ * chat_template.json, looked for in this order; further named ones in
+ * additional_chat_templates/NAME.jinja. The special tokens (bos_token, eos_token, …) that a template
+ * sees come from tokenizer_config.json, or special_tokens_map.json for those that are missing there.
  *
  * The text contains the special tokens as text, including a leading bos_token if the template
  * writes one: encode it with special tokens recognised and without adding any.
