@@ -3,7 +3,7 @@
 """
 files.py SOURCE IMAGE - the container image, unpacked from its archive into the directory IMAGE, agrees with itself and with the
 compose file and the Kubernetes manifest of SOURCE. Prints how both start it, as assignments of a shell: user, environment, daemon,
-health, client, layer (a file).
+health, client_user, client, layer (a file).
 """
 import hashlib
 import json
@@ -94,6 +94,15 @@ mounts("compose.yaml", [volume[1] for volume in named] + daemon["tmpfs"])
 words = command("compose.yaml", daemon["command"])
 program(client["entrypoint"])
 
+
+def check_client(where, number, of):
+    """The daemon takes its own user and root for administrators; the group may use the socket."""
+    check(f"{where}: the client is user {number}", number not in (0, user))
+    same(f"{where}: the client's group", of, group)
+
+
+check_client("compose.yaml", *map(int, client["user"].split(":")))
+
 # Kubernetes'.
 deployment = yaml.safe_load((files / "kubernetes.yaml").read_text())
 same("kubernetes.yaml: kind", (deployment["apiVersion"], deployment["kind"]), ("apps/v1", "Deployment"))
@@ -112,6 +121,19 @@ same("kubernetes.yaml: arguments", containers["txdad"]["args"], words)
 for probe in "startupProbe", "readinessProbe":
     same(f"kubernetes.yaml: {probe}", containers["txdad"][probe]["exec"]["command"], health)
 program(containers["client"]["command"])
+check_client("kubernetes.yaml", containers["client"]["securityContext"]["runAsUser"],
+             containers["client"]["securityContext"].get("runAsGroup", group))
+for container in containers.values():
+    for right in "allowPrivilegeEscalation", "readOnlyRootFilesystem", "capabilities":
+        check(f"kubernetes.yaml: {container['name']} is without {right}", right in container["securityContext"])
+# Clients distrust a socket in a directory where everybody may write, as a pod's volume is.
+make, = pod["initContainers"]
+program(make["command"])
+inside, = (mount for mount in make["volumeMounts"])
+for container in containers.values():
+    mount, = (mount for mount in container["volumeMounts"] if mount["mountPath"] == "/run/txda")
+    same("kubernetes.yaml: the socket's volume", mount["name"], inside["name"])
+    same("kubernetes.yaml: the socket's directory", make["command"][-1], f"{inside['mountPath']}/{mount['subPath']}")
 (annotation, devices), = template["metadata"]["annotations"].items()
 same("kubernetes.yaml: annotation", annotation, "cdi-devices.noderesource.dev/container.txdad")
 # What the tool writes into the specification, and is documented.
@@ -125,5 +147,6 @@ print("user=" + shlex.quote(started["User"]))
 print("environment=" + shlex.quote(shlex.join(started["Env"])))
 print("daemon=" + shlex.quote(shlex.join(entry + words)))
 print("health=" + shlex.quote(shlex.join(health)))
+print("client_user=" + shlex.quote(client["user"]))
 print("client=" + shlex.quote(shlex.join(client["entrypoint"])))
 print("layer=" + shlex.quote(str(layer)))

@@ -13,7 +13,7 @@ mkdir "$2/image" "$2/root"
 cd "$2"
 tar -C image -xf "$archive"
 python3 "$top/tests/container/files.py" "$top" image | tee settings
-user='' environment='' daemon='' health='' client='' layer=''
+user='' environment='' daemon='' health='' client_user='' client='' layer=''
 . ./settings
 
 tar -C root -xpzf "$layer"
@@ -36,15 +36,15 @@ for device in null zero full random urandom; do
 done
 mount -o remount,bind,ro .
 
-# contained COMMAND - in the container; words as a shell reads them.
+# contained USER COMMAND - in the container; words as a shell reads them.
 contained() {
-	eval "exec chroot . env -i $environment setpriv --reuid=${user%:*} --regid=${user#*:} --clear-groups --no-new-privs \
-		--inh-caps=-all --bounding-set=-all $1"
+	eval "exec chroot . env -i $environment setpriv --reuid=${1%:*} --regid=${1#*:} --clear-groups --no-new-privs \
+		--inh-caps=-all --bounding-set=-all $2"
 }
 
-(contained "$daemon") &
+(contained "$user" "$daemon") &
 pid=$!
-until (contained "$health"); do
+until (contained "$user" "$health"); do
 	kill -0 $pid
 	sleep 0.2
 done
@@ -54,8 +54,15 @@ grep -E -q '"text": ?"[^"]' ../answer
 echo
 echo "@ok the image's daemon answers curl on the shared socket"
 # A tale by chance may be a full stop.
-(contained "$client --temperature 0") | tee ../tale
+(contained "$client_user" "$client --temperature 0") | tee ../tale
 grep -q '[a-z]' ../tale
 echo "@ok its client gets a tale"
+if (contained "$client_user" "txdactl unload demo") >../unload 2>&1; then
+	echo "the client unloads the model" >&2
+	exit 1
+fi
+cat ../unload
+grep -q administrator ../unload
+echo "@ok its client is no administrator"
 kill $pid
 wait $pid
