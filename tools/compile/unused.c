@@ -145,7 +145,7 @@ static bool predicts(const struct model *m, const char *name)
 	const long layer = layer_of(name);
 	char full[128];
 
-	if (starts(name, "mtp.") || starts(name, "model.mtp."))
+	if (starts(name, "mtp.") || strstr(name, ".mtp."))
 		return true;
 	if (!join || layer < (long)m->config.n_layers)
 		return false;

@@ -52,6 +52,9 @@ static const char help[] =
 	"  --private            always start a private daemon; implied by the options below\n"
 	"  --tp-size N          chips that share the model\n"
 	"  --weights FORM       keep, bf16, w8 or w4\n"
+	"  --unused-tensors ACTION  refuse (default) or ignore tensors that may change results "
+	"but\n"
+	"                       are not supported\n"
 	"  --max-model-len N    maximum tokens of a conversation\n"
 	"  --cache-dir DIR      directory for compiled models\n"
 	"\n"
@@ -92,6 +95,7 @@ static const struct option options[] = {
 	{"private", no_argument, NULL, OPT_PRIVATE},
 	{"tp-size", required_argument, NULL, OPT_DAEMON},
 	{"weights", required_argument, NULL, OPT_DAEMON},
+	{"unused-tensors", required_argument, NULL, OPT_DAEMON},
 	{"max-model-len", required_argument, NULL, OPT_DAEMON},
 	{"cache-dir", required_argument, NULL, OPT_DAEMON},
 	{"help", no_argument, NULL, OPT_HELP},

@@ -29,6 +29,9 @@ static const char usage[] =
 	"      --group N        weights that share a scale in w8 and w4: 32, 64 or 128 (default:\n"
 	"                       128 in w8, 32 in w4)\n"
 	"      --block-size N   tokens of a KV block: 16 to 1024 (default: by the model)\n"
+	"      --unused-tensors ACTION  refuse (default) or ignore tensors that may change results "
+	"but\n"
+	"                       are not supported\n"
 	"      --precise        float32 activations and products\n"
 	"      --chunk N        process prompts in chunks of N tokens\n"
 	"      --mtp            compare the multi-token prediction layer instead\n"
@@ -50,6 +53,7 @@ enum {
 	OPTION_WEIGHTS,
 	OPTION_GROUP,
 	OPTION_BLOCK,
+	OPTION_UNUSED,
 	OPTION_PRECISE,
 	OPTION_CHUNK,
 	OPTION_TOL,
@@ -71,6 +75,7 @@ static const struct option long_options[] = {
 	{"weights", required_argument, NULL, OPTION_WEIGHTS},
 	{"group", required_argument, NULL, OPTION_GROUP},
 	{"block-size", required_argument, NULL, OPTION_BLOCK},
+	{"unused-tensors", required_argument, NULL, OPTION_UNUSED},
 	{"precise", no_argument, NULL, OPTION_PRECISE},
 	{"chunk", required_argument, NULL, OPTION_CHUNK},
 	{"tol", required_argument, NULL, OPTION_TOL},
@@ -139,6 +144,13 @@ static int parse_option(struct command *c, int option, const char *name)
 	case OPTION_CHUNK: return parse_number(name, optarg, &c->chunk);
 	case OPTION_WEIGHTS: return parse_weights(name, optarg, &c->runner.compile.weights);
 	case OPTION_AGAINST: c->compare = true; return parse_weights(name, optarg, &c->against);
+	case OPTION_UNUSED:
+		c->runner.compile.ignore_unused = !strcmp(optarg, "ignore");
+		if (c->runner.compile.ignore_unused || !strcmp(optarg, "refuse"))
+			return 0;
+		fprintf(stderr, "txda-verify: --%s: \"%s\" is not refuse or ignore\n", name,
+			optarg);
+		return -EINVAL;
 	case OPTION_PRECISE: c->runner.precise = true; return 0;
 	case OPTION_MTP: c->mtp = true; return 0;
 	case OPTION_MEDIAN: c->golden.median = true; return 0;

@@ -64,10 +64,8 @@ static int fail_library(struct runner *r, int code, const char *what, struct too
 static int compile_into(const struct runner_options *o, const char *dir, struct tool_error *error)
 {
 	char path[PATH_MAX + 8];
-	struct compile_job job = {.case_path = path,
-				  .options = o->compile,
-				  .quiet = true,
-				  .interrupted = &interrupted};
+	struct compile_job job = {
+		.case_path = path, .options = o->compile, .interrupted = &interrupted};
 	struct compile_result result;
 	struct model m;
 	int ret;
