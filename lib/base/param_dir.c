@@ -244,7 +244,7 @@ static int check_file(const char *dir, const char *name, uint64_t bytes, uid_t o
 static int check_texts(const char *dir, uid_t owner, char *err, size_t errlen)
 {
 	char **more;
-	int dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), n, r = 0;
+	int dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), n, r = 0;
 	bool there;
 
 	if (dirfd < 0) {
