@@ -363,6 +363,34 @@ TEST(test_pieces)
 	free_files(files);
 }
 
+/* All templates are there, each under its name. */
+TEST(test_templates)
+{
+	static const char *const names[] = {"tool_use", "rag"};
+	struct gguf_file files[GGUF_FILES];
+	struct file f = {0};
+	cJSON *config, *all;
+
+	pieces(&f, N_WORDS);
+	key_text(&f, "tokenizer.chat_template", "{{ x }}");
+	key_text(&f, "tokenizer.chat_template.tool_use", "tools");
+	key_text(&f, "tokenizer.chat_template.rag", "texts");
+	key_texts(&f, "tokenizer.chat_templates", names, 2);
+	assert_int_equal(tokenizer(&f, files), 0);
+	config = cJSON_Parse(files[1].text);
+	all = cJSON_GetObjectItem(config, "chat_template");
+	assert_int_equal(cJSON_GetArraySize(all), 3);
+	assert_string_equal(cJSON_GetObjectItem(all, "default")->valuestring, "{{ x }}");
+	assert_string_equal(cJSON_GetObjectItem(all, "tool_use")->valuestring, "tools");
+	assert_string_equal(cJSON_GetObjectItem(all, "rag")->valuestring, "texts");
+	cJSON_Delete(config);
+	free_files(files);
+	f = (struct file){0};
+	pieces(&f, N_WORDS);
+	key_u32(&f, "tokenizer.chat_templates", 1);
+	expect_tokenizer(&f, "tokenizer.chat_templates: not an array of strings");
+}
+
 TEST(test_hostile_tokenizer)
 {
 	const char *const broken[] = {"a", "\xe2\x96"};

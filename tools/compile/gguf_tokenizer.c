@@ -12,15 +12,17 @@
 
 #include "gguf_model.h"
 
-#define MAX_TOKENS   (1u << 20)
-#define MAX_MERGES   (4u << 20)
-#define PREFIX	     "tokenizer.ggml."
-#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
-#define REST	     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define SLASHES	     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define UPPER	     "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
-#define LOWER	     "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
-#define ENDING	     "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+#define MAX_TOKENS    (1u << 20)
+#define MAX_MERGES    (4u << 20)
+#define PREFIX	      "tokenizer.ggml."
+#define TEMPLATE      "tokenizer.chat_template"
+#define MAX_TEMPLATES 32
+#define CONTRACTIONS  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
+#define REST	      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define SLASHES	      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define UPPER	      "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
+#define LOWER	      "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
+#define ENDING	      "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
 
 /* tokenizer.ggml.token_type, and SentencePiece's types. */
 enum { TOKEN_NORMAL = 1, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER, TOKEN_UNUSED, TOKEN_BYTE };
@@ -370,6 +372,48 @@ static int add_token(const struct reader *r, cJSON *to, const char *key, const c
 	return 0;
 }
 
+/* The text of tokenizer.chat_template, or of .NAME; no such key adds nothing. */
+static int add_template(const struct reader *r, const char *key, cJSON *to, const char *name)
+{
+	char *text = NULL;
+	int e = gguf_string(r->g, key, &text, r->error);
+
+	if (!e && text && !cJSON_AddStringToObject(to, name, text))
+		e = tool_fail(r->error, -ENOMEM, "no memory");
+	free(text);
+	return e;
+}
+
+/* One template is a text, several are an object of texts by name. */
+static int add_templates(const struct reader *r, cJSON *root)
+{
+	static const char list[] = TEMPLATE "s";
+	const struct gguf_value *names;
+	struct gguf_value at;
+	cJSON *all;
+	int e = find_list(r, list, true, 0, MAX_TEMPLATES, &names);
+
+	if (e || !names || !names->n)
+		return e ? e : add_template(r, TEMPLATE, root, "chat_template");
+	at = *names;
+	all = cJSON_AddObjectToObject(root, "chat_template");
+	e = add_template(r, TEMPLATE, all, "default");
+	for (uint64_t i = 0; i < names->n && !e; i++) {
+		char key[GGUF_MAX_NAME + sizeof(TEMPLATE)], *name = NULL;
+
+		e = take_text(r, &at, list, i, &name);
+		if (!e && strlen(name) > GGUF_MAX_NAME)
+			e = tool_fail(r->error, -EINVAL, "%s: a name of %zu bytes, the limit is %u",
+				      list, strlen(name), GGUF_MAX_NAME);
+		if (!e && !cJSON_GetObjectItemCaseSensitive(all, name)) {
+			snprintf(key, sizeof(key), TEMPLATE ".%s", name);
+			e = add_template(r, key, all, name);
+		}
+		free(name);
+	}
+	return e;
+}
+
 static int write_config(const struct reader *r, bool adds_bos, struct gguf_file *ret)
 {
 	static const char *const tokens[][2] = {
@@ -379,7 +423,6 @@ static int write_config(const struct reader *r, bool adds_bos, struct gguf_file 
 		{PREFIX "padding_token_id", "pad_token"},
 	};
 	cJSON *root = cJSON_CreateObject();
-	char *template = NULL;
 	int e = 0;
 
 	for (unsigned i = 0; i < sizeof(tokens) / sizeof(tokens[0]) && !e; i++)
@@ -387,12 +430,9 @@ static int write_config(const struct reader *r, bool adds_bos, struct gguf_file 
 	cJSON_AddBoolToObject(root, "add_bos_token", flag(r->g, PREFIX "add_bos_token", adds_bos));
 	cJSON_AddBoolToObject(root, "add_eos_token", flag(r->g, PREFIX "add_eos_token", false));
 	if (!e)
-		e = gguf_string(r->g, "tokenizer.chat_template", &template, r->error);
-	if (template)
-		cJSON_AddStringToObject(root, "chat_template", template);
+		e = add_templates(r, root);
 	if (!e)
 		e = print_json(root, "tokenizer_config.json", ret, r->error);
-	free(template);
 	cJSON_Delete(root);
 	return e;
 }
