@@ -2,9 +2,9 @@
 /*
  * Encodes images: runs the program `vision` of a vision model, for one image at a time, so that an
  * image's embeddings depend on nothing but the image. It can run in several launches of some ops
- * each, with steps in between; the bits are the same. Embeddings are cached by owner (engine_owner()) and image hash,
- * up to ENCODER_CACHE_BYTES and ENCODER_CACHE_IMAGES for all users together, evicting the least
- * recently used; a user's images are found by that user only.
+ * each, with steps in between; the bits are the same. Embeddings are cached by image hash and owner
+ * (engine_owner()), who alone finds them, up to ENCODER_CACHE_BYTES and ENCODER_CACHE_IMAGES for all
+ * users together, evicting the least recently used.
  *
  * One thread, the engine's.
  */
