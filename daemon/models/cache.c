@@ -73,7 +73,7 @@ int cache_find(const char *wanted, char *path, size_t len, char *err, size_t err
 	return error;
 }
 
-bool cache_is_case(const char *path)
+static bool is_case(const char *path)
 {
 	char info[1200];
 
@@ -275,7 +275,7 @@ static int run_compiler(const char *cache, const struct cache_source *source,
 	error = child_run(&child, argv, out, sizeof(out), NULL, err, errlen);
 	if (!error)
 		error = check_quota(&quota, err, errlen);
-	if (!error && !cache_is_case(w->made)) {
+	if (!error && !is_case(w->made)) {
 		snprintf(err, errlen, "%s made no %s/model_info.json", source->compiler, w->made);
 		error = -EIO;
 	}

@@ -19,9 +19,6 @@
  */
 int cache_find(const char *wanted, char *path, size_t len, char *err, size_t errlen);
 
-/* Whether @path is a case dir. */
-bool cache_is_case(const char *path);
-
 struct cache_source {
 	const char *compiler;
 	const char *path;    /* Hugging Face directory, absolute */

@@ -28,14 +28,6 @@ struct place {
 	bool is_checkpoint;
 };
 
-static bool can_read(const char *dir, const char *name)
-{
-	char path[PATH_MAX];
-
-	return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
-	       !access(path, R_OK);
-}
-
 static bool ends_with(const char *name, const char *suffix)
 {
 	size_t n = strlen(name), m = strlen(suffix);
@@ -105,27 +97,59 @@ static int read_config(const char *dir, struct config_facts *ret, char *err, siz
 	return 0;
 }
 
+/* A directory without JSON files: 0 if it has GGUF files that can be read. */
+static int find_gguf(const char *path, char *err, size_t errlen)
+{
+	DIR *d = opendir(path);
+	const struct dirent *entry;
+	int r = d ? 0 : -errno;
+
+	while (d && !r && (entry = readdir(d)))
+		if (ends_with(entry->d_name, ".gguf"))
+			r = owned_find(path, entry->d_name, err, errlen);
+	if (!d)
+		snprintf(err, errlen, "%s: %s", path, strerror(-r));
+	else if (!r)
+		snprintf(err, errlen,
+			 "%s has neither a model_info.json nor a config.json nor a GGUF file%s",
+			 path,
+			 faccessat(dirfd(d), "snapshots", F_OK, 0)
+				 ? ""
+				 : "; a Hugging Face cache has its models in snapshots/REVISION");
+	if (d)
+		closedir(d);
+	return r > 0 ? 0 : r ? r : -EINVAL;
+}
+
+/* All from one place: a tokeniser and a template of different models do not match. */
+static int find_text(struct place *s, char *err, size_t errlen)
+{
+	static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tiktoken.model"};
+	int r = 0;
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]) && !r; i++)
+		r = owned_find(s->path, names[i], err, errlen);
+	snprintf(s->text_dir, sizeof(s->text_dir), "%s", r ? s->path : s->case_dir);
+	return r < 0 ? r : 0;
+}
+
 static int classify_model(struct place *s, char *err, size_t errlen)
 {
+	int r = owned_find(s->path, "model_info.json", err, errlen);
 	struct config_facts config;
-	int r;
 
-	if (cache_is_case(s->path)) {
+	if (r > 0) {
 		s->is_checkpoint = false;
 		snprintf(s->case_dir, sizeof(s->case_dir), "%s", s->path);
 		snprintf(s->text_dir, sizeof(s->text_dir), "%s", s->path);
 		return case_facts_read(s->path, &s->facts, err, errlen);
 	}
-	if (!can_read(s->path, "config.json")) {
-		if (bytes_of(s->path, ".gguf"))
-			return 0;
-		snprintf(err, errlen,
-			 "%s has neither a model_info.json nor a config.json nor a GGUF file",
-			 s->path);
-		return -EINVAL;
-	}
-	if (!may_name_case(s->path))
-		return 0;
+	if (!r)
+		r = owned_find(s->path, "config.json", err, errlen);
+	if (!r)
+		return find_gguf(s->path, err, errlen);
+	if (r < 0 || !may_name_case(s->path))
+		return r < 0 ? r : 0;
 	r = read_config(s->path, &config, err, errlen);
 	if (!r)
 		r = param_dir_find(s->path, &config, s->case_dir, sizeof(s->case_dir), &s->facts,
@@ -133,13 +157,7 @@ static int classify_model(struct place *s, char *err, size_t errlen)
 	if (r <= 0)
 		return r;
 	s->is_checkpoint = false;
-	/* All from one place: a tokeniser and a template of different models do not match. */
-	snprintf(s->text_dir, sizeof(s->text_dir), "%s",
-		 can_read(s->path, "tokenizer.json") || can_read(s->path, "tokenizer.model") ||
-				 can_read(s->path, "tiktoken.model")
-			 ? s->path
-			 : s->case_dir);
-	return 0;
+	return find_text(s, err, errlen);
 }
 
 /*

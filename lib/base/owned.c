@@ -172,6 +172,25 @@ int owned_read_path(const char *path, size_t limit, char **ret, size_t *ret_byte
 	return r;
 }
 
+int owned_find(const char *dir, const char *name, char *err, size_t errlen)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	int error;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
+		return fail_with(-ENAMETOOLONG, dir, err, errlen);
+	if (!access(path, R_OK))
+		return 1;
+	error = errno;
+	if (error != ENOENT)
+		return fail_with(-error, path, err, errlen);
+	if (lstat(path, &st))
+		return 0;
+	snprintf(err, errlen, "%.300s is a link to a file that does not exist", path);
+	return -ENOENT;
+}
+
 /* Replaces the link path[0, n) by its target, keeping the rest of the path. */
 static int follow(char *path, size_t len, size_t n)
 {

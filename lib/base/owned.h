@@ -51,6 +51,12 @@ struct sha256;
 void owned_watch(struct sha256 *h);
 
 /*
+ * Whether @dir has a file of that name: 1 if it can be read, 0 if there is none. A file that cannot
+ * be read, or a link to none, is an error: -errno, and @err names it.
+ */
+int owned_find(const char *dir, const char *name, char *err, size_t errlen);
+
+/*
  * Whether every symbolic link on @path, including links in their targets, belongs to @owner, the
  * owner of the final target, or to root: otherwise the owner of a link could present another user's
  * model as theirs. -EPERM, or the error of resolving the path.

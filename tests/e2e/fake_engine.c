@@ -634,12 +634,6 @@ int cache_find(const char *wanted, char *path, size_t len, char *err, size_t err
 	return 0;
 }
 
-bool cache_is_case(const char *path)
-{
-	(void)path;
-	return false;
-}
-
 int cache_get(const char *cache, const struct cache_source *source, bool again,
 	      const struct child_options *options, char *case_dir, size_t len,
 	      struct cache_use **ret, char *err, size_t errlen)

@@ -59,6 +59,56 @@ TEST(looks_at_directories)
 	models_free(NULL);
 }
 
+/* What is there and cannot be read is named, not taken for missing. */
+TEST(names_what_it_cannot_read)
+{
+	static const char *const names[] = {"model_info.json", "config.json", "model.gguf"};
+	char err[512] = "", path[64], words[128];
+	pid_t pid;
+	int status;
+
+	assert_int_equal(mkdir(at("hub"), 0755), 0);
+	assert_int_equal(mkdir(at("hub/snapshots"), 0755), 0);
+	assert_int_equal(look(at("hub"), 0, "", err, sizeof(err)), -EINVAL);
+	assert_says(err, "nor a GGUF file; a Hugging Face cache has its models in snapshots/");
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "hub/%s", names[i]);
+		snprintf(words, sizeof(words), "/%s is a link to a file that does not exist", path);
+		assert_int_equal(symlink("../blobs/gone", at(path)), 0);
+		assert_int_equal(look(at("hub"), 0, "", err, sizeof(err)), -ENOENT);
+		assert_says(err, words);
+		assert_int_equal(unlink(at(path)), 0);
+	}
+	make_hf("text", "");
+	make_case("text/case");
+	put("text/config.json", "{\"param_dir\": \"case\"}", 0644);
+	assert_int_equal(symlink("gone", at("text/tokenizer.model")), 0);
+	assert_int_equal(look(at("text"), 0, "", err, sizeof(err)), -ENOENT);
+	assert_says(err, "/text/tokenizer.model is a link to a file that does not exist");
+	if (geteuid())
+		skip();
+
+	make_hf("closed", "");
+	make_hf("config", "");
+	assert_int_equal(mkdir(at("unlisted"), 0711), 0);
+	assert_int_equal(chmod(at("closed"), 0700), 0);
+	assert_int_equal(chmod(at("config/config.json"), 0600), 0);
+	assert_int_equal(chmod(at("."), 0755), 0);
+	pid = fork();
+	if (!pid) {
+		assert_int_equal(setuid(4321), 0);
+		assert_int_equal(look(at("closed"), 0, "", err, sizeof(err)), -EACCES);
+		assert_says(err, "/closed/model_info.json: Permission denied");
+		assert_int_equal(look(at("config"), 0, "", err, sizeof(err)), -EACCES);
+		assert_says(err, "/config/config.json: Permission denied");
+		assert_int_equal(look(at("unlisted"), 0, "", err, sizeof(err)), -EACCES);
+		assert_says(err, "/unlisted: Permission denied");
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 /* All or nothing, and which line it is. */
 TEST(validates_a_configuration)
 {

@@ -88,6 +88,23 @@ TEST(others_files)
 	expect("own", -EPERM, "own belongs to user 4321, neither to root nor to user 0");
 }
 
+/* Only a file that is not there is missing. */
+TEST(finds_files)
+{
+	char err[400] = "";
+
+	assert_int_equal(owned_find(model, "plain", err, sizeof(err)), 1);
+	assert_int_equal(owned_find(model, "none", err, sizeof(err)), 0);
+	assert_int_equal(owned_find(at("none"), "none", err, sizeof(err)), 0);
+	assert_string_equal(err, "");
+	assert_int_equal(symlink("none", in(model, "dangling")), 0);
+	assert_int_equal(owned_find(model, "dangling", err, sizeof(err)), -ENOENT);
+	assert_says(err, "model/dangling is a link to a file that does not exist");
+	assert_int_equal(owned_find(model, "loop", err, sizeof(err)), -ELOOP);
+	assert_int_equal(owned_find(in(model, "plain"), "none", err, sizeof(err)), -ENOTDIR);
+	assert_says(err, "model/plain/none: Not a directory");
+}
+
 static void expect_way(const char *path, uid_t owner, int wanted, const char *words)
 {
 	char err[400] = "";

@@ -421,10 +421,11 @@ static int open_at(struct safetensors *st, int dirfd, struct tool_error *error)
 	char *text;
 	int r;
 
-	if (faccessat(dirfd, INDEX_NAME, F_OK, 0) < 0 && faccessat(dirfd, SINGLE_NAME, F_OK, 0) < 0)
+	if (faccessat(dirfd, INDEX_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+	    faccessat(dirfd, SINGLE_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return fail_missing(dirfd, error);
 	/* An index beside it is left from before the shards were merged. */
-	if (faccessat(dirfd, SINGLE_NAME, F_OK, 0) >= 0) {
+	if (faccessat(dirfd, SINGLE_NAME, F_OK, AT_SYMLINK_NOFOLLOW) >= 0) {
 		r = add_file(st, dirfd, SINGLE_NAME, error);
 		return r ? r : finish(st, error);
 	}

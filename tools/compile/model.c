@@ -177,7 +177,7 @@ static int read_json(int dirfd, const char *name, cJSON **ret, struct tool_error
 	int r;
 
 	*ret = NULL;
-	if (faccessat(dirfd, name, F_OK, 0) < 0)
+	if (faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
 	r = tool_read_file(dirfd, name, CONFIG_MAX_BYTES, &text, &bytes, error);
 	if (r)
@@ -290,7 +290,7 @@ static int read_quantisation(struct model *m, int dirfd, struct tool_error *erro
 		char *text;
 		int r;
 
-		if (faccessat(dirfd, files[i].name, F_OK, 0) < 0)
+		if (faccessat(dirfd, files[i].name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
 		r = tool_read_file(dirfd, files[i].name, CONFIG_MAX_BYTES, &text, &bytes, error);
 		if (r)
@@ -454,7 +454,7 @@ int model_open(const char *path, struct model *ret, struct tool_error *error)
 		r = -errno;
 		return tool_fail(error, r, "%s: %s", path, strerror(-r));
 	}
-	if (faccessat(dirfd, "config.json", F_OK, 0) < 0) {
+	if (faccessat(dirfd, "config.json", F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
 		r = find_gguf(dirfd, gguf, sizeof(gguf), error);
 		if (r)
 			tool_fail_within(error, r, "%s", path);

@@ -11,30 +11,28 @@
 
 #include "client.h"
 #include "interrupt.h"
+#include "owned.h"
 #include "show.h"
 
 #define MAX_EVENT 16384 /* bytes of a line about a load's progress */
 
-static bool has_file(const char *dir, const char *name)
+/* As owned_find(). */
+static int find_files(const char *dir, char *err, size_t errlen)
 {
-	char path[4096];
+	int r = owned_find(dir, "config.json", err, errlen);
 
-	return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
-	       !access(path, F_OK);
-}
-
-static bool is_model(const char *dir)
-{
-	return has_file(dir, "config.json") || has_file(dir, "model_info.json");
+	return r ? r : owned_find(dir, "model_info.json", err, errlen);
 }
 
 bool attach_is_directory(const char *word)
 {
 	bool path = *word == '/' || !strncmp(word, "./", 2) || !strncmp(word, "../", 3) ||
 		    !strcmp(word, ".") || !strcmp(word, "..");
+	char why[400];
 
 	/* A nonexistent path with spaces is a prompt that begins like a path. */
-	return (path && (!strpbrk(word, " \t\n") || !access(word, F_OK))) || is_model(word);
+	return (path && (!strpbrk(word, " \t\n") || !access(word, F_OK))) ||
+	       find_files(word, why, sizeof(why)) > 0;
 }
 
 /* ---- a running daemon ------------------------------------------------------------------------ */
@@ -250,19 +248,21 @@ static int attach_private(const struct attach_options *o, struct ask_options *as
 int attach(const struct attach_options *o, struct ask_options *ask, struct attachment *ret)
 {
 	char *path = realpath(o->dir, NULL);
+	int r = ELSEWHERE, found;
+	char why[400];
 	struct stat st;
-	int r = ELSEWHERE;
 
 	*ret = (struct attachment){.daemon = {.pid_fd = -1, .log_fd = -1, .socket_fd = -1}};
 	if (!path || stat(path, &st)) {
 		fprintf(stderr, "txda-run: %s: %s\n", o->dir, strerror(errno));
 	} else if (!S_ISDIR(st.st_mode)) {
 		fprintf(stderr, "txda-run: %s is not a directory\n", o->dir);
-	} else if (!is_model(path)) {
+	} else if ((found = find_files(path, why, sizeof(why))) < 0) {
+		fprintf(stderr, "txda-run: %s\n", why);
+	} else if (!found) {
 		fprintf(stderr,
 			"txda-run: %s is not a model: it has neither a config.json (Hugging Face) "
-			"nor "
-			"a model_info.json (txda-compile)\n",
+			"nor a model_info.json (txda-compile)\n",
 			o->dir);
 	} else {
 		ret->title = strdup(strrchr(path, '/') + 1);
