@@ -78,6 +78,21 @@ static int check_file(int dirfd, const char *name, const struct stat *st, char *
 	return owned_check(st, dir.st_uid, name, err, errlen);
 }
 
+/* Git's stand-in for a file that it has not downloaded; the size is the limit of its format. */
+static int check_contents(int fd, const char *name, const struct stat *st, char *err, size_t errlen)
+{
+	static const char pointer[] = "version https://git-lfs";
+	char text[sizeof(pointer) - 1];
+
+	if (st->st_size > 1024 || pread(fd, text, sizeof(text), 0) != sizeof(text) ||
+	    memcmp(text, pointer, sizeof(text)) != 0)
+		return 0;
+	snprintf(err, errlen,
+		 "%.300s is a Git LFS pointer: the file itself was not downloaded (git lfs pull)",
+		 name);
+	return -EINVAL;
+}
+
 int owned_open(int dirfd, const char *name, struct stat *ret_stat, char *err, size_t errlen)
 {
 	struct stat st;
@@ -94,6 +109,8 @@ int owned_open(int dirfd, const char *name, struct stat *ret_stat, char *err, si
 		return fail_with(-errno, name, err, errlen);
 	r = fstat(fd, &st) ? fail_with(-errno, name, err, errlen)
 			   : check_file(dirfd, name, &st, err, errlen);
+	if (!r)
+		r = check_contents(fd, name, &st, err, errlen);
 	if (r) {
 		close(fd);
 		return r;

@@ -23,7 +23,7 @@ int owned_check(const struct stat *st, uid_t owner, const char *what, char *err,
 /*
  * Opens the regular file @name below the directory @dirfd for reading; with AT_FDCWD any owner is
  * accepted. Returns a descriptor and *ret_stat, or -errno: those of open(2), -EINVAL if it is not a
- * regular file, -EPERM if the owner is not acceptable. @err does not name the directory.
+ * regular file or only a Git LFS pointer to one, -EPERM if the owner is not acceptable. @err does not name the directory.
  */
 int owned_open(int dirfd, const char *name, struct stat *ret_stat, char *err, size_t errlen);
 /*

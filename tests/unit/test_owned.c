@@ -88,6 +88,30 @@ TEST(others_files)
 	expect("own", -EPERM, "own belongs to user 4321, neither to root nor to user 0");
 }
 
+/* What git checks out for a large file that it has not downloaded. */
+TEST(pointers_to_files)
+{
+	static const char pointer[] =
+		"version https://git-lfs.github.com/spec/v1\n"
+		"oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
+		"size 12345\n";
+	char large[2000];
+	struct stat st;
+	char err[400];
+	int fd = open(model, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	put("model/model.safetensors", pointer, 0600);
+	assert_int_equal(owned_open(fd, "model.safetensors", &st, err, sizeof(err)), -EINVAL);
+	assert_says(err, "model.safetensors is a Git LFS pointer: the file itself was not");
+	memset(large, ' ', sizeof(large));
+	memcpy(large, pointer, sizeof(pointer) - 1);
+	large[sizeof(large) - 1] = 0;
+	put("model/text", large, 0600);
+	close(owned_open(fd, "text", &st, err, sizeof(err)));
+	assert_int_equal(st.st_size, sizeof(large) - 1);
+	close(fd);
+}
+
 /* Only a file that is not there is missing. */
 TEST(finds_files)
 {
