@@ -23,6 +23,29 @@ grep -qi '^Retry-After: ' "$tmp/head" || fail "no Retry-After"
 "$TXDA_RUN" --socket "$socket" --raw -n 3 Once >"$tmp/out" 2>"$tmp/err" || fail "txda-run does not wait: $(cat "$tmp/err")"
 grep -q 'waiting for the model to load' "$tmp/err" || fail "txda-run waits without a word"
 wait_healthy
+
+# One that does not answer keeps only those waiting whose requests take time.
+ask_silent() {
+	program=$TXDACTL
+	[ "$1" != --list ] || program=$TXDA_RUN
+	# shellcheck disable=SC2086 # words
+	timeout 60 "$program" --socket "$socket" $1 >"$tmp/silent.$1" 2>&1 && status=0 || status=$?
+	echo "status $status" >>"$tmp/silent.$1"
+}
+silent=
+kill -STOP "$daemon"
+for command in health models devices requests 'pin none' 'unload none' 'cancel none' --list; do
+	ask_silent "$command" &
+	silent="$silent $!"
+done
+# shellcheck disable=SC2086 # words
+wait $silent
+kill -CONT "$daemon"
+for answer in "$tmp"/silent.*; do
+	[ "$(cat "$answer")" = "txdactl: the daemon on $socket does not answer
+status 1" ] || [ "$(cat "$answer")" = "txda-run: the daemon on $socket does not answer
+status 1" ] || fail "${answer##*/}: $(cat "$answer")"
+done
 stop
 
 # A model that cannot be loaded ends it.

@@ -96,16 +96,7 @@ static const struct command {
 
 static int complain_connect(const char *path, int error)
 {
-	if (error == -ENOENT || error == -ECONNREFUSED)
-		fprintf(stderr, "txdactl: no daemon listens on %s\n", path);
-	else if (error == -EPERM)
-		fprintf(stderr,
-			"txdactl: another user listens on %s, in a directory that everybody can "
-			"write to; nothing was sent\n",
-			path);
-	else
-		fprintf(stderr, "txdactl: cannot communicate with the daemon on %s: %s\n", path,
-			strerror(-error));
+	client_report("txdactl", path, error);
 	return 1;
 }
 
@@ -126,9 +117,10 @@ static char *read_all(struct client *c)
 	if (!r)
 		return text.data;
 	fprintf(stderr, "txdactl: the answer %s\n",
-		r == -EFBIG    ? "is too long"
-		: r == -ENOMEM ? "does not fit into memory"
-			       : "was cut off");
+		r == -EFBIG	  ? "is too long"
+		: r == -ETIMEDOUT ? "does not come to its end"
+		: r == -ENOMEM	  ? "does not fit into memory"
+				  : "was cut off");
 	free(text.data);
 	return NULL;
 }
@@ -246,8 +238,11 @@ static int run(const struct settings *s, const struct command *command, const ch
 	static const struct command after_load = {.show = show_state};
 	cJSON *body = argument ? make_body(s, command, argument) : NULL;
 	char *text = body ? cJSON_PrintUnformatted(body) : NULL;
+	/* A load, and a plan that compiles, take their time; the rest is answered at once. */
+	bool waits = !command->show || command->show == show_plan;
+	enum client_limit limit = waits ? CLIENT_NO_LIMIT : CLIENT_SHORT_MS;
 	struct client c;
-	int r = body && !text ? -ENOMEM : client_open(&c, s->socket);
+	int r = body && !text ? -ENOMEM : client_open(&c, s->socket, limit);
 
 	cJSON_Delete(body);
 	if (!r) {

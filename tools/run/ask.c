@@ -38,25 +38,13 @@ static void complain_error(const cJSON *error)
 
 void ask_report_connect(const char *path, int error)
 {
+	client_report("txda-run", path, error);
 	if (error == -ENOENT || error == -ECONNREFUSED)
 		fprintf(stderr,
-			"txda-run: no daemon listens on %s.\n"
 			"Start one with:  txdad --model NAME=PATH --socket %s\n"
 			"or, installed:   systemctl start txdad\n"
 			"or chat with a model's directory, without a daemon:  txda-run DIR\n",
-			path, path);
-	else if (error == -EPERM)
-		fprintf(stderr,
-			"txda-run: another user listens on %s, in a directory that everybody can "
-			"write to; nothing was sent\n",
 			path);
-	else if (error == -EACCES)
-		fprintf(stderr,
-			"txda-run: no permission to use %s; only its owner and group may (see: ls "
-			"-l %s)\n",
-			path, path);
-	else
-		fprintf(stderr, "txda-run: cannot connect to %s: %s\n", path, strerror(-error));
 }
 
 void ask_report_answer(const cJSON *answer, int status)
@@ -214,7 +202,7 @@ static int complain_begin(const struct ask_options *o, bool connected, int error
 		return 130;
 	if (o->private)
 		fprintf(stderr, "txda-run: the daemon no longer responds: %s\n", strerror(-error));
-	else if (!connected)
+	else if (!connected || error == -ETIMEDOUT)
 		ask_report_connect(o->socket, error);
 	else
 		fprintf(stderr, "txda-run: %s does not answer as txdad does: %s\n", o->socket,
@@ -222,14 +210,17 @@ static int complain_begin(const struct ask_options *o, bool connected, int error
 	return ASK_LOST;
 }
 
-/* Connects and sends the request, retrying while the model loads. 0: the stream begins. */
+/*
+ * Connects and sends the request (NULL: a listing, which is short), retrying while the model loads.
+ * 0: the stream begins.
+ */
 static int begin(const struct ask_options *o, struct client *c, const char *path, const char *body)
 {
 	double deadline = clock_s() + LOAD_SECONDS;
 	bool said = false, loading;
 
 	for (;;) {
-		int r = client_open(c, o->socket);
+		int r = client_open(c, o->socket, body ? CLIENT_NO_LIMIT : CLIENT_SHORT_MS);
 
 		if (r)
 			return complain_begin(o, false, r);
@@ -319,6 +310,8 @@ int ask_models(const struct ask_options *o)
 				puts(id->valuestring);
 		}
 		r = !json;
+		if (r && !interrupted())
+			fprintf(stderr, "txda-run: the daemon's list of models was cut off\n");
 		cJSON_Delete(json);
 	}
 	free(c);

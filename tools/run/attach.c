@@ -61,13 +61,13 @@ static bool same_directory(const struct client *c, const char *root, const struc
  * Finds the daemon's name for a directory (@wanted NULL: its first model), and whether it is ready.
  * 0: found; -ENOENT: it serves other models; other errors: of the connection, or -EPROTO.
  */
-static int find_model(const char *socket, const struct stat *wanted, char **ret_name,
-		      bool *ret_ready)
+static int find_model(const char *socket, enum client_limit limit, const struct stat *wanted,
+		      char **ret_name, bool *ret_ready)
 {
 	struct client *c = malloc(sizeof(*c));
 	const cJSON *model, *id, *root, *state;
 	cJSON *json = NULL;
-	int r = c ? client_open(c, socket) : -ENOMEM;
+	int r = c ? client_open(c, socket, limit) : -ENOMEM;
 
 	if (r) {
 		/* -ENOENT is about the model; without a socket file nobody listens either. */
@@ -164,7 +164,7 @@ static int load(const char *socket, const char *model, const char *title)
 	cJSON_AddTrueToObject(request, "stream");
 	body = cJSON_PrintUnformatted(request);
 	cJSON_Delete(request);
-	r = c && body ? client_open(c, socket) : -ENOMEM;
+	r = c && body ? client_open(c, socket, CLIENT_NO_LIMIT) : -ENOMEM;
 	if (!r) {
 		r = client_request(c, "/v1/models/load", body, strlen(body));
 		if (!r && c->status == 200) {
@@ -193,7 +193,7 @@ static int attach_running(const struct attach_options *o, struct ask_options *as
 			  const struct stat *dir, struct attachment *a)
 {
 	bool ready = false;
-	int r = find_model(ask->socket, dir, &a->model, &ready);
+	int r = find_model(ask->socket, CLIENT_SHORT_MS, dir, &a->model, &ready);
 
 	if (!r && !ready)
 		r = load(ask->socket, a->model, a->title);
@@ -234,7 +234,8 @@ static int attach_private(const struct attach_options *o, struct ask_options *as
 		return 1;
 	ask->private = true;
 	ask->socket = a->daemon.socket;
-	r = find_model(ask->socket, NULL, &a->model, &ready);
+	/* It answers when it has started. */
+	r = find_model(ask->socket, CLIENT_NO_LIMIT, NULL, &a->model, &ready);
 	if (!r)
 		r = load(ask->socket, a->model, a->title);
 	show_progress_end();

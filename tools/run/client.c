@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "interrupt.h"
 #include "peer.h"
 
@@ -33,12 +34,25 @@ const char *client_default_socket(void)
 	return "/run/txda/txda.sock";
 }
 
-int client_open(struct client *c, const char *socket_path)
+/* As interrupt_poll(), at most @ms (-1: no limit) and within the connection's time. */
+static int wait_for(const struct client *c, int fd, short events, int ms)
+{
+	uint64_t now = clock_ms();
+
+	if (c->deadline_ms && now >= c->deadline_ms)
+		return -ETIMEDOUT;
+	if (c->deadline_ms && (ms < 0 || (uint64_t)ms > c->deadline_ms - now))
+		ms = (int)(c->deadline_ms - now);
+	return interrupt_poll(fd, events, ms);
+}
+
+int client_open(struct client *c, const char *socket_path, enum client_limit limit)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int r;
 
 	c->fd = -1;
+	c->deadline_ms = limit ? clock_ms() + limit : 0;
 	if (strlen(socket_path) >= sizeof(address.sun_path))
 		return -ENAMETOOLONG;
 	strcpy(address.sun_path, socket_path);
@@ -50,7 +64,7 @@ int client_open(struct client *c, const char *socket_path)
 
 		/* The backlog is full; there is no notification when that changes. */
 		if (error == EAGAIN)
-			error = -interrupt_poll(-1, 0, BACKLOG_MS);
+			error = -wait_for(c, -1, 0, BACKLOG_MS);
 		if (error) {
 			client_close(c);
 			return -error;
@@ -69,10 +83,31 @@ void client_close(struct client *c)
 	c->fd = -1;
 }
 
+void client_report(const char *program, const char *path, int error)
+{
+	fprintf(stderr, "%s: ", program);
+	if (error == -ENOENT || error == -ECONNREFUSED)
+		fprintf(stderr, "no daemon listens on %s\n", path);
+	else if (error == -ETIMEDOUT)
+		fprintf(stderr, "the daemon on %s does not answer\n", path);
+	else if (error == -EPERM)
+		fprintf(stderr,
+			"another user listens on %s, in a directory that everybody can write to; "
+			"nothing was sent\n",
+			path);
+	else if (error == -EACCES)
+		fprintf(stderr,
+			"no permission to use %s; only its owner and group may (see: ls -l %s)\n",
+			path, path);
+	else
+		fprintf(stderr, "cannot communicate with the daemon on %s: %s\n", path,
+			strerror(-error));
+}
+
 static int send_all(struct client *c, const char *data, size_t len)
 {
 	while (len) {
-		int r = interrupt_poll(c->fd, POLLOUT, -1);
+		int r = wait_for(c, c->fd, POLLOUT, -1);
 		ssize_t n;
 
 		if (r < 0)
@@ -97,7 +132,7 @@ static int fill(struct client *c)
 	if (c->at < c->len)
 		return 1;
 	for (;;) {
-		int r = interrupt_poll(c->fd, POLLIN, -1);
+		int r = wait_for(c, c->fd, POLLIN, -1);
 		ssize_t n;
 
 		if (r < 0)

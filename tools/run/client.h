@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A small HTTP/1.1 client on a Unix socket: one request per connection, the answer is read as it
- * arrives. Blocking; interrupted() ends a wait with -EINTR.
+ * arrives. Blocking; interrupted() ends a wait with -EINTR, the connection's time limit with
+ * -ETIMEDOUT.
  */
 #ifndef TXDA_RUN_CLIENT_H
 #define TXDA_RUN_CLIENT_H
@@ -12,9 +13,16 @@
 
 #include "text_buf.h"
 
+/*
+ * Time from the connection to the end of the answer. What the daemon answers at once, it answers
+ * within milliseconds even if it is busy.
+ */
+enum client_limit { CLIENT_NO_LIMIT = 0, CLIENT_SHORT_MS = 5000 };
+
 struct client {
 	int fd;
-	int status; /* of the answer */
+	uint64_t deadline_ms; /* of clock_ms(); 0: none */
+	int status;	      /* of the answer */
 	int chunked;
 	int until_close; /* neither length nor chunks */
 	uint64_t left;	 /* remaining bytes of the body or the chunk */
@@ -26,7 +34,9 @@ struct client {
 /* $TXDA_SOCKET, $XDG_RUNTIME_DIR/txda.sock if it is there, else /run/txda/txda.sock. */
 const char *client_default_socket(void);
 /* Errors of connect(2): -ENOENT and -ECONNREFUSED: no listener; and of peer_check(). */
-int client_open(struct client *c, const char *socket_path);
+int client_open(struct client *c, const char *socket_path, enum client_limit limit);
+/* Reports on stderr why the daemon's socket @path could not be used; @error of any function here. */
+void client_report(const char *program, const char *path, int error);
 /*
  * Sends a request (@body NULL: GET) and reads the head of the answer. -EPROTO: the answer is not
  * HTTP.
