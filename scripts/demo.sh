@@ -78,7 +78,7 @@ sleep 2
 
 step "done"
 cat <<END
-The same by hand:
+"make" builds the other programs, too, for README's next steps. The same by hand:
   $B/bin/txdad --model demo=tests/models/demo --socket /tmp/txda.sock &
   $B/bin/txda-run --socket /tmp/txda.sock --model demo
   curl --unix-socket /tmp/txda.sock http://localhost/v1/chat/completions -H 'Content-Type: application/json' \\

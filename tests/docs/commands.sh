@@ -8,7 +8,8 @@
 #
 # Commands run in the order of their document, in a scratch directory with the tree's files. One that starts txdad, txda-holder
 # or txda-cmodel is a server: it stays until the next one takes its place, or the document ends, and must end with status 0.
-# The first client of a document that starts no daemon gets one with the demo model.
+# The first client of a document that starts no daemon gets one with the demo model. Until a document says "make", there are
+# only the programs that "make demo" builds.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -62,7 +63,9 @@ scratch() {
 	for file in "$top"/*; do
 		[ "${file##*/}" = build ] || ln -s "$file" "$tree/"
 	done
-	ln -s "$build" "$tree/build"
+	mkdir -p "$tree/build/bin"
+	ln -s "$build"/* "$tree/build/" 2>/dev/null
+	(cd "$tree/build" && grep -o ' bin/[a-z-]*' "$top/scripts/demo.sh" | while read -r program; do ln -s "$build/$program" bin/; done)
 	for model in Qwen3-0.6B Llama-3.1-8B tales; do
 		ln -s "$top/tests/models/demo" "$tmp/home/models/$model"
 	done
@@ -77,6 +80,12 @@ scratch() {
 	cd "$tree" || exit 1
 	echo one >changed
 	git init -q . && git add changed && echo two >changed || exit 1
+}
+
+# After "make".
+all_programs() {
+	rm -rf "$tree/build"
+	ln -s "$build" "$tree/build"
 }
 
 # ready COMMAND: a server of COMMAND can be asked.
@@ -139,6 +148,7 @@ run_here() {
 		;;
 	esac
 	run "$1" "$2" "$(printf '%s\n' "$3" | here)" "$4" "$5"
+	[ "$2" != make ] || all_programs
 }
 
 # exists WHERE COMMAND: of a command that runs elsewhere, the make target, file, program and options
