@@ -8,16 +8,8 @@
 #include <unistd.h>
 
 #include "config_internal.h"
+#include "tool_line.h"
 #include "utf8.h"
-
-/* Prints an error; external text must not put control characters on a terminal. */
-static void report(char *what)
-{
-	for (char *c = what; *c; c++)
-		if ((unsigned char)*c < 0x20 || *c == 0x7F)
-			*c = '?';
-	fprintf(stderr, "txdad: %s\nTry 'txdad --help'.\n", what);
-}
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
@@ -271,7 +263,7 @@ enum config_action config_load(int argc, char **argv, struct config *ret)
 	enum config_action action = load(argc, argv, ret, err, sizeof(err));
 
 	if (action == CONFIG_ERROR)
-		report(err);
+		tool_refuse(&(struct tool_line){.program = "txdad"}, "%s", err);
 	return action;
 }
 

@@ -211,7 +211,7 @@ static const struct option_row rows[] = {
 	 "chips that it may use, such as 0,1 (default: all that are visible)"},
 	{"weights", &option_choice, EACH_MODEL(engine.weights), LOADS_ANEW, NULL,
 	 "form of the weights on the chip", "keep", .words = config_weights},
-	{"kv-cache-dtype", &option_choice, EACH_MODEL(engine.kv_int8), LOADS_ANEW, "auto|int8",
+	{"kv-cache-dtype", &option_choice, EACH_MODEL(engine.kv_int8), LOADS_ANEW, NULL,
 	 "type of keys and values in the cache (default: auto, which is bf16)", .words = kv_dtypes},
 	{"enable-expert-parallel", &option_flag, EACH_MODEL(engine.expert_parallel), LOADS_ANEW,
 	 NULL, "place whole experts on chips rather than a part of each on every chip", "no"},
@@ -373,8 +373,8 @@ static const struct option_row rows[] = {
 	 "log file, instead of stderr; reopened at SIGHUP"},
 	{"config", &option_value, COMMAND, AT_ONCE, "FILE",
 	 "read settings from FILE first, one per line: OPTION = VALUE"},
-	{"help", &option_action, COMMAND, AT_ONCE, NULL, "print this help and exit"},
-	{"version", &option_action, COMMAND, AT_ONCE, NULL, "print the version and exit"},
+	{"help", &option_action, COMMAND, AT_ONCE, NULL, "print this help and exit; also -h"},
+	{"version", &option_action, COMMAND, AT_ONCE, NULL, "print the version and exit; also -V"},
 };
 
 const struct option_table config_table = {
@@ -384,6 +384,7 @@ const struct option_table config_table = {
 		 "Keeps models resident on TX8 chips and serves them through OpenAI's API, over a "
 		 "Unix socket\n"
 		 "and, if enabled, TCP.",
+	.words = "; a model is given as --model PATH or serve PATH",
 	.rows = rows,
 	.n = sizeof(rows) / sizeof(rows[0]),
 };

@@ -91,6 +91,7 @@ struct option_row {
 
 struct option_table {
 	const char *program, *about; /* first line of --help */
+	const char *words;	     /* follows the message about an argument that is no option */
 	const struct option_row *rows;
 	unsigned n;
 };

@@ -3,6 +3,7 @@
 
 #include "nearest.h"
 #include "options.h"
+#include "tool_line.h"
 
 /* Iterates over the names of the rows. */
 struct spelling {
@@ -73,32 +74,16 @@ const struct option_row *options_find(const struct option_table *t, const char *
 const struct option_row *options_find_begun(const struct option_table *t, const char *name,
 					    const char **ret_text, char *err, size_t errlen)
 {
-	const struct option_row *found = options_find(t, name, ret_text);
 	struct spelling s = {0};
 	char plain[OPTIONS_NAME_MAX];
-	bool negated = false;
+	struct tool_search search = tool_search(plain_name(name, plain) ? plain : name);
+	int id;
 
-	if (found)
-		return found;
-	if (!plain_name(name, plain))
-		*plain = 0;
-	while (*plain && next_spelling(t, &s)) {
-		if (strncmp(s.name, plain, strlen(plain)) != 0)
-			continue;
-		if (found && (found != s.row || negated != s.negated)) {
-			snprintf(err, errlen, "--%s is ambiguous: --%s%s or --%s", name,
-				 negated ? "no-" : "", found->name, s.name);
-			return NULL;
-		}
-		found = s.row;
-		negated = s.negated;
-	}
-	*ret_text = negated ? "no" : NULL;
-	if (!found && options_nearest(t, name, plain))
-		snprintf(err, errlen, "unknown option --%s; did you mean --%s?", name, plain);
-	else if (!found)
-		snprintf(err, errlen, "unknown option --%.200s", name);
-	return found;
+	while (next_spelling(t, &s))
+		tool_search_take(&search, s.name, (int)(s.row - t->rows) * 2 + s.negated);
+	id = tool_search_end(&search, err, errlen);
+	*ret_text = id & 1 ? "no" : NULL;
+	return id < 0 ? NULL : t->rows + id / 2;
 }
 
 bool options_nearest(const struct option_table *t, const char *name, char *ret)

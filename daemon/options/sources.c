@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "options.h"
+#include "tool_line.h"
 
 /* What true or false says of a switch, as its text; false: it is neither. */
 static bool read_switch(const char *word, const char **ret_text)
@@ -33,14 +34,21 @@ int options_next(const struct option_table *t, int argc, char **argv, int *at,
 		 struct option_given *ret, char *err, size_t errlen)
 {
 	const char *arg, *equals;
-	char name[OPTIONS_NAME_MAX];
+	char name[OPTIONS_NAME_MAX], option[OPTIONS_NAME_MAX + 2];
 	struct option_given given = {0};
 
 	if (*at >= argc)
 		return 0;
 	arg = argv[(*at)++];
+	if (!strcmp(arg, "-h"))
+		arg = "--help";
+	if (!strcmp(arg, "-V"))
+		arg = "--version";
 	if (strncmp(arg, "--", 2) != 0 || !arg[2]) {
-		snprintf(err, errlen, "unexpected argument '%.200s'", arg);
+		if (*arg == '-')
+			snprintf(err, errlen, "unknown option %.200s", arg);
+		else
+			snprintf(err, errlen, "unexpected argument '%.200s'%s", arg, t->words);
 		return -1;
 	}
 	arg += 2;
@@ -62,10 +70,9 @@ int options_next(const struct option_table *t, int argc, char **argv, int *at,
 		*at += set_switch(&given, argv[*at]);
 	if (given.row->type->takes_value) {
 		given.text = equals ? equals + 1 : *at < argc ? argv[(*at)++] : NULL;
-		if (!given.text) {
-			snprintf(err, errlen, "--%s has no value", given.row->name);
+		snprintf(option, sizeof(option), "--%s", given.row->name);
+		if (!equals && !tool_is_value(option, "hV", given.text, err, errlen))
 			return -1;
-		}
 	}
 	*ret = given;
 	return 1;

@@ -67,4 +67,4 @@ _txda() {
 	compopt -o filenames
 	mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 }
-complete -F _txda txdad txdad-text txdactl txda-run txda-smi txda-cdi txda-compile txda-verify txda-decode txda-bench txda-holder txda-cmodel txda-mkfw
+complete -F _txda txdad txdad-text txdactl txda-run txda-smi txda-cdi txda-compile txda-verify txda-decode txda-bench txda-holder txda-cmodel

@@ -45,7 +45,7 @@ has Usage: out
 expect 0 "version" --version
 expect 2 "unknown option" --bogus
 expect 2 "unknown command" bogus
-has 'unknown command "bogus"' err
+has "unknown command 'bogus'" err
 expect 2 "unknown field" query --fields=index,bogus
 has '"bogus"' err
 expect 2 "no field" query --fields=

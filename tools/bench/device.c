@@ -4,7 +4,6 @@
 #include <drm/txda_drm.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,9 +17,10 @@
 #include "model.h"
 #include "stats.h"
 #include "txda_isa.h"
+#include "tool_line.h"
 
 static const char usage[] =
-	"usage: txda-bench device [options]\n"
+	"Usage: txda-bench device [options]\n"
 	"\n"
 	"Cost of a submission and of a copy on one chip, as ratios to primitives measured in the "
 	"same run: an\n"
@@ -29,7 +29,17 @@ static const char usage[] =
 	"  --chip N      the chip (0)\n"
 	"  --rounds N    repetitions of each measurement (2000); the figures are medians\n"
 	"  --json        one JSON document on standard output\n"
-	"  -h, --help\n";
+	"  -h, --help\n"
+	"  -V, --version\n";
+
+static const struct option options[] = {
+	{"chip", required_argument, NULL, 'c'},
+	{"rounds", required_argument, NULL, 'r'},
+	{"json", no_argument, NULL, 'j'},
+	TOOL_OPTIONS_END,
+};
+
+static struct tool_line line = TOOL_LINE("txda-bench device", usage, options, "");
 
 #define MAX_ROUNDS 100000
 #define COPY_BYTES (16u << 20)
@@ -349,36 +359,25 @@ static int run(unsigned chip, unsigned rounds, bool json)
 
 int device_main(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{"chip", required_argument, NULL, 'c'},
-		{"rounds", required_argument, NULL, 'r'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
 	unsigned chip = 0, rounds = 2000;
 	bool json = false;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) >= 0) {
+	while ((c = tool_option(&line, argc, argv)) > 0) {
 		bool ok = true;
 
 		switch (c) {
-		case 'c': ok = stats_number(optarg, 0, 255, &chip); break;
-		case 'r': ok = stats_number(optarg, 1, MAX_ROUNDS, &rounds); break;
-		case 'j': json = true; break;
-		case 'h': fputs(usage, stdout); return 0;
-		default: ok = false;
+		case 'c': ok = stats_number(&line, line.value, 0, 255, &chip); break;
+		case 'r': ok = stats_number(&line, line.value, 1, MAX_ROUNDS, &rounds); break;
+		default: json = true; break;
 		}
-		if (!ok) {
-			fprintf(stderr, "Try 'txda-bench device --help'.\n");
-			return 2;
-		}
+		if (!ok)
+			return line.status;
 	}
-	if (optind < argc) {
-		fprintf(stderr, "txda-bench: \"%s\" is not an option of device\n", argv[optind]);
-		return 2;
-	}
+	if (c < 0)
+		return line.status;
+	if (line.n_words)
+		return tool_refuse(&line, "unexpected argument '%s'", line.words[0]);
 	own_autogroup();
 	return run(chip, rounds, json) ? 1 : 0;
 }

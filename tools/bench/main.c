@@ -2,7 +2,6 @@
 /* txda-bench: measures how fast a model runs, in fractions of the machine's limits. */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +17,11 @@
 #include "runner.h"
 #include "serve.h"
 #include "stats.h"
+#include "tool_line.h"
 #include "tool_run.h"
 
 static const char usage[] =
-	"usage: txda-bench [options] [CASE...]\n"
+	"Usage: txda-bench [options] [CASE...]\n"
 	"       txda-bench model [options] [MODEL...]     (see txda-bench model --help)\n"
 	"       txda-bench serve --model NAME [options]   (see txda-bench serve --help)\n"
 	"       txda-bench device [options]               (see txda-bench device --help)\n"
@@ -49,7 +49,28 @@ static const char usage[] =
 	"  --json             one JSON document on standard output\n"
 	"  --ceilings         only measure the machine's ceilings\n"
 	"  -h, --help\n"
-	"      --version\n";
+	"  -V, --version\n";
+
+static const struct option options[] = {
+	{"synthetic", required_argument, NULL, 's'},
+	{"weights", required_argument, NULL, 'w'},
+	{"tp", required_argument, NULL, 't'},
+	{"dir", required_argument, NULL, 'd'},
+	{"prompt", required_argument, NULL, 'p'},
+	{"gen", required_argument, NULL, 'g'},
+	{"batch", required_argument, NULL, 'b'},
+	{"context", required_argument, NULL, 'x'},
+	{"sweep", no_argument, NULL, 'S'},
+	{"image", required_argument, NULL, 'i'},
+	{"compare", required_argument, NULL, 'C'},
+	{"peer", required_argument, NULL, 'P'},
+	{"json", no_argument, NULL, 'j'},
+	{"ops", no_argument, NULL, 'o'},
+	{"ceilings", no_argument, NULL, 'c'},
+	TOOL_OPTIONS_END,
+};
+
+static struct tool_line line = TOOL_LINE("txda-bench", usage, options, "");
 
 #define MAX_NUMBERS 16
 #define PREFILLS    3 /* timed steps of a prompt */
@@ -279,9 +300,9 @@ static int bench_model(struct options *o, const char *dir)
 
 static int bench_synthetic(struct options *o, const char *weights)
 {
-	const struct case_options options = {.dir = o->dir, .weights = weights, .tp = o->tp};
+	const struct case_options made = {.dir = o->dir, .weights = weights, .tp = o->tp};
 	char dir[CASE_PATH];
-	int err = case_find(o->synthetic, &options, dir);
+	int err = case_find(o->synthetic, &made, dir);
 
 	return err ? err : bench_model(o, dir);
 }
@@ -348,99 +369,75 @@ static int print_machine(struct options *o)
 }
 
 /* Numbers from 1 to @max, separated by commas. */
-static bool parse_numbers(struct numbers *ret, const char *option, char *list, unsigned max)
+static bool parse_numbers(struct numbers *ret, unsigned max)
 {
 	char *save, *word;
 
 	ret->n = 0;
-	for (word = strtok_r(list, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+	for (word = strtok_r(line.value, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
 		if (ret->n == MAX_NUMBERS) {
-			fprintf(stderr, "txda-bench: --%s: more than %u numbers\n", option,
-				MAX_NUMBERS);
+			tool_refuse(&line, "--%s: more than %u numbers", line.name, MAX_NUMBERS);
 			return false;
 		}
-		if (!stats_number(word, 1, max, &ret->v[ret->n++]))
+		if (!stats_number(&line, word, 1, max, &ret->v[ret->n++]))
 			return false;
 	}
+	if (!ret->n)
+		tool_refuse(&line, "--%s: the list is empty", line.name);
 	return ret->n > 0;
 }
 
 /* "1024x768" */
-static bool parse_image(struct image_options *ret, char *text)
+static bool parse_image(struct image_options *ret)
 {
-	char *x = strchr(text, 'x');
+	char *text = line.value, *x = strchr(text, 'x');
 
 	if (!x) {
-		fprintf(stderr, "txda-bench: --image: \"%s\" is not WIDTHxHEIGHT\n", text);
+		tool_refuse(&line, "--image: \"%s\" is not WIDTHxHEIGHT", text);
 		return false;
 	}
 	*x = 0;
-	return stats_number(text, 1, 16384, &ret->width) &&
-	       stats_number(x + 1, 1, 16384, &ret->height);
+	return stats_number(&line, text, 1, 16384, &ret->width) &&
+	       stats_number(&line, x + 1, 1, 16384, &ret->height);
 }
 
 /* Returns -1, or the exit status. */
 static int parse_options(struct options *o, int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{"synthetic", required_argument, NULL, 's'},
-		{"weights", required_argument, NULL, 'w'},
-		{"tp", required_argument, NULL, 't'},
-		{"dir", required_argument, NULL, 'd'},
-		{"prompt", required_argument, NULL, 'p'},
-		{"gen", required_argument, NULL, 'g'},
-		{"batch", required_argument, NULL, 'b'},
-		{"context", required_argument, NULL, 'x'},
-		{"sweep", no_argument, NULL, 'S'},
-		{"image", required_argument, NULL, 'i'},
-		{"compare", required_argument, NULL, 'C'},
-		{"peer", required_argument, NULL, 'P'},
-		{"json", no_argument, NULL, 'j'},
-		{"ops", no_argument, NULL, 'o'},
-		{"ceilings", no_argument, NULL, 'c'},
-		{"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},
-		{0},
-	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) >= 0) {
+	while ((c = tool_option(&line, argc, argv)) > 0) {
 		bool ok = true;
 		unsigned tp;
 
 		switch (c) {
-		case 's': o->synthetic = optarg; break;
-		case 'w': o->weights = optarg; break;
+		case 's': o->synthetic = line.value; break;
+		case 'w': o->weights = line.value; break;
 		case 't':
-			o->tp = optarg;
-			ok = stats_number(optarg, 1, 8, &tp);
+			o->tp = line.value;
+			ok = stats_number(&line, line.value, 1, 8, &tp);
 			break;
-		case 'd': o->dir = optarg; break;
-		case 'p': ok = parse_numbers(&o->prompt, "prompt", optarg, 65536); break;
-		case 'g': ok = stats_number(optarg, 1, 256, &o->gen); break;
-		case 'b': ok = parse_numbers(&o->batch, "batch", optarg, 256); break;
-		case 'x': ok = parse_numbers(&o->context, "context", optarg, 1u << 20); break;
+		case 'd': o->dir = line.value; break;
+		case 'p': ok = parse_numbers(&o->prompt, 65536); break;
+		case 'g': ok = stats_number(&line, line.value, 1, 256, &o->gen); break;
+		case 'b': ok = parse_numbers(&o->batch, 256); break;
+		case 'x': ok = parse_numbers(&o->context, 1u << 20); break;
 		case 'S':
 			o->prompt = (struct numbers){{512, 2048}, 2};
 			o->batch = (struct numbers){{1, 2, 4, 8, 16, 32, 64}, 7};
 			o->context = (struct numbers){{128, 4096}, 2};
 			break;
-		case 'i': ok = parse_image(&o->image, optarg); break;
-		case 'C': o->compare = optarg; break;
-		case 'P': o->peer = optarg; break;
+		case 'i': ok = parse_image(&o->image); break;
+		case 'C': o->compare = line.value; break;
+		case 'P': o->peer = line.value; break;
 		case 'j': o->report.json = true; break;
 		case 'o': o->report.ops = true; break;
-		case 'c': o->ceilings = true; break;
-		case 'h': fputs(usage, stdout); return 0;
-		case 'V': printf("txda-bench %s\n", txda_version()); return 0;
-		default: ok = false;
+		default: o->ceilings = true; break;
 		}
-		if (!ok) {
-			fprintf(stderr, "Try 'txda-bench --help'.\n");
-			return 2;
-		}
+		if (!ok)
+			return line.status;
 	}
-	return -1;
+	return c ? line.status : -1;
 }
 
 /* The case dirs @dirs, or if there are none the synthetic model with each kind of weights. */
@@ -488,7 +485,7 @@ static int run_tool(int argc, char **argv)
 	own_autogroup();
 	err = print_machine(&o);
 	if (!err) {
-		err = o.ceilings ? 0 : bench_all(&o, argv + optind);
+		err = o.ceilings ? 0 : bench_all(&o, line.words);
 		if (o.report.json)
 			printf("\n]}\n");
 	}

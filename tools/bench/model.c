@@ -2,7 +2,6 @@
 #include "model.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +10,12 @@
 #include "clock.h"
 #include "report.h"
 #include "runner.h"
+#include "tool_line.h"
 
 #define MAX_LIST 16
 
 static const char usage[] =
-	"usage: txda-bench model [options] [MODEL...]\n"
+	"Usage: txda-bench model [options] [MODEL...]\n"
 	"\n"
 	"Time to first token (FTL) and tokens per second after it (TPS), by shape. MODEL: a case "
 	"dir, a\n"
@@ -29,7 +29,22 @@ static const char usage[] =
 	"  --dir DIR          directory for compiled models\n"
 	"  --csv              comma-separated values\n"
 	"  --json             one JSON object per line\n"
-	"  -h, --help\n";
+	"  -h, --help\n"
+	"  -V, --version\n";
+
+static const struct option options[] = {
+	{"batch", required_argument, NULL, 'b'},
+	{"input", required_argument, NULL, 'i'},
+	{"output", required_argument, NULL, 'o'},
+	{"tp", required_argument, NULL, 't'},
+	{"weights", required_argument, NULL, 'w'},
+	{"dir", required_argument, NULL, 'd'},
+	{"csv", no_argument, NULL, 'c'},
+	{"json", no_argument, NULL, 'j'},
+	TOOL_OPTIONS_END,
+};
+
+static struct tool_line line = TOOL_LINE("txda-bench model", usage, options, "");
 
 struct list {
 	const char *word[MAX_LIST];
@@ -43,24 +58,25 @@ struct options {
 	bool csv, json;
 };
 
-static bool parse_list(const char *name, char *text, bool numbers, struct list *ret)
+static bool parse_list(bool numbers, struct list *ret)
 {
 	char *save, *word, *end;
 
 	ret->n = 0;
-	for (word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+	for (word = strtok_r(line.value, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
 		unsigned long v = numbers ? strtoul(word, &end, 10) : 1;
 
 		if (ret->n == MAX_LIST || (numbers && (*end || v < 1 || v > 1u << 20))) {
-			fprintf(stderr,
-				"txda-bench: --%s is a list of at most %d %s, \"%s\" is wrong\n",
-				name, MAX_LIST, numbers ? "numbers from 1 to 1048576" : "words",
-				word);
+			tool_refuse(&line, "--%s is a list of at most %d %s, \"%s\" is wrong",
+				    line.name, MAX_LIST,
+				    numbers ? "numbers from 1 to 1048576" : "words", word);
 			return false;
 		}
 		ret->word[ret->n] = word;
 		ret->number[ret->n++] = (unsigned)v;
 	}
+	if (!ret->n)
+		tool_refuse(&line, "--%s: the list is empty", line.name);
 	return ret->n > 0;
 }
 
@@ -168,10 +184,10 @@ static int measure_all(const struct options *o, const char *model)
 
 	for (unsigned w = 0; w < o->weights.n; w++)
 		for (unsigned t = 0; t < o->tp.n && !err; t++) {
-			const struct case_options options = {
+			const struct case_options made = {
 				.dir = o->dir, .weights = o->weights.word[w], .tp = o->tp.word[t]};
 
-			err = case_find(model, &options, dir);
+			err = case_find(model, &made, dir);
 			if (!err)
 				err = measure_model(o, dir);
 			if (!strcmp(dir, model)) /* a case dir has fixed options */
@@ -182,13 +198,6 @@ static int measure_all(const struct options *o, const char *model)
 
 int model_main(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{"batch", required_argument, NULL, 'b'},   {"input", required_argument, NULL, 'i'},
-		{"output", required_argument, NULL, 'o'},  {"tp", required_argument, NULL, 't'},
-		{"weights", required_argument, NULL, 'w'}, {"dir", required_argument, NULL, 'd'},
-		{"csv", no_argument, NULL, 'c'},	   {"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},	   {0},
-	};
 	struct options o = {.batch = {.number = {1, 4, 16}, .n = 3},
 			    .input = {.number = {128, 1024}, .n = 2},
 			    .output = {.number = {64}, .n = 1},
@@ -196,38 +205,36 @@ int model_main(int argc, char **argv)
 			    .weights = {.word = {"keep"}, .n = 1}};
 	int c, err = 0;
 
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) >= 0) {
+	while ((c = tool_option(&line, argc, argv)) > 0) {
 		bool ok = true;
 
 		switch (c) {
-		case 'b': ok = parse_list("batch", optarg, true, &o.batch); break;
-		case 'i': ok = parse_list("input", optarg, true, &o.input); break;
-		case 'o': ok = parse_list("output", optarg, true, &o.output); break;
-		case 't': ok = parse_list("tp", optarg, true, &o.tp); break;
-		case 'w': ok = parse_list("weights", optarg, false, &o.weights); break;
-		case 'd': o.dir = optarg; break;
+		case 'b': ok = parse_list(true, &o.batch); break;
+		case 'i': ok = parse_list(true, &o.input); break;
+		case 'o': ok = parse_list(true, &o.output); break;
+		case 't': ok = parse_list(true, &o.tp); break;
+		case 'w': ok = parse_list(false, &o.weights); break;
+		case 'd': o.dir = line.value; break;
 		case 'c': o.csv = true; break;
-		case 'j': o.json = true; break;
-		case 'h': fputs(usage, stdout); return 0;
-		default: ok = false;
+		default: o.json = true; break;
 		}
-		if (!ok) {
-			fprintf(stderr, "Try 'txda-bench model --help'.\n");
-			return 2;
-		}
+		if (!ok)
+			return line.status;
 	}
+	if (c < 0)
+		return line.status;
 	own_autogroup();
 	if (o.csv)
 		printf("model,weights,tp,batch,input,output,ftl_ms,tps\n");
 	else if (!o.json)
 		printf("%-16s %-6s %3s %6s %7s %7s %11s %10s\n", "model", "", "tp", "batch",
 		       "input", "output", "FTL ms", "TPS");
-	if (optind == argc) {
+	if (!line.n_words) {
 		if (!strcmp(o.weights.word[0], "keep"))
 			o.weights.word[0] = "bf16";
 		err = measure_all(&o, "qwen3-0.6b");
 	}
-	for (int i = optind; i < argc && !err; i++)
-		err = measure_all(&o, argv[i]);
+	for (char **word = line.words; *word && !err; word++)
+		err = measure_all(&o, *word);
 	return err ? 1 : 0;
 }

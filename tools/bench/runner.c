@@ -27,7 +27,11 @@ static int fail(struct runner *r, const char *what, int err)
 {
 	const char *why = txda_context_error(r->context);
 
-	fprintf(stderr, "txda-bench: %s: %s\n", what, why[0] ? why : strerror(-err));
+	/* The reason names a model's directory itself. */
+	if (!strncmp(why, what, strlen(what)))
+		fprintf(stderr, "txda-bench: %s\n", why);
+	else
+		fprintf(stderr, "txda-bench: %s: %s\n", what, why[0] ? why : strerror(-err));
 	return err;
 }
 

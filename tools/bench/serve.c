@@ -2,7 +2,6 @@
 #include "serve.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -22,12 +21,13 @@
 #include "number.h"
 #include "peer.h"
 #include "serve_stream.h"
+#include "tool_line.h"
 
 #define MAX_HOST 255
 #define MAX_KEY	 256
 
 static const char usage[] =
-	"usage: txda-bench serve --model NAME [options]\n"
+	"Usage: txda-bench serve --model NAME [options]\n"
 	"\n"
 	"Puts load on a server of OpenAI's API and reports what its clients see.\n"
 	"\n"
@@ -45,7 +45,29 @@ static const char usage[] =
 	"  --seed N            (1)\n"
 	"  --csv FILE          one line per request\n"
 	"  --json              one JSON document on standard output\n"
-	"  -h, --help\n";
+	"  -h, --help\n"
+	"  -V, --version\n";
+
+static const struct option options[] = {
+	{"socket", required_argument, NULL, 's'},
+	{"host", required_argument, NULL, 'a'},
+	{"model", required_argument, NULL, 'm'},
+	{"requests", required_argument, NULL, 'n'},
+	{"concurrency", required_argument, NULL, 'c'},
+	{"rate", required_argument, NULL, 'r'},
+	{"workload", required_argument, NULL, 'w'},
+	{"prompt", required_argument, NULL, 'p'},
+	{"prefix", required_argument, NULL, 'x'},
+	{"turns", required_argument, NULL, 't'},
+	{"output", required_argument, NULL, 'o'},
+	{"temperature", required_argument, NULL, 'T'},
+	{"seed", required_argument, NULL, 'S'},
+	{"csv", required_argument, NULL, 'f'},
+	{"json", no_argument, NULL, 'j'},
+	TOOL_OPTIONS_END,
+};
+
+static struct tool_line line = TOOL_LINE("txda-bench serve", usage, options, "");
 
 struct client {
 	struct stream stream;
@@ -317,25 +339,24 @@ static int run(struct load *l)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static bool number(const char *name, const char *text, double min, double max, double *ret)
+static bool number(const char *text, double min, double max, double *ret)
 {
 	char *end;
 	double v = strtod(text, &end);
 
 	if (end == text || *end || !(v >= min && v <= max)) {
-		fprintf(stderr, "txda-bench: --%s must be from %g to %g, not %s\n", name, min, max,
-			text);
+		tool_refuse(&line, "--%s must be from %g to %g, not %s", line.name, min, max, text);
 		return false;
 	}
 	*ret = v;
 	return true;
 }
 
-static bool count(const char *name, const char *text, unsigned min, unsigned max, unsigned *ret)
+static bool count(const char *text, unsigned min, unsigned max, unsigned *ret)
 {
 	double v;
 
-	if (!number(name, text, min, max, &v))
+	if (!number(text, min, max, &v))
 		return false;
 	*ret = (unsigned)v;
 	return true;
@@ -350,8 +371,7 @@ static bool set_workload(const char *name, enum serve_workload *ret)
 			*ret = (enum serve_workload)i;
 			return true;
 		}
-	fprintf(stderr, "txda-bench: --workload is random, shared-prefix or multi-turn, not %s\n",
-		name);
+	tool_refuse(&line, "--workload is random, shared-prefix or multi-turn, not %s", name);
 	return false;
 }
 
@@ -361,43 +381,42 @@ static bool check_host(const char *host)
 	uint64_t port;
 
 	if (strlen(host) > MAX_HOST)
-		fprintf(stderr, "txda-bench: --host has %zu characters; the limit is %d\n",
-			strlen(host), MAX_HOST);
+		tool_refuse(&line, "--host has %zu characters; the limit is %d", strlen(host),
+			    MAX_HOST);
 	else if (!colon || colon == host || !number_parse(colon + 1, 65535, &port) || !port)
-		fprintf(stderr,
-			"txda-bench: --host must be ADDRESS:PORT with a port from 1 to 65535, "
-			"not %s\n",
-			host);
+		tool_refuse(&line,
+			    "--host must be ADDRESS:PORT with a port from 1 to 65535, not %s",
+			    host);
 	else
 		return true;
 	return false;
 }
 
-static bool apply(struct serve_options *o, int id, const char *name, const char *value)
+static bool apply(struct serve_options *o, int id)
 {
+	const char *value = line.value;
 	double v;
 
 	switch (id) {
 	case 's': o->socket = value; return true;
 	case 'a': o->host = value; return check_host(value);
 	case 'm': o->model = value; return true;
-	case 'n': return count(name, value, 1, 1000000, &o->requests);
-	case 'c': return count(name, value, 1, 4096, &o->concurrency);
-	case 'r': return number(name, value, 0, 1e6, &o->rate);
+	case 'n': return count(value, 1, 1000000, &o->requests);
+	case 'c': return count(value, 1, 4096, &o->concurrency);
+	case 'r': return number(value, 0, 1e6, &o->rate);
 	case 'w': return set_workload(value, &o->workload);
-	case 'p': return count(name, value, 1, 1000000, &o->prompt_words);
-	case 'x': return count(name, value, 0, 1000000, &o->prefix_words);
-	case 't': return count(name, value, 1, 10000, &o->turns);
-	case 'o': return count(name, value, 1, 1000000, &o->output_tokens);
-	case 'T': return number(name, value, 0, 2, &o->temperature);
+	case 'p': return count(value, 1, 1000000, &o->prompt_words);
+	case 'x': return count(value, 0, 1000000, &o->prefix_words);
+	case 't': return count(value, 1, 10000, &o->turns);
+	case 'o': return count(value, 1, 1000000, &o->output_tokens);
+	case 'T': return number(value, 0, 2, &o->temperature);
 	case 'S':
-		if (!number(name, value, 0, 4294967295.0, &v))
+		if (!number(value, 0, 4294967295.0, &v))
 			return false;
 		o->seed = (uint64_t)v;
 		return true;
 	case 'f': o->csv = value; return true;
-	case 'j': o->json = true; return true;
-	default: return false;
+	default: o->json = true; return true;
 	}
 }
 
@@ -422,12 +441,12 @@ static bool find_key(struct serve_options *o)
 	return true;
 }
 
-static bool find_server(struct serve_options *o, char *path, size_t len)
+static void find_server(struct serve_options *o, char *path, size_t len)
 {
 	const char *env = getenv("TXDA_SOCKET"), *dir = getenv("XDG_RUNTIME_DIR");
 
 	if (o->host || o->socket)
-		return true;
+		return;
 	if (env && *env)
 		snprintf(path, len, "%s", env);
 	else if (geteuid() && dir && *dir == '/')
@@ -435,30 +454,10 @@ static bool find_server(struct serve_options *o, char *path, size_t len)
 	else
 		snprintf(path, len, "/run/txda/txda.sock");
 	o->socket = path;
-	return true;
 }
 
 int serve_main(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{"socket", required_argument, NULL, 's'},
-		{"host", required_argument, NULL, 'a'},
-		{"model", required_argument, NULL, 'm'},
-		{"requests", required_argument, NULL, 'n'},
-		{"concurrency", required_argument, NULL, 'c'},
-		{"rate", required_argument, NULL, 'r'},
-		{"workload", required_argument, NULL, 'w'},
-		{"prompt", required_argument, NULL, 'p'},
-		{"prefix", required_argument, NULL, 'x'},
-		{"turns", required_argument, NULL, 't'},
-		{"output", required_argument, NULL, 'o'},
-		{"temperature", required_argument, NULL, 'T'},
-		{"seed", required_argument, NULL, 'S'},
-		{"csv", required_argument, NULL, 'f'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
 	struct serve_options o = {.requests = 64,
 				  .concurrency = 8,
 				  .prompt_words = 64,
@@ -469,23 +468,19 @@ int serve_main(int argc, char **argv)
 	struct load l = {.o = &o};
 	struct json_out model = {0};
 	char path[512];
-	int id, index = 0, ret = 1;
+	int id, ret = 1;
 
-	while ((id = getopt_long(argc, argv, "h", longs, &index)) >= 0) {
-		if (id == 'h') {
-			fputs(usage, stdout);
-			return 0;
-		}
-		if (id == '?' || !apply(&o, id, longs[index].name, optarg)) {
-			fprintf(stderr, "Try 'txda-bench serve --help'.\n");
-			return 2;
-		}
+	while ((id = tool_option(&line, argc, argv)) > 0) {
+		if (!apply(&o, id))
+			return line.status;
 	}
-	if (!o.model || optind < argc || !find_server(&o, path, 512)) {
-		fprintf(stderr,
-			"txda-bench: serve needs --model NAME and takes no further arguments\n");
-		return 2;
-	}
+	if (id < 0)
+		return line.status;
+	if (line.n_words)
+		return tool_refuse(&line, "unexpected argument '%s'", line.words[0]);
+	if (!o.model)
+		return tool_refuse(&line, "--model NAME is missing");
+	find_server(&o, path, sizeof(path));
 	if (!find_key(&o))
 		return 2;
 	l.csv = o.csv ? fopen(o.csv, "we") : NULL;

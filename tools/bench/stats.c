@@ -2,7 +2,6 @@
 #include "stats.h"
 #include "number.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 static int compare(const void *a, const void *b)
@@ -18,13 +17,14 @@ double stats_median(double *v, unsigned n)
 	return v[n / 2];
 }
 
-bool stats_number(const char *text, unsigned min, unsigned max, unsigned *ret)
+bool stats_number(struct tool_line *line, const char *text, unsigned min, unsigned max,
+		  unsigned *ret)
 {
 	uint64_t v;
 
 	if (!number_parse(text, max, &v) || v < min) {
-		fprintf(stderr, "txda-bench: \"%s\" is not a number from %u to %u\n", text, min,
-			max);
+		tool_refuse(line, "--%s: \"%s\" is not a number from %u to %u", line->name, text,
+			    min, max);
 		return false;
 	}
 	*ret = (unsigned)v;

@@ -5,12 +5,16 @@
 
 #include <stdbool.h>
 
+#include "tool_line.h"
+
 /* The median, or the upper one of two middle values. Sorts @v; @n is not 0. */
 double stats_median(double *v, unsigned n);
 
 /*
- * Parses a whole number of the command line; false: it is not in [@min, @max], which is reported.
+ * Parses @text, a whole number of the last option; false: it is not in [@min, @max], which is
+ * reported.
  */
-bool stats_number(const char *text, unsigned min, unsigned max, unsigned *ret);
+bool stats_number(struct tool_line *line, const char *text, unsigned min, unsigned max,
+		  unsigned *ret);
 
 #endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* txda-cdi: describes the chips of this machine to container runtimes (CDI). */
 #include <errno.h>
-#include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "spec.h"
 #include "store.h"
+#include "tool_line.h"
 #include "tool_run.h"
 #include "txda.h"
 
@@ -28,7 +28,7 @@ static const char usage[] =
 	"Exit status: 0 success, 1 failure, 2 usage error, 3 no chip with a device node (not\n"
 	"with --output).\n";
 
-enum status { DONE, FAILURE, USAGE, NO_CHIP };
+enum status { DONE, FAILURE, NO_CHIP = 3 };
 
 enum { OPT_OUTPUT = 256, OPT_LIBRARY, OPT_NO_LIBRARY };
 
@@ -36,10 +36,10 @@ static const struct option options[] = {
 	{"output", required_argument, NULL, OPT_OUTPUT},
 	{"library", required_argument, NULL, OPT_LIBRARY},
 	{"no-library", no_argument, NULL, OPT_NO_LIBRARY},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},
-	{NULL, 0, NULL, 0},
+	TOOL_OPTIONS_END,
 };
+
+static struct tool_line line = TOOL_LINE("txda-cdi", usage, options, "");
 
 struct settings {
 	const char *output, *library; /* library: NULL: none */
@@ -176,13 +176,6 @@ static enum status list(struct settings *settings)
 
 /* ---- command line ---------------------------------------------------------------------------- */
 
-static enum status usage_error(const char *what, const char *value)
-{
-	fprintf(stderr, "txda-cdi: %s%s%s%s (txda-cdi --help)\n", what, *value ? " \"" : "", value,
-		*value ? "\"" : "");
-	return USAGE;
-}
-
 static bool ends_in(const char *text, const char *end)
 {
 	size_t len = strlen(text), n = strlen(end);
@@ -196,32 +189,33 @@ static int run_tool(int argc, char **argv)
 	bool list_only, any = false;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+	while ((c = tool_option(&line, argc, argv)) > 0) {
 		switch (c) {
-		case OPT_OUTPUT: settings.output = optarg; break;
-		case OPT_LIBRARY: settings.library = optarg; break;
-		case OPT_NO_LIBRARY: settings.library = NULL; break;
-		case 'h': fputs(usage, stdout); return DONE;
-		case 'V': printf("txda-cdi %s\n", txda_version()); return DONE;
-		default: fputs("txda-cdi --help lists the options\n", stderr); return USAGE;
+		case OPT_OUTPUT: settings.output = line.value; break;
+		case OPT_LIBRARY: settings.library = line.value; break;
+		default: settings.library = NULL; break;
 		}
 		any = true;
 	}
-	if (optind == argc)
-		return usage_error("no command is given: generate or list", "");
-	list_only = !strcmp(argv[optind], "list");
-	if (!list_only && strcmp(argv[optind], "generate"))
-		return usage_error("generate and list are commands, not", argv[optind]);
-	if (argc - optind > 1)
-		return usage_error("too many arguments:", argv[optind + 1]);
+	if (c < 0)
+		return line.status;
+	if (!line.n_words)
+		return tool_refuse(&line, "no command is given: generate or list");
+	list_only = !strcmp(line.words[0], "list");
+	if (!list_only && strcmp(line.words[0], "generate"))
+		return tool_refuse(&line, "unknown command '%s'; commands are generate and list",
+				   line.words[0]);
+	if (line.n_words > 1)
+		return tool_refuse(&line, "unexpected argument '%s'", line.words[1]);
 	if (list_only && any)
-		return usage_error("list has no options", "");
+		return tool_refuse(&line, "list has no options");
 	if (settings.output && !ends_in(settings.output, ".json"))
-		return usage_error(
-			"--output: runtimes only read files whose names end in .json, not",
-			settings.output);
+		return tool_refuse(&line,
+				   "--output %s: runtimes only read files whose names end in .json",
+				   settings.output);
 	if (settings.library && settings.library[0] != '/')
-		return usage_error("--library: must be an absolute path, not", settings.library);
+		return tool_refuse(&line, "--library %s: must be an absolute path",
+				   settings.library);
 	/* No container would start with a mount of it. */
 	if (settings.library && access(settings.library, F_OK)) {
 		fprintf(stderr, "txda-cdi: --library %s: %s\n", settings.library, strerror(errno));

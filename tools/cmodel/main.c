@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* txda-cmodel: chips of the device model as PCI devices for QEMU, and the control client. */
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +13,10 @@
 #include "number.h"
 #include "server.h"
 #include "sigbus.h"
+#include "tool_line.h"
 #include "tool_run.h"
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum { EXIT_OK = 0, EXIT_FAILED = 1 };
 
 #define DEFAULT_MEM (1ull << 30)
 #define MAX_CORES   1024 /* of the device model */
@@ -76,15 +76,15 @@ static const struct option options[] = {
 	{"ready-fd", required_argument, NULL, OPT_READY_FD},
 	{"log-level", required_argument, NULL, OPT_LOG_LEVEL},
 	{"ctl", required_argument, NULL, OPT_CTL},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},
-	{NULL, 0, NULL, 0},
+	TOOL_OPTIONS_END,
 };
 
-static int usage_error(const char *option, const char *value, const char *wanted)
+static struct tool_line line = TOOL_LINE("txda-cmodel", usage, options, "");
+
+/* Of the last option. */
+static int refuse(const char *wanted)
 {
-	fprintf(stderr, "txda-cmodel: %s %s: %s (txda-cmodel --help)\n", option, value, wanted);
-	return EXIT_USAGE;
+	return tool_refuse(&line, "--%s %s: %s", line.name, line.value, wanted);
 }
 
 /* A decimal number; with @sizes a suffix K, M, G or T is allowed. */
@@ -100,27 +100,25 @@ static int read_sizes(int c, struct vu_machine_options *m)
 
 	switch (c) {
 	case OPT_CHIPS:
-		if (!read_number(optarg, false, 1, CM_MAX_CHIPS, &value))
-			return usage_error("--chips", optarg, "must be a number from 1 to 64");
+		if (!read_number(line.value, false, 1, CM_MAX_CHIPS, &value))
+			return refuse("must be a number from 1 to 64");
 		m->chips = (unsigned)value;
 		return -1;
 	case OPT_MEM:
-		if (!read_number(optarg, true, VU_MEM_MIN, 1ull << 40, &value) ||
+		if (!read_number(line.value, true, VU_MEM_MIN, 1ull << 40, &value) ||
 		    value % (2ull << 20))
-			return usage_error("--mem", optarg,
-					   "must be a multiple of 2M from 64M to 1024G");
+			return refuse("must be a multiple of 2M from 64M to 1024G");
 		m->mem_bytes = value;
 		return -1;
 	case OPT_BAR:
-		if (!read_number(optarg, true, VU_MEM_MIN, 1ull << 40, &value) ||
+		if (!read_number(line.value, true, VU_MEM_MIN, 1ull << 40, &value) ||
 		    (value & (value - 1)))
-			return usage_error("--bar", optarg,
-					   "must be a power of two from 64M to 1024G");
+			return refuse("must be a power of two from 64M to 1024G");
 		m->bar_bytes = value;
 		return -1;
 	default:
-		if (!read_number(optarg, false, 1, MAX_CORES, &value))
-			return usage_error("--cores", optarg, "must be a number from 1 to 1024");
+		if (!read_number(line.value, false, 1, MAX_CORES, &value))
+			return refuse("must be a number from 1 to 1024");
 		m->cores = (unsigned)value;
 		return -1;
 	}
@@ -136,29 +134,27 @@ static int read_option(int c, struct request *r)
 	case OPT_MEM:
 	case OPT_BAR:
 	case OPT_CORES: return read_sizes(c, &r->server.machine);
-	case OPT_SOCKET_DIR: r->server.socket_dir = optarg; return -1;
-	case OPT_CONTROL: r->server.control = optarg; return -1;
+	case OPT_SOCKET_DIR: r->server.socket_dir = line.value; return -1;
+	case OPT_CONTROL: r->server.control = line.value; return -1;
 	case OPT_IRQ:
-		if (strcmp(optarg, "msix") && strcmp(optarg, "msi"))
-			return usage_error("--irq", optarg, "must be msix or msi");
-		r->server.machine.irq = strcmp(optarg, "msi") ? VU_IRQ_MODE_MSIX : VU_IRQ_MODE_MSI;
+		if (strcmp(line.value, "msix") && strcmp(line.value, "msi"))
+			return refuse("must be msix or msi");
+		r->server.machine.irq =
+			strcmp(line.value, "msi") ? VU_IRQ_MODE_MSIX : VU_IRQ_MODE_MSI;
 		return -1;
-	case OPT_IDENTITY: r->server.machine.identity = optarg; return -1;
+	case OPT_IDENTITY: r->server.machine.identity = line.value; return -1;
 	case OPT_READY_FD:
-		if (!read_number(optarg, false, 1, 1 << 20, &value))
-			return usage_error("--ready-fd", optarg, "must be an open descriptor");
+		if (!read_number(line.value, false, 1, 1 << 20, &value))
+			return refuse("must be an open descriptor");
 		r->ready_fd = (int)value;
 		return -1;
 	case OPT_LOG_LEVEL:
-		if (vu_log_level_named(optarg, &level))
-			return usage_error("--log-level", optarg,
-					   "must be error, warning, info or debug");
+		if (vu_log_level_named(line.value, &level))
+			return refuse("must be error, warning, info or debug");
 		vu_log_set_level(level);
 		return -1;
-	case OPT_CTL: r->ctl = optarg; return -1;
-	case 'h': fputs(usage, stdout); return EXIT_OK;
-	case 'V': puts("txda-cmodel " TXDA_VERSION); return EXIT_OK;
-	default: fputs("txda-cmodel --help lists the options\n", stderr); return EXIT_USAGE;
+	case OPT_CTL: r->ctl = line.value; return -1;
+	default: return TOOL_USAGE;
 	}
 }
 
@@ -183,13 +179,13 @@ static void set_signals(struct vu_server *s)
 
 static void print_ready(const struct request *r)
 {
-	char line[64];
-	int n = snprintf(line, sizeof(line), "ready: %u chips\n", r->server.machine.chips);
+	char text[64];
+	int n = snprintf(text, sizeof(text), "ready: %u chips\n", r->server.machine.chips);
 
-	fputs(line, stdout);
+	fputs(text, stdout);
 	fflush(stdout);
 	if (r->ready_fd >= 0) {
-		if (write(r->ready_fd, line, (size_t)n) != n)
+		if (write(r->ready_fd, text, (size_t)n) != n)
 			fprintf(stderr, "txda-cmodel: --ready-fd %d: %s\n", r->ready_fd,
 				strerror(errno));
 		close(r->ready_fd);
@@ -246,18 +242,20 @@ static int run_tool(int argc, char **argv)
 	};
 	int c, status;
 
-	while ((c = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+	while ((c = tool_option(&line, argc, argv)) > 0) {
 		status = read_option(c, &r);
 		if (status >= 0)
 			return status;
 	}
+	if (c < 0)
+		return line.status;
 	if (r.ctl)
-		return optind < argc ? ctl_send_command(r.ctl, argv + optind, argc - optind)
-				     : usage_error("--ctl", r.ctl, "a command is missing");
-	if (optind < argc)
-		return usage_error("", argv[optind], "is too much");
+		return line.n_words ? ctl_send_command(r.ctl, line.words, line.n_words)
+				    : tool_refuse(&line, "--ctl %s: a command is missing", r.ctl);
+	if (line.n_words)
+		return tool_refuse(&line, "unexpected argument '%s'", line.words[0]);
 	if (!r.server.socket_dir)
-		return usage_error("--socket-dir", "", "is missing");
+		return tool_refuse(&line, "--socket-dir is missing");
 	return serve(&r);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* txda-compile: compiles a Hugging Face model directory or a GGUF file to a case dir. */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "confined.h"
 #include "clock.h"
 #include "number.h"
+#include "tool_line.h"
 #include "tool_run.h"
 
 enum { EXIT_INTERRUPTED = 130 };
@@ -17,7 +17,7 @@ enum { EXIT_INTERRUPTED = 130 };
 static volatile sig_atomic_t interrupted;
 
 static const char usage[] =
-	"usage: txda-compile HF_DIR -o CASE [options]     compile a Hugging Face model directory\n"
+	"Usage: txda-compile HF_DIR -o CASE [options]     compile a Hugging Face model directory\n"
 	"       txda-compile FILE.gguf -o CASE            compile a GGUF file\n"
 	"       txda-compile --synthetic NAME -o CASE     compile random weights of a known shape\n"
 	"       txda-compile --dump CASE|kcore.bin        disassemble a program\n"
@@ -53,7 +53,7 @@ static const char usage[] =
 	"      --progress STYLE  bar, plain or none (bar on a terminal)\n"
 	"  -q, --quiet           no notes, no summary, no progress\n"
 	"  -h, --help\n"
-	"      --version\n";
+	"  -V, --version\n";
 
 enum {
 	OPTION_TP = 256,
@@ -82,10 +82,9 @@ enum {
 	OPTION_DUMP,
 	OPTION_KEY,
 	OPTION_SYNTHETIC,
-	OPTION_VERSION,
 };
 
-static const struct option long_options[] = {
+static const struct option options[] = {
 	{"output", required_argument, NULL, 'o'},
 	{"tp", required_argument, NULL, OPTION_TP},
 	{"kv", required_argument, NULL, OPTION_KV},
@@ -114,10 +113,10 @@ static const struct option long_options[] = {
 	{"dump", no_argument, NULL, OPTION_DUMP},
 	{"key", no_argument, NULL, OPTION_KEY},
 	{"synthetic", required_argument, NULL, OPTION_SYNTHETIC},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, OPTION_VERSION},
-	{0},
+	TOOL_OPTIONS_END,
 };
+
+static struct tool_line line = TOOL_LINE("txda-compile", usage, options, "oq");
 
 struct command {
 	struct compile_job job;
@@ -149,31 +148,29 @@ static int fail(const char *text)
 	return interrupted ? EXIT_INTERRUPTED : EXIT_FAILURE;
 }
 
-static int parse_number(const char *option, const char *text, uint32_t *ret)
+static int parse_number(uint32_t *ret)
 {
 	uint64_t value;
 
-	if (!number_parse(text, UINT32_MAX, &value) || !value) {
-		fprintf(stderr, "txda-compile: --%s: \"%s\" is not a number of at least 1\n",
-			option, text);
+	if (!number_parse(line.value, UINT32_MAX, &value) || !value) {
+		tool_refuse(&line, "--%s: \"%s\" is not a number of at least 1", line.name,
+			    line.value);
 		return -EINVAL;
 	}
 	*ret = (uint32_t)value;
 	return 0;
 }
 
-static int parse_word(const char *option, const char *text, const char *const *words, unsigned n)
+static int parse_word(const char *const *words, unsigned n)
 {
-	unsigned i;
+	char all[80] = "";
 
-	for (i = 0; i < n; i++) {
-		if (!strcmp(words[i], text))
+	for (unsigned i = 0; i < n; i++) {
+		if (!strcmp(words[i], line.value))
 			return (int)i;
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), " %s", words[i]);
 	}
-	fprintf(stderr, "txda-compile: --%s: \"%s\" is none of", option, text);
-	for (i = 0; i < n; i++)
-		fprintf(stderr, " %s", words[i]);
-	fputc('\n', stderr);
+	tool_refuse(&line, "--%s: \"%s\" is none of%s", line.name, line.value, all);
 	return -EINVAL;
 }
 
@@ -195,7 +192,7 @@ static uint32_t *number_option(struct compile_options *o, int option)
 	}
 }
 
-static int parse_option(struct command *c, int option, const char *name)
+static int parse_option(struct command *c, int option)
 {
 	static const char *const weights[] = {"keep", "bf16", "f16", "w8", "w4"};
 	static const char *const caches[] = {"bf16", "int8"};
@@ -207,76 +204,79 @@ static int parse_option(struct command *c, int option, const char *name)
 	int word;
 
 	if (number)
-		return parse_number(name, optarg, number);
+		return parse_number(number);
 	switch (option) {
-	case 'o': c->job.case_path = optarg; return 0;
+	case 'o': c->job.case_path = line.value; return 0;
 	case 'q':
 		c->job.quiet = true;
 		c->job.progress = PROGRESS_NONE;
 		return 0;
 	case OPTION_WEIGHTS:
-		word = parse_word(name, optarg, weights, 5);
+		word = parse_word(weights, 5);
 		c->job.options.weights = (enum weight_mode)word;
 		return word < 0 ? word : 0;
 	case OPTION_KV:
-		word = parse_word(name, optarg, caches, 2);
+		word = parse_word(caches, 2);
 		c->job.options.kv_int8 = word == 1;
 		return word < 0 ? word : 0;
 	case OPTION_PROGRESS:
-		word = parse_word(name, optarg, styles, 3);
+		word = parse_word(styles, 3);
 		c->job.progress = (enum progress_style)word;
 		return word < 0 ? word : 0;
 	case OPTION_INPUTS:
-		word = parse_word(name, optarg, inputs, 2);
+		word = parse_word(inputs, 2);
 		c->job.options.embeds = word == 1;
 		return word < 0 ? word : 0;
 	case OPTION_PROGRAM:
-		word = parse_word(name, optarg, programs, 3);
+		word = parse_word(programs, 3);
 		c->job.options.role = word < 0 ? PROGRAM_STEP : (enum program_role)word;
 		return word < 0 ? word : 0;
 	case OPTION_UNUSED:
-		word = parse_word(name, optarg, unused, 2);
+		word = parse_word(unused, 2);
 		c->job.options.ignore_unused = word == 1;
 		return word < 0 ? word : 0;
-	case OPTION_SHARE: c->job.share = optarg; return 0;
+	case OPTION_SHARE: c->job.share = line.value; return 0;
 	case OPTION_HIDDEN: c->job.options.hidden = true; return 0;
 	case OPTION_STATES: c->job.options.states = true; return 0;
 	case OPTION_MTP: c->job.options.mtp = c->job.options.hidden = true; return 0;
 	case OPTION_EP: c->job.options.expert_parallel = true; return 0;
-	case OPTION_NAME: c->job.options.name = optarg; return 0;
+	case OPTION_NAME: c->job.options.name = line.value; return 0;
 	case OPTION_FORCE: c->job.force = true; return 0;
 	case OPTION_DUMP: c->dump = true; return 0;
 	case OPTION_KEY: c->key = true; return 0;
-	case OPTION_SYNTHETIC: c->synthetic = optarg; return 0;
+	case OPTION_SYNTHETIC: c->synthetic = line.value; return 0;
 	default: return -EINVAL;
 	}
 }
 
-/* 0, an exit status + 1 to exit with, or an error that has been reported. */
+/* 0, or -EINVAL: end with line.status. */
 static int parse_command(struct command *c, int argc, char **argv)
 {
-	int option, index = 0;
+	int option;
 
-	while ((option = getopt_long(argc, argv, "o:qh", long_options, &index)) != -1) {
-		if (option == 'h') {
-			fputs(usage, stdout);
-			return EXIT_SUCCESS + 1;
-		}
-		if (option == OPTION_VERSION) {
-			puts(COMPILE_VERSION);
-			return EXIT_SUCCESS + 1;
-		}
-		if (parse_option(c, option, option < 256 ? "" : long_options[index].name))
+	while ((option = tool_option(&line, argc, argv)) > 0)
+		if (parse_option(c, option))
 			return -EINVAL;
-	}
-	if (optind < argc)
-		c->path = argv[optind++];
-	if (optind < argc || (!c->path && !c->synthetic) || (c->path && c->synthetic) ||
-	    (c->dump && (c->key || c->synthetic)) || (!c->dump && !c->key && !c->job.case_path)) {
-		fputs(usage, stderr);
+	if (option < 0)
 		return -EINVAL;
-	}
-	return 0;
+	c->path = line.words[0];
+	if (line.n_words > 1)
+		tool_refuse(&line, "unexpected argument '%s'", line.words[1]);
+	else if (c->path && c->synthetic)
+		tool_refuse(&line, "--synthetic makes up its model: unexpected argument '%s'",
+			    c->path);
+	else if (c->dump && (c->key || c->synthetic))
+		tool_refuse(&line, "--dump cannot be combined with --%s",
+			    c->key ? "key" : "synthetic");
+	else if (!c->path && !c->synthetic)
+		tool_refuse(&line, c->dump ? "--dump needs a CASE or a kcore.bin"
+					   : "no model is given: a directory, a GGUF file or "
+					     "--synthetic NAME");
+	else if (!c->dump && !c->key && !c->job.case_path)
+		tool_refuse(&line, "no output is given: -o CASE");
+	else
+		return 0;
+	return -EINVAL;
 }
 
 static void summarise(const struct command *c, const struct model *m,
@@ -343,7 +343,7 @@ static int run_tool(int argc, char **argv)
 	c.job.progress = progress_default_style();
 	r = parse_command(&c, argc, argv);
 	if (r)
-		return r < 0 ? 2 : r - 1;
+		return line.status;
 	if (confine(&c, &error))
 		return fail(error.text);
 	if (c.dump)

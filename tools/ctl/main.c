@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* txdactl: loads, unloads and lists the models of txdad. */
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 
 #include "client.h"
 #include "show.h"
+#include "tool_line.h"
 #include "tool_run.h"
 
 #define MAX_ANSWER ((size_t)64 << 20)
@@ -43,17 +43,10 @@ static const char help[] =
 	"  --no-wait          load, wake: return at once\n"
 	"  --force            unload, sleep: abort running requests\n"
 	"  --json             print the daemon's JSON answers unchanged\n"
-	"  --help, --version\n";
+	"  -h, --help\n"
+	"  -V, --version\n";
 
-enum option_id {
-	OPT_SOCKET = 256,
-	OPT_KEEP_ALIVE,
-	OPT_NO_WAIT,
-	OPT_FORCE,
-	OPT_JSON,
-	OPT_HELP,
-	OPT_VERSION
-};
+enum option_id { OPT_SOCKET = 256, OPT_KEEP_ALIVE, OPT_NO_WAIT, OPT_FORCE, OPT_JSON };
 
 static const struct option options[] = {
 	{"socket", required_argument, NULL, OPT_SOCKET},
@@ -61,10 +54,10 @@ static const struct option options[] = {
 	{"no-wait", no_argument, NULL, OPT_NO_WAIT},
 	{"force", no_argument, NULL, OPT_FORCE},
 	{"json", no_argument, NULL, OPT_JSON},
-	{"help", no_argument, NULL, OPT_HELP},
-	{"version", no_argument, NULL, OPT_VERSION},
-	{0},
+	TOOL_OPTIONS_END,
 };
+
+static struct tool_line line = TOOL_LINE("txdactl", help, options, "");
 
 struct settings {
 	const char *socket, *keep_alive;
@@ -153,14 +146,14 @@ static int show_answer(struct client *c, const struct settings *s, const struct 
 /* ---- progress of a load ---------------------------------------------------------------------- */
 
 /* One line of the stream; true: the last state was ready. */
-static bool show_progress(const char *line, const struct settings *s, bool tty)
+static bool show_progress(const char *text, const struct settings *s, bool tty)
 {
-	cJSON *event = cJSON_Parse(line);
+	cJSON *event = cJSON_Parse(text);
 	const char *state = show_text(event, "state");
 	bool ready = !strcmp(state, "ready");
 
 	if (s->json) {
-		puts(line);
+		puts(text);
 	} else if (*show_text(event, "phase")) {
 		fprintf(stderr, "%s%s %.0f%%%s", tty ? "\r\033[K" : "", show_text(event, "phase"),
 			show_number(event, "progress") * 100, tty ? "" : "\n");
@@ -181,24 +174,24 @@ static bool show_progress(const char *line, const struct settings *s, bool tty)
 static int follow_load(struct client *c, const struct settings *s)
 {
 	bool tty = isatty(STDERR_FILENO), ready = false;
-	char line[4096];
+	char text[4096];
 	size_t len = 0;
 	long n;
 
-	while ((n = client_read(c, line + len, sizeof(line) - 1 - len)) > 0) {
+	while ((n = client_read(c, text + len, sizeof(text) - 1 - len)) > 0) {
 		char *end;
 
 		len += (size_t)n;
-		line[len] = '\0';
-		while ((end = strchr(line, '\n'))) {
+		text[len] = '\0';
+		while ((end = strchr(text, '\n'))) {
 			*end = '\0';
-			ready = show_progress(line, s, tty);
-			len -= (size_t)(end + 1 - line);
-			memmove(line, end + 1, len + 1);
+			ready = show_progress(text, s, tty);
+			len -= (size_t)(end + 1 - text);
+			memmove(text, end + 1, len + 1);
 		}
-		if (len == sizeof(line) - 1) {
+		if (len == sizeof(text) - 1) {
 			fprintf(stderr, "txdactl: a line of the answer is longer than %zu bytes\n",
-				sizeof(line) - 1);
+				sizeof(text) - 1);
 			return 1;
 		}
 	}
@@ -273,50 +266,41 @@ static const char *misplaced(const struct settings *s, const struct command *com
 				      : NULL;
 }
 
-static int usage(const char *what, const char *value)
-{
-	fprintf(stderr, "txdactl: %s%s%s%s\nTry 'txdactl --help'.\n", what, *value ? " '" : "",
-		value, *value ? "'" : "");
-	return 2;
-}
-
 static int run_tool(int argc, char **argv)
 {
 	struct settings s = {.socket = client_default_socket()};
 	const struct command *command = NULL;
-	char what[48];
 	int id;
 
 	signal(SIGPIPE, SIG_IGN);
-	while ((id = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	while ((id = tool_option(&line, argc, argv)) > 0) {
 		switch (id) {
-		case OPT_SOCKET: s.socket = optarg; break;
-		case OPT_KEEP_ALIVE: s.keep_alive = optarg; break;
+		case OPT_SOCKET: s.socket = line.value; break;
+		case OPT_KEEP_ALIVE: s.keep_alive = line.value; break;
 		case OPT_NO_WAIT: s.no_wait = true; break;
 		case OPT_FORCE: s.force = true; break;
-		case OPT_JSON: s.json = true; break;
-		case OPT_HELP: fputs(help, stdout); return 0;
-		case OPT_VERSION: puts("txdactl " TXDA_VERSION); return 0;
-		default: fputs("Try 'txdactl --help'.\n", stderr); return 2;
+		default: s.json = true; break;
 		}
 	}
-	if (optind == argc)
-		return usage("no command is given", "");
+	if (id < 0)
+		return line.status;
+	if (!line.n_words)
+		return tool_refuse(&line, "no command is given");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		if (!strcmp(argv[optind], commands[i].name))
+		if (!strcmp(line.words[0], commands[i].name))
 			command = &commands[i];
 	if (!command)
-		return usage("unknown command", argv[optind]);
-	if (argc - optind - 1 != (command->argument != NO_ARGUMENT))
-		return usage(command->argument == NO_ARGUMENT ? "too many arguments for"
-			     : command->argument == MODEL     ? "there must be one MODEL for"
-							      : "there must be one ID for",
-			     command->name);
-	if (misplaced(&s, command)) {
-		snprintf(what, sizeof(what), "%s has no option", command->name);
-		return usage(what, misplaced(&s, command));
-	}
-	return run(&s, command, command->argument != NO_ARGUMENT ? argv[optind + 1] : NULL);
+		return tool_refuse(&line, "unknown command '%s'", line.words[0]);
+	if (line.n_words - 1 != (command->argument != NO_ARGUMENT))
+		return tool_refuse(&line,
+				   command->argument == NO_ARGUMENT ? "too many arguments for '%s'"
+				   : command->argument == MODEL ? "there must be one MODEL for '%s'"
+								: "there must be one ID for '%s'",
+				   command->name);
+	if (misplaced(&s, command))
+		return tool_refuse(&line, "%s has no option '%s'", command->name,
+				   misplaced(&s, command));
+	return run(&s, command, command->argument != NO_ARGUMENT ? line.words[1] : NULL);
 }
 
 int main(int argc, char **argv)

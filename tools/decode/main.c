@@ -11,16 +11,21 @@
 #include "confine.h"
 #include "decode.h"
 #include "io.h"
+#include "tool_line.h"
 #include "tool_run.h"
 
-static const char usage[] = "usage: txda-decode\n"
+static const char usage[] = "Usage: txda-decode\n"
 			    "\n"
 			    "Started by other TXDA programs with a socket as standard input and "
 			    "output. Decodes one picture in a\n"
 			    "confined process.\n"
 			    "\n"
 			    "  -h, --help\n"
-			    "      --version\n";
+			    "  -V, --version\n";
+
+static const struct option options[] = {TOOL_OPTIONS_END};
+
+static struct tool_line line = TOOL_LINE("txda-decode", usage, options, "");
 
 static int answer(const struct image_answer *a, const struct image_picture *p)
 {
@@ -40,16 +45,10 @@ static int run_tool(int argc, char **argv)
 	struct image_request r;
 	void *data;
 
-	if (argc > 1 && !strcmp(argv[1], "--version")) {
-		puts("txda-decode " TXDA_VERSION);
-		return EXIT_SUCCESS;
-	}
-	if (argc > 1) {
-		bool asked = !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h");
-
-		fputs(usage, asked ? stdout : stderr);
-		return asked ? EXIT_SUCCESS : 2;
-	}
+	if (tool_option(&line, argc, argv) < 0)
+		return line.status;
+	if (line.n_words)
+		return tool_refuse(&line, "unexpected argument '%s'", line.words[0]);
 	a.code = confine_self(&nothing, a.text, sizeof(a.text));
 	if (a.code)
 		return answer(&a, NULL);

@@ -4,13 +4,13 @@
  * so the payload is a page of text that says what the image is.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "crc32c.h"
 #include "number.h"
+#include "tool_line.h"
 #include "tool_run.h"
 #include "txda_firmware.h"
 #include "txda_regs.h"
@@ -20,12 +20,21 @@
 static const char usage[] =
 	"Usage: txda-mkfw [OPTIONS] FILE\n"
 	"\n"
-	"      --version X.Y.Z    firmware version (1.0.0)\n"
+	"      --firmware X.Y.Z   firmware version (1.0.0)\n"
 	"      --carveout MIB     DRAM reserved for the firmware, a multiple of 2 (16)\n"
 	"      --regs X.Y         oldest supported register map (1.0)\n"
 	"      --driver X.Y       oldest supported driver (1.0)\n"
 	"      --build TEXT       build string of up to 31 characters\n"
-	"  -h, --help\n";
+	"  -h, --help\n"
+	"  -V, --version\n";
+
+static const struct option options[] = {
+	{"firmware", required_argument, NULL, 'f'}, {"carveout", required_argument, NULL, 'c'},
+	{"regs", required_argument, NULL, 'r'},	    {"driver", required_argument, NULL, 'd'},
+	{"build", required_argument, NULL, 'b'},    TOOL_OPTIONS_END,
+};
+
+static struct tool_line line = TOOL_LINE("txda-mkfw", usage, options, "");
 
 static const char payload_text[] =
 	"Firmware of the TX8 device model. It holds no code: the model reads this header,\n"
@@ -77,14 +86,20 @@ static bool read_build(const char *text, __u8 *ret, size_t room)
 	return true;
 }
 
-static bool read_option(int c, struct txda_firmware *h)
+/* NULL, or what the value must be. */
+static const char *read_option(int c, struct txda_firmware *h)
 {
 	switch (c) {
-	case 'v': return read_three(optarg, &h->version);
-	case 'c': return read_mib(optarg, &h->carveout_bytes);
-	case 'r': return read_two(optarg, &h->regs_version);
-	case 'd': return read_two(optarg, &h->driver_version);
-	default: return read_build(optarg, h->build, sizeof(h->build));
+	case 'f':
+		return read_three(line.value, &h->version) ? NULL : "X.Y.Z, up to 65535.255.65535";
+	case 'c':
+		return read_mib(line.value, &h->carveout_bytes) ? NULL
+								: "a multiple of 2 up to 1048576";
+	case 'r': return read_two(line.value, &h->regs_version) ? NULL : "X.Y, up to 65535.65535";
+	case 'd': return read_two(line.value, &h->driver_version) ? NULL : "X.Y, up to 65535.65535";
+	default:
+		return read_build(line.value, h->build, sizeof(h->build)) ? NULL
+									  : "at most 31 characters";
 	}
 }
 
@@ -102,15 +117,6 @@ static int write_image(const char *path, const struct image *image)
 
 static int run_tool(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"version", required_argument, NULL, 'v'},
-		{"carveout", required_argument, NULL, 'c'},
-		{"regs", required_argument, NULL, 'r'},
-		{"driver", required_argument, NULL, 'd'},
-		{"build", required_argument, NULL, 'b'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
-	};
 	struct image image = {
 		.header =
 			{
@@ -127,26 +133,22 @@ static int run_tool(int argc, char **argv)
 				.build = "cmodel",
 			},
 	};
+	const char *wanted;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
-		if (c == 'h') {
-			fputs(usage, stdout);
-			return 0;
-		}
-		if (c == '?' || !read_option(c, &image.header)) {
-			fprintf(stderr, "txda-mkfw: invalid argument %s (txda-mkfw --help)\n",
-				c == '?' ? "an option" : optarg);
-			return 2;
-		}
-	}
-	if (optind + 1 != argc) {
-		fputs(usage, stderr);
-		return 2;
-	}
+	while ((c = tool_option(&line, argc, argv)) > 0)
+		if ((wanted = read_option(c, &image.header)))
+			return tool_refuse(&line, "--%s %s: must be %s", line.name, line.value,
+					   wanted);
+	if (c < 0)
+		return line.status;
+	if (!line.n_words)
+		return tool_refuse(&line, "FILE is missing");
+	if (line.n_words > 1)
+		return tool_refuse(&line, "unexpected argument '%s'", line.words[1]);
 	memcpy(image.payload, payload_text, sizeof(payload_text));
 	image.header.crc32c = crc32c(0, &image, sizeof(image));
-	return write_image(argv[optind], &image);
+	return write_image(line.words[0], &image);
 }
 
 int main(int argc, char **argv)

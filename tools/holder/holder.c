@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -29,6 +28,7 @@
 #include "store.h"
 #include "clock.h"
 #include "number.h"
+#include "tool_line.h"
 #include "tool_run.h"
 
 #define EXIT_CONFIG 78	  /* sysexits.h: errors that a restart does not fix */
@@ -359,52 +359,48 @@ static const char help[] = "Usage: txda-holder [OPTION...] [--] COMMAND [ARGUMEN
 			   "  --max-fds N           maximum descriptors held (default: 512)\n"
 			   "  --restart-delay SEC   longest delay before restarting a daemon that "
 			   "fails early (default: 60)\n"
-			   "  --help, --version\n"
+			   "  -h, --help\n"
+			   "  -V, --version\n"
 			   "\n"
 			   "SIGTERM and SIGINT stop the daemon and the holder, SIGUSR1 restarts "
 			   "the daemon, SIGHUP is passed on.\n";
 
-static unsigned number(const char *option, const char *text, unsigned long max)
-{
-	uint64_t value;
+static const struct option options[] = {
+	{"max-fds", required_argument, NULL, 'm'},
+	{"restart-delay", required_argument, NULL, 'd'},
+	TOOL_OPTIONS_END,
+};
 
-	if (!number_parse(text, max, &value)) {
-		log_message("--%s %s: must be a number up to %lu", option, text, max);
-		exit(2);
-	}
-	return (unsigned)value;
+static struct tool_line line = TOOL_LINE("txda-holder", help, options, "");
+
+static bool number(uint64_t max, uint64_t *ret)
+{
+	if (number_parse(line.value, max, ret))
+		return true;
+	tool_refuse(&line, "--%s %s: must be a number up to %llu", line.name, line.value,
+		    (unsigned long long)max);
+	return false;
 }
 
-/* Leaves the index of the command. */
-static int read_options(int argc, char **argv, struct holder *h, unsigned *ret_max)
+/* False: end with line.status. */
+static bool read_options(int argc, char **argv, struct holder *h, unsigned *ret_max)
 {
-	static const struct option options[] = {
-		{"max-fds", required_argument, NULL, 'm'},
-		{"restart-delay", required_argument, NULL, 'd'},
-		{"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'v'},
-		{0},
-	};
+	uint64_t value;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "+", options, NULL)) >= 0) {
-		switch (c) {
-		case 'm': *ret_max = number("max-fds", optarg, STORE_MAX_FDS); break;
-		case 'd': h->max_delay_ms = number("restart-delay", optarg, 86400) * 1000; break;
-		case 'h':
-			fputs(help, stdout);
-			exit(tool_end("txda-holder", EXIT_SUCCESS, EXIT_FAILURE));
-		case 'v':
-			puts("txda-holder " TXDA_VERSION);
-			exit(tool_end("txda-holder", EXIT_SUCCESS, EXIT_FAILURE));
-		default: exit(2);
-		}
+	line.command = true;
+	while ((c = tool_option(&line, argc, argv)) > 0) {
+		if (!number(c == 'm' ? STORE_MAX_FDS : 86400, &value))
+			return false;
+		if (c == 'm')
+			*ret_max = (unsigned)value;
+		else
+			h->max_delay_ms = (unsigned)value * 1000;
 	}
-	if (optind == argc) {
-		log_message("no command is given");
-		exit(2);
-	}
-	return optind;
+	if (!c && !line.n_words)
+		tool_refuse(&line, "no command is given");
+	h->command = line.words;
+	return !c && line.n_words;
 }
 
 int main(int argc, char **argv)
@@ -413,7 +409,8 @@ int main(int argc, char **argv)
 	unsigned max = 512;
 	int error, status;
 
-	h.command = argv + read_options(argc, argv, &h, &max);
+	if (!read_options(argc, argv, &h, &max))
+		return tool_end("txda-holder", line.status, EXIT_FAILURE);
 	error = store_init(&h.store, max);
 	if (!error)
 		error = raise_limit(&h);

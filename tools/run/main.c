@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* txda-run: prompts a model, once or in a chat, through a running or a private daemon. */
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "conversation.h"
 #include "interrupt.h"
 #include "settings.h"
+#include "tool_line.h"
 #include "tool_run.h"
 #include "utf8.h"
 
@@ -46,7 +46,8 @@ static const char help[] =
 	"  --raw                continue the prompt as it is, without the model's chat template\n"
 	"  --stats              print first-token latency (FTL) and tokens per second (TPS) on "
 	"standard error\n"
-	"  --help, --version\n"
+	"  -h, --help\n"
+	"  -V, --version\n"
 	"\n"
 	"With DIR:\n"
 	"  --private            always start a private daemon; implied by the options below\n"
@@ -74,8 +75,6 @@ enum option_id {
 	OPT_STATS,
 	OPT_PRIVATE,
 	OPT_DAEMON, /* passed to the private daemon */
-	OPT_HELP,
-	OPT_VERSION,
 };
 
 static const struct option options[] = {
@@ -98,10 +97,10 @@ static const struct option options[] = {
 	{"unused-tensors", required_argument, NULL, OPT_DAEMON},
 	{"max-model-len", required_argument, NULL, OPT_DAEMON},
 	{"cache-dir", required_argument, NULL, OPT_DAEMON},
-	{"help", no_argument, NULL, OPT_HELP},
-	{"version", no_argument, NULL, OPT_VERSION},
-	{0},
+	TOOL_OPTIONS_END,
 };
+
+static struct tool_line line = TOOL_LINE("txda-run", help, options, "np");
 
 struct arguments {
 	struct ask_options ask;
@@ -185,12 +184,6 @@ static int run_once(const struct arguments *a, const char *prompt)
 	return r;
 }
 
-static int complain(const char *what)
-{
-	fprintf(stderr, "txda-run: %s\nTry 'txda-run --help'.\n", what);
-	return 2;
-}
-
 /* An option for the private daemon, as "--name=value". */
 static bool hand_on(struct attach_options *o, const char *name, const char *value)
 {
@@ -218,45 +211,39 @@ static bool add_picture(struct arguments *a, const char *path)
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, struct arguments *a)
 {
-	int id, index = 0;
+	int id;
 
-	while ((id = getopt_long(argc, argv, "n:p:", options, &index)) != -1) {
-		const char *number = NULL;
-
+	while ((id = tool_option(&line, argc, argv)) > 0) {
 		switch (id) {
 		case OPT_SOCKET:
-			a->ask.socket = optarg;
+			a->ask.socket = line.value;
 			a->attach.socket_given = true;
 			break;
-		case OPT_MODEL: a->ask.model = optarg; break;
+		case OPT_MODEL: a->ask.model = line.value; break;
 		case OPT_LIST: a->list = true; break;
-		case OPT_SYSTEM: a->system = optarg; break;
+		case OPT_SYSTEM: a->system = line.value; break;
 		case OPT_IMAGE:
-			if (!add_picture(a, optarg))
+			if (!add_picture(a, line.value))
 				return 1;
 			break;
 		case OPT_RAW: a->ask.raw = true; break;
 		case OPT_STATS: a->ask.stats = true; break;
 		case OPT_PRIVATE: a->attach.private = true; break;
 		case OPT_DAEMON:
-			if (!hand_on(&a->attach, options[index].name, optarg))
+			if (!hand_on(&a->attach, line.name, line.value))
 				return 2;
 			break;
-		case 'p': a->prompt = optarg; break;
-		case 'n': number = "max-tokens"; break;
-		case OPT_TEMPERATURE: number = "temperature"; break;
-		case OPT_TOP_P: number = "top-p"; break;
-		case OPT_TOP_K: number = "top-k"; break;
-		case OPT_SEED: number = "seed"; break;
-		case OPT_HELP: fputs(help, stdout); return 0;
-		case OPT_VERSION: puts("txda-run " TXDA_VERSION); return 0;
-		default: fputs("Try 'txda-run --help'.\n", stderr); return 2;
+		case 'p': a->prompt = line.value; break;
+		default:
+			if (!*line.value)
+				return tool_refuse(&line, "--%s needs a number", line.name);
+			if (!settings_set(&a->ask, line.name, line.value))
+				return TOOL_USAGE;
+			break;
 		}
-		if (number && !*optarg)
-			return complain("a number is missing");
-		if (number && !settings_set(&a->ask, number, optarg))
-			return 2;
 	}
+	if (id < 0)
+		return line.status;
 	return -1;
 }
 
@@ -264,20 +251,24 @@ static int parse(int argc, char **argv, struct arguments *a)
 static int check(const struct arguments *a)
 {
 	if (a->ask.raw && a->system)
-		return complain("--raw cannot be combined with --system: put it into the prompt");
+		return tool_refuse(
+			&line, "--raw cannot be combined with --system: put it into the prompt");
 	if (a->ask.raw && a->pictures)
-		return complain("--raw cannot be combined with --image: only the chat template "
-				"places images");
+		return tool_refuse(&line,
+				   "--raw cannot be combined with --image: only the chat template "
+				   "places images");
 	if (a->attach.dir && a->ask.model)
-		return complain("--model names one that a daemon serves; the directory says which "
-				"model it is");
+		return tool_refuse(
+			&line, "--model names one that a daemon serves; the directory says which "
+			       "model it is");
 	if (a->attach.private && !a->attach.dir)
-		return complain("a private daemon needs a model's directory");
+		return tool_refuse(&line, "a private daemon needs a model's directory");
 	if (a->attach.private && a->attach.socket_given)
-		return complain("--socket names a running daemon; it cannot be combined with a "
-				"private one");
+		return tool_refuse(&line,
+				   "--socket names a running daemon; it cannot be combined with a "
+				   "private one");
 	if (a->list && a->attach.dir)
-		return complain("--list needs a running daemon");
+		return tool_refuse(&line, "--list needs a running daemon");
 	return -1;
 }
 
@@ -327,17 +318,24 @@ static int check_text(const char *what, const char *text)
 /*
  * Finds the prompt, freed by the caller. 0, or the exit status after an error, which was reported.
  */
-static int find_prompt(const struct arguments *a, int n, char **words, char **ret)
+static int find_prompt(const struct arguments *a, char **ret)
 {
-	if (a->prompt && n)
-		return complain("--prompt cannot be combined with a prompt argument");
+	const char *word = line.words[0];
+
+	if (a->prompt && word)
+		return tool_refuse(&line, "--prompt cannot be combined with a prompt argument");
 	if (a->prompt)
 		*ret = strdup(a->prompt);
 	else
-		*ret = n ? join_arguments(n, words) : read_stdin();
+		*ret = word ? join_arguments(line.n_words, line.words) : read_stdin();
 	if (!*ret)
 		return 1;
-	return **ret ? check_text("the prompt", *ret) : complain("the prompt is empty");
+	if (word && !line.words[1] && strchr(word, '/') && !strpbrk(word, " \t\n") &&
+	    !a->attach.dir)
+		fprintf(stderr,
+			"txda-run: note: there is no model in %s; it is sent as the prompt\n",
+			word);
+	return **ret ? check_text("the prompt", *ret) : tool_refuse(&line, "the prompt is empty");
 }
 
 static int start(int argc, char **argv, struct arguments *a)
@@ -347,16 +345,18 @@ static int start(int argc, char **argv, struct arguments *a)
 
 	if (r >= 0)
 		return r;
-	if (optind < argc && attach_is_directory(argv[optind]))
-		a->attach.dir = argv[optind++];
+	if (line.n_words && attach_is_directory(line.words[0])) {
+		a->attach.dir = *line.words++;
+		line.n_words--;
+	}
 	r = check(a);
 	if (r >= 0)
 		return r;
 	r = a->system ? check_text("the system prompt", a->system) : 0;
-	if (!r && !a->list && (a->prompt || optind < argc || !isatty(STDIN_FILENO)))
-		r = find_prompt(a, argc - optind, argv + optind, &prompt);
+	if (!r && !a->list && (a->prompt || line.n_words || !isatty(STDIN_FILENO)))
+		r = find_prompt(a, &prompt);
 	if (!r && a->pictures && !prompt)
-		r = complain("--image needs a prompt");
+		r = tool_refuse(&line, "--image needs a prompt");
 	if (!r)
 		r = run(a, prompt);
 	free(prompt);

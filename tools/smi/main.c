@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -7,6 +6,7 @@
 
 #include "number.h"
 #include "smi.h"
+#include "tool_line.h"
 #include "tool_run.h"
 
 /* The time over which the first round averages. */
@@ -48,17 +48,6 @@ struct request {
 	struct smi_topo topo;
 };
 
-static int usage_error(const char *format, const char *word)
-{
-	fputs("txda-smi: ", stderr);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	fprintf(stderr, format, word);
-#pragma GCC diagnostic pop
-	fputs(" (txda-smi --help)\n", stderr);
-	return SMI_USAGE;
-}
-
 enum { OPT_JSON = 256, OPT_FIELDS, OPT_FORMAT, OPT_MAP, OPT_TP, OPT_EXPLAIN };
 
 static const struct option options[] = {
@@ -71,16 +60,16 @@ static const struct option options[] = {
 	{"map", required_argument, NULL, OPT_MAP},
 	{"tp", required_argument, NULL, OPT_TP},
 	{"explain", no_argument, NULL, OPT_EXPLAIN},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},
-	{NULL, 0, NULL, 0},
+	TOOL_OPTIONS_END,
 };
+
+static struct tool_line line = TOOL_LINE("txda-smi", usage, options, "iln");
 
 static const char *const command_names[] = {
 	[SHOW] = "without a command", [DMON] = "dmon",	[QUERY] = "query", [TOPO] = "topo",
 	[EVENTS] = "events",	      [RESET] = "reset"};
 
-/* The options that a command takes, by their values; --help and --version end it before. */
+/* The options that a command takes, by their values. */
 static const int takes[][6] = {
 	[SHOW] = {'i', 'l', 'n', OPT_JSON},
 	[DMON] = {'i', 'l', 'n', OPT_JSON},
@@ -111,12 +100,12 @@ static int check_options(const struct request *request)
 		if (!(request->given & ~taken & 1u << i))
 			continue;
 		snprintf(text, sizeof(text), "%s: there is no --%s", command, options[i].name);
-		return usage_error("%s", text);
+		return tool_refuse(&line, "%s", text);
 	}
 	if (request->json && request->format && strcmp(request->format, "json"))
-		return usage_error("--format %s contradicts --json", request->format);
+		return tool_refuse(&line, "--format %s contradicts --json", request->format);
 	if (request->count > 1 && !request->loop_s && request->command != EVENTS)
-		return usage_error("--count needs --loop%s", "");
+		return tool_refuse(&line, "--count needs --loop");
 	return -1;
 }
 
@@ -137,34 +126,36 @@ static int read_option(int c, struct request *request)
 	char *end;
 
 	switch (c) {
-	case 'i': request->chip = optarg; return -1;
+	case 'i': request->chip = line.value; return -1;
 	case 'l':
-		request->loop_s = strtod(optarg, &end);
-		if (*end || end == optarg || !(request->loop_s >= 0.05 && request->loop_s <= 86400))
-			return usage_error("--loop %s: must be seconds from 0.05 to 86400", optarg);
+		request->loop_s = strtod(line.value, &end);
+		if (*end || end == line.value ||
+		    !(request->loop_s >= 0.05 && request->loop_s <= 86400))
+			return tool_refuse(&line, "--loop %s: must be seconds from 0.05 to 86400",
+					   line.value);
 		return -1;
 	case 'n':
-		if (!read_count(optarg, 1000000000, &request->count))
-			return usage_error("--count %s: must be a number from 1 to 1000000000",
-					   optarg);
+		if (!read_count(line.value, 1000000000, &request->count))
+			return tool_refuse(&line,
+					   "--count %s: must be a number from 1 to 1000000000",
+					   line.value);
 		return -1;
 	case OPT_JSON: request->json = true; return -1;
-	case OPT_FIELDS: request->fields = optarg; return -1;
+	case OPT_FIELDS: request->fields = line.value; return -1;
 	case OPT_FORMAT:
-		if (strcmp(optarg, "csv") && strcmp(optarg, "json"))
-			return usage_error("--format %s: must be csv or json", optarg);
-		request->format = optarg;
+		if (strcmp(line.value, "csv") && strcmp(line.value, "json"))
+			return tool_refuse(&line, "--format %s: must be csv or json", line.value);
+		request->format = line.value;
 		return -1;
-	case OPT_MAP: request->topo.map = optarg; return -1;
+	case OPT_MAP: request->topo.map = line.value; return -1;
 	case OPT_TP:
-		if (!read_count(optarg, TXDA_MAX_CHIPS_PER_GROUP, &value))
-			return usage_error("--tp %s: must be a number from 1 to 8", optarg);
+		if (!read_count(line.value, TXDA_MAX_CHIPS_PER_GROUP, &value))
+			return tool_refuse(&line, "--tp %s: must be a number from 1 to 8",
+					   line.value);
 		request->topo.tp = (unsigned)value;
 		return -1;
 	case OPT_EXPLAIN: request->topo.explain = true; return -1;
-	case 'h': fputs(usage, stdout); return SMI_OK;
-	case 'V': printf("txda-smi %s\n", txda_version()); return SMI_OK;
-	default: fputs("txda-smi --help lists the options\n", stderr); return SMI_USAGE;
+	default: return SMI_USAGE;
 	}
 }
 
@@ -173,40 +164,43 @@ static int read_command(int argc, char **argv, struct request *request)
 	char unknown[64];
 	int c, r;
 
-	while ((c = getopt_long(argc, argv, "i:l:n:hV", options, NULL)) >= 0) {
+	while ((c = tool_option(&line, argc, argv)) > 0) {
 		request->given |= option_bit(c);
 		r = read_option(c, request);
 		if (r >= 0)
 			return r;
 	}
-	for (; optind < argc; optind++) {
+	if (c < 0)
+		return line.status;
+	for (char **word = line.words; *word; word++) {
 		if (request->command == RESET && !request->chip) {
-			request->chip = argv[optind];
+			request->chip = *word;
 			continue;
 		}
 		if (request->command != SHOW)
-			return usage_error("\"%s\" is too much", argv[optind]);
+			return tool_refuse(&line, "unexpected argument '%s'", *word);
 		for (unsigned i = DMON; i <= RESET; i++)
-			if (!strcmp(argv[optind], command_names[i]))
+			if (!strcmp(*word, command_names[i]))
 				request->command = i;
 		if (request->command == SHOW)
-			return usage_error("unknown command \"%s\"; commands are dmon, query, "
-					   "topo, events and reset",
-					   argv[optind]);
+			return tool_refuse(&line,
+					   "unknown command '%s'; commands are dmon, query, topo, "
+					   "events and reset",
+					   *word);
 	}
 	if (request->command == QUERY) {
 		if (!request->fields)
-			return usage_error("query: --fields is missing%s", "");
+			return tool_refuse(&line, "query: --fields is missing");
 		if (!strcmp(request->fields, "help")) {
 			smi_list_fields(stdout);
 			return SMI_OK;
 		}
 		if (smi_check_fields(request->fields, unknown, sizeof(unknown)) < 0)
-			return usage_error("query: no field \"%s\"; --fields=help lists them",
-					   unknown);
+			return tool_refuse(
+				&line, "query: no field \"%s\"; --fields=help lists them", unknown);
 	}
 	if (request->command == RESET && !request->chip)
-		return usage_error("reset: which chip?%s", "");
+		return tool_refuse(&line, "reset: which chip?");
 	if (request->command == DMON && !request->loop_s)
 		request->loop_s = 1;
 	return check_options(request);

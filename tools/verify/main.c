@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* txda-verify: compares the chips' results with a reference. */
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +10,11 @@
 #include "golden.h"
 #include "number.h"
 #include "perplexity.h"
+#include "tool_line.h"
 #include "tool_run.h"
 
 static const char usage[] =
-	"usage: txda-verify MODEL_DIR GOLDEN.safetensors    compare logits with a reference\n"
+	"Usage: txda-verify MODEL_DIR GOLDEN.safetensors    compare logits with a reference\n"
 	"       txda-verify MODEL_DIR --ppl FILE            perplexity of a text\n"
 	"       txda-verify MODEL_DIR --determinism         check that batching and chunking keep "
 	"all bits\n"
@@ -42,7 +42,7 @@ static const char usage[] =
 	"      --against TYPE   --ppl: compare with the same model's weights in TYPE\n"
 	"      --bits           print a checksum of all logits, to compare two runs bit for bit\n"
 	"  -h, --help\n"
-	"      --version\n"
+	"  -V, --version\n"
 	"\n"
 	"Exit status: 0 within the tolerance, 1 beyond it, 2 the comparison could not run.\n";
 
@@ -65,10 +65,9 @@ enum {
 	OPTION_AGAINST,
 	OPTION_DETERMINISM,
 	OPTION_BITS,
-	OPTION_VERSION,
 };
 
-static const struct option long_options[] = {
+static const struct option options[] = {
 	{"tp", required_argument, NULL, OPTION_TP},
 	{"kv-int8", no_argument, NULL, OPTION_KV_INT8},
 	{"ep", no_argument, NULL, OPTION_EP},
@@ -87,10 +86,10 @@ static const struct option long_options[] = {
 	{"against", required_argument, NULL, OPTION_AGAINST},
 	{"determinism", no_argument, NULL, OPTION_DETERMINISM},
 	{"bits", no_argument, NULL, OPTION_BITS},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, OPTION_VERSION},
-	{0},
+	TOOL_OPTIONS_END,
 };
+
+static struct tool_line line = TOOL_LINE("txda-verify", usage, options, "");
 
 struct command {
 	struct runner_options runner;
@@ -102,99 +101,95 @@ struct command {
 	enum weight_mode against;
 };
 
-static int parse_number(const char *option, const char *text, uint32_t *ret)
+/* Of the last option. */
+static int refuse(const char *wanted)
+{
+	tool_refuse(&line, "--%s: \"%s\" is not %s", line.name, line.value, wanted);
+	return -EINVAL;
+}
+
+static int parse_number(uint32_t *ret)
 {
 	uint64_t value;
 
-	if (!number_parse(text, 1u << 24, &value) || !value) {
-		fprintf(stderr, "txda-verify: --%s: \"%s\" is not a number in [1, %u]\n", option,
-			text, 1u << 24);
-		return -EINVAL;
-	}
+	if (!number_parse(line.value, 1u << 24, &value) || !value)
+		return refuse("a number in [1, 16777216]");
 	*ret = (uint32_t)value;
 	return 0;
 }
 
-static int parse_weights(const char *option, const char *text, enum weight_mode *ret)
+static int parse_weights(enum weight_mode *ret)
 {
 	int mode;
 
 	for (mode = WEIGHTS_KEEP; mode <= WEIGHTS_W4; mode++) {
-		if (!strcmp(weight_mode_name((enum weight_mode)mode), text)) {
+		if (!strcmp(weight_mode_name((enum weight_mode)mode), line.value)) {
 			*ret = (enum weight_mode)mode;
 			return 0;
 		}
 	}
-	fprintf(stderr, "txda-verify: --%s: \"%s\" is not keep, bf16, f16, w8 or w4\n", option,
-		text);
-	return -EINVAL;
+	return refuse("keep, bf16, f16, w8 or w4");
 }
 
-static int parse_option(struct command *c, int option, const char *name)
+static int parse_option(struct command *c, int option)
 {
 	char *end;
 
 	switch (option) {
 	case OPTION_KV_INT8: c->runner.compile.kv_int8 = true; return 0;
 	case OPTION_EP: c->runner.compile.expert_parallel = true; return 0;
-	case OPTION_TP: return parse_number(name, optarg, &c->runner.compile.tp);
-	case OPTION_GROUP: return parse_number(name, optarg, &c->runner.compile.group);
-	case OPTION_BLOCK: return parse_number(name, optarg, &c->runner.compile.block_size);
-	case OPTION_WINDOW: return parse_number(name, optarg, &c->window);
-	case OPTION_CHUNK: return parse_number(name, optarg, &c->chunk);
-	case OPTION_WEIGHTS: return parse_weights(name, optarg, &c->runner.compile.weights);
-	case OPTION_AGAINST: c->compare = true; return parse_weights(name, optarg, &c->against);
+	case OPTION_TP: return parse_number(&c->runner.compile.tp);
+	case OPTION_GROUP: return parse_number(&c->runner.compile.group);
+	case OPTION_BLOCK: return parse_number(&c->runner.compile.block_size);
+	case OPTION_WINDOW: return parse_number(&c->window);
+	case OPTION_CHUNK: return parse_number(&c->chunk);
+	case OPTION_WEIGHTS: return parse_weights(&c->runner.compile.weights);
+	case OPTION_AGAINST: c->compare = true; return parse_weights(&c->against);
 	case OPTION_UNUSED:
-		c->runner.compile.ignore_unused = !strcmp(optarg, "ignore");
-		if (c->runner.compile.ignore_unused || !strcmp(optarg, "refuse"))
-			return 0;
-		fprintf(stderr, "txda-verify: --%s: \"%s\" is not refuse or ignore\n", name,
-			optarg);
-		return -EINVAL;
+		c->runner.compile.ignore_unused = !strcmp(line.value, "ignore");
+		return c->runner.compile.ignore_unused || !strcmp(line.value, "refuse")
+			       ? 0
+			       : refuse("refuse or ignore");
 	case OPTION_PRECISE: c->runner.precise = true; return 0;
 	case OPTION_MTP: c->mtp = true; return 0;
 	case OPTION_MEDIAN: c->golden.median = true; return 0;
-	case OPTION_PPL: c->text = optarg; return 0;
+	case OPTION_PPL: c->text = line.value; return 0;
 	case OPTION_IDS: c->ids = true; return 0;
 	case OPTION_DETERMINISM: c->determinism = true; return 0;
 	case OPTION_BITS: c->bits = true; return 0;
 	case OPTION_TOL:
-		c->tolerance = strtod(optarg, &end);
-		if (end != optarg && !*end && c->tolerance > 0)
+		c->tolerance = strtod(line.value, &end);
+		if (end != line.value && !*end && c->tolerance > 0)
 			return 0;
-		fprintf(stderr, "txda-verify: --tol: \"%s\" is not a positive number\n", optarg);
-		return -EINVAL;
+		return refuse("a positive number");
 	default: return -EINVAL;
 	}
 }
 
+/* 0, or -EINVAL: end with line.status. */
 static int parse_command(struct command *c, int argc, char **argv)
 {
-	int option, index = 0;
+	int option;
 
-	while ((option = getopt_long(argc, argv, "h", long_options, &index)) != -1) {
-		if (option == 'h') {
-			fputs(usage, stdout);
-			return 1;
-		}
-		if (option == OPTION_VERSION) {
-			printf("txda-verify %s\n", txda_version());
-			return 1;
-		}
-		if (parse_option(c, option, option < 256 ? "" : long_options[index].name))
+	while ((option = tool_option(&line, argc, argv)) > 0)
+		if (parse_option(c, option))
 			return -EINVAL;
-	}
-	if (optind < argc)
-		c->runner.path = argv[optind++];
-	if (optind < argc)
-		c->golden.path = argv[optind++];
-	if (optind < argc || !c->runner.path ||
-	    (c->golden.path != NULL) + (c->text != NULL) + c->determinism != 1 ||
-	    (c->compare && !c->text)) {
-		fputs(usage, stderr);
+	if (option < 0)
 		return -EINVAL;
-	}
-	return 0;
+	c->runner.path = line.words[0];
+	c->golden.path = c->runner.path ? line.words[1] : NULL;
+	if (!c->runner.path)
+		tool_refuse(&line, "MODEL_DIR is missing");
+	else if (line.n_words > 2)
+		tool_refuse(&line, "unexpected argument '%s'", line.words[2]);
+	else if (c->compare && !c->text)
+		tool_refuse(&line, "--against needs --ppl");
+	else if ((c->golden.path != NULL) + (c->text != NULL) + c->determinism != 1)
+		tool_refuse(&line, "give one of GOLDEN.safetensors, --ppl FILE and "
+				   "--determinism");
+	else
+		return 0;
+	return -EINVAL;
 }
 
 /*
@@ -360,7 +355,7 @@ static int run_tool(int argc, char **argv)
 
 	r = parse_command(&c, argc, argv);
 	if (r)
-		return r < 0 ? 2 : 0;
+		return line.status;
 	if (c.window < 2)
 		c.window = 2;
 	if (c.golden.path)

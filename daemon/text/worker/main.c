@@ -28,11 +28,11 @@
 #include "io.h"
 #include "param_dir.h"
 #include "text_confine.h"
+#include "tool_line.h"
 #include "tool_run.h"
 #include "work.h"
 
-#define CONTROL	      0 /* the socket that txdad passes */
-#define EXIT_USAGE    64
+#define CONTROL	      0			    /* the socket that txdad passes */
 #define KEEP_BYTES    ((size_t)1 << 20)	    /* message buffer size that is kept between messages */
 #define DESCRIPTORS   128		    /* more than files of a model */
 #define CONFIG_MEMORY ((uint64_t)256 << 20) /* a tree of 1 MiB takes some forty times as much */
@@ -316,45 +316,45 @@ static bool read_tower(const char *digits, struct image_tower *ret)
 	return true;
 }
 
-static int usage(FILE *to)
-{
-	fprintf(to,
-		"usage: txdad-text DIRECTORY BYTES SECONDS [TOWER]\n"
-		"       txdad-text --config DIRECTORY\n"
-		"       txdad-text --case <model_info.json\n\n"
-		"Does the text work of the model in DIRECTORY for txdad, which starts it with a\n"
-		"socket as standard input. BYTES limits its memory, SECONDS its time for "
-		"reading.\n"
-		"TOWER describes the model's image encoder.\n\n"
-		"  --config   write what config.json says of its param_dir, for txdad, and exit\n"
-		"  --case     write what a model_info.json says, for txdad, and exit\n"
-		"  --help     print this help and exit\n"
-		"  --version  print the version and exit\n");
-	return to == stdout ? 0 : EXIT_USAGE;
-}
+static const char usage[] =
+	"Usage: txdad-text DIRECTORY BYTES SECONDS [TOWER]\n"
+	"       txdad-text --config DIRECTORY\n"
+	"       txdad-text --case <model_info.json\n\n"
+	"Does the text work of the model in DIRECTORY for txdad, which starts it with a\n"
+	"socket as standard input. BYTES limits its memory, SECONDS its time for reading.\n"
+	"TOWER describes the model's image encoder.\n\n"
+	"      --config DIR  write what config.json says of its param_dir, for txdad, and exit\n"
+	"      --case        write what a model_info.json says, for txdad, and exit\n"
+	"  -h, --help        print this help and exit\n"
+	"  -V, --version     print the version and exit\n";
+
+static const struct option options[] = {
+	{"config", required_argument, NULL, 'c'},
+	{"case", no_argument, NULL, 's'},
+	TOOL_OPTIONS_END,
+};
+
+static struct tool_line line = TOOL_LINE("txdad-text", usage, options, "");
 
 static int text_main(int argc, char **argv)
 {
 	unsigned long long memory, seconds;
+	int id = tool_option(&line, argc, argv);
 	struct image_tower tower;
 	struct stat st;
 
-	if (argc == 2 && !strcmp(argv[1], "--help"))
-		return usage(stdout);
-	if (argc == 2 && !strcmp(argv[1], "--version")) {
-		printf("txdad-text %s\n", TXDA_VERSION);
-		return 0;
-	}
-	if (argc == 3 && !strcmp(argv[1], "--config"))
-		_exit(read_config(argv[2]));
-	if (argc == 2 && !strcmp(argv[1], "--case"))
-		_exit(read_case());
-	if (argc < 4 || argc > 5 || (argc == 5 && !read_tower(argv[4], &tower)) ||
-	    fstat(CONTROL, &st) || !S_ISSOCK(st.st_mode))
-		return usage(stderr);
-	memory = strtoull(argv[2], NULL, 10);
-	seconds = strtoull(argv[3], NULL, 10);
-	_exit(run(argv[1], memory, (unsigned)seconds, argc == 5 ? &tower : NULL));
+	if (id < 0)
+		return line.status;
+	if (id)
+		_exit(id == 'c' ? read_config(line.value) : read_case());
+	if (line.n_words < 3 || line.n_words > 4 ||
+	    (line.n_words == 4 && !read_tower(line.words[3], &tower)) || fstat(CONTROL, &st) ||
+	    !S_ISSOCK(st.st_mode))
+		return tool_refuse(&line, "txdad starts it with DIRECTORY BYTES SECONDS [TOWER] "
+					  "and a socket");
+	memory = strtoull(line.words[1], NULL, 10);
+	seconds = strtoull(line.words[2], NULL, 10);
+	_exit(run(line.words[0], memory, (unsigned)seconds, line.n_words == 4 ? &tower : NULL));
 }
 
 int main(int argc, char **argv)
