@@ -131,6 +131,12 @@ if [ -n "${TXDA_HOLD:-}" ]; then
 	has "cmodel:$pid:1" out
 	has "holds chips" out
 	awk 'length($0) > 80 { exit 1 }' "$dir/out" || fail "a line is longer than 80 columns"
+	# Colours: on a terminal that has them, unless somebody wants none.
+	for case in "1 TERM=xterm" "1 TERM=xterm NO_COLOR=" "0 TERM=xterm NO_COLOR=1" "0 TERM=dumb" "0 TERM=" "0 -u TERM"; do
+		script -qec "env -u NO_COLOR ${case#* } $smi -i cmodel:$pid:1" /dev/null >"$dir/out" 2>"$dir/err" </dev/null
+		has "cmodel:$pid:1" out
+		[ "$(grep -c "$(printf '\033')" "$dir/out" | sed 's/[1-9].*/1/')" = "${case%% *}" ] || fail "colours with ${case#* }"
+	done
 	expect 0 "JSON" -i "cmodel:$pid:0" --json
 	has '"schema_version":' out
 	has '"purpose":' out

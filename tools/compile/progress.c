@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "progress.h"
 #include "clock.h"
+#include "terminal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 
 enum progress_style progress_default_style(void)
 {
-	return isatty(STDERR_FILENO) ? PROGRESS_BAR : PROGRESS_NONE;
+	return terminal_is(stderr) ? PROGRESS_BAR : PROGRESS_NONE;
 }
 
 static void show_bar(struct progress *p, uint64_t now)

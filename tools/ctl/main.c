@@ -10,6 +10,7 @@
 
 #include "client.h"
 #include "show.h"
+#include "terminal.h"
 #include "tool_line.h"
 #include "tool_run.h"
 
@@ -173,7 +174,7 @@ static bool show_progress(const char *text, const struct settings *s, bool tty)
 
 static int follow_load(struct client *c, const struct settings *s)
 {
-	bool tty = isatty(STDERR_FILENO), ready = false;
+	bool tty = terminal_is(stderr), ready = false;
 	char text[4096];
 	size_t len = 0;
 	long n;

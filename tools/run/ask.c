@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "interrupt.h"
 #include "show.h"
+#include "terminal.h"
 
 #define MAX_LINE     ((size_t)16 << 20) /* of an event, or an error */
 #define LOAD_SECONDS 600
@@ -245,7 +246,7 @@ static int begin(const struct ask_options *o, struct client *c, const char *path
 static void print_stats(const struct answer *a)
 {
 	double spent = a->last - a->first;
-	bool dim = show_colors(stderr);
+	bool dim = terminal_has_colors(stderr);
 
 	if (a->first <= 0) {
 		fprintf(stderr, "no token after %.1f ms\n", (clock_s() - a->asked) * 1e3);

@@ -17,6 +17,7 @@
 #include "history.h"
 #include "interrupt.h"
 #include "show.h"
+#include "terminal.h"
 
 #define MAX_MESSAGE ((size_t)16 << 20)
 #define MAX_PASTE   ((size_t)1 << 20) /* characters at a time */
@@ -354,11 +355,9 @@ char *line_read(void)
 
 void line_open(const char *const *words)
 {
-	const char *term = getenv("TERM");
-
 	completions = words;
 	screen = isatty(STDERR_FILENO) ? stderr : stdout;
-	if (!isatty(fileno(screen)) || !term || !*term || !strcmp(term, "dumb"))
+	if (!terminal_is(screen))
 		return;
 	/* Messages are UTF-8, as the API's JSON is, whatever the locale. */
 	setlocale(LC_CTYPE, "");

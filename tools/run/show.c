@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "interrupt.h"
+#include "terminal.h"
 #include "utf8.h"
 
 #define BAR_WIDTH 30
@@ -65,27 +66,13 @@ void show_text(FILE *file, const char *text)
 	}
 }
 
-static bool is_terminal(FILE *file)
-{
-	const char *term = getenv("TERM");
-
-	return isatty(fileno(file)) && term && *term && strcmp(term, "dumb") != 0;
-}
-
-bool show_colors(FILE *file)
-{
-	const char *no = getenv("NO_COLOR");
-
-	return is_terminal(file) && !(no && *no);
-}
-
 void show_progress(const char *name, const char *phase, double part)
 {
 	char bar[BAR_WIDTH + 1];
 	int filled = part > 0 ? (int)((part < 1 ? part : 1) * BAR_WIDTH) : 0;
 	size_t n = strlen(name);
 
-	if (!is_terminal(stderr))
+	if (!terminal_is(stderr))
 		return;
 	/* Does not cut within a character. */
 	if (n > MAX_NAME)
@@ -106,6 +93,6 @@ void show_progress(const char *name, const char *phase, double part)
 
 void show_progress_end(void)
 {
-	if (is_terminal(stderr))
+	if (terminal_is(stderr))
 		fputs("\r\033[K", stderr);
 }

@@ -15,9 +15,6 @@ int show_answer(const char *text);
 /* Untrusted text within a line. */
 void show_text(FILE *file, const char *text);
 
-/* Whether @file is a terminal that supports colours (NO_COLOR, TERM). */
-bool show_colors(FILE *file);
-
 /*
  * A status line on stderr, which the next one overwrites; nothing if stderr is not a terminal.
  * @part: 0 to 1.

@@ -6,6 +6,7 @@
 
 #include "number.h"
 #include "smi.h"
+#include "terminal.h"
 #include "tool_line.h"
 #include "tool_run.h"
 
@@ -34,7 +35,8 @@ static const char usage[] =
 	"  -V, --version\n"
 	"\n"
 	"Exit status: 0 success, 1 failure, 2 usage error, 3 no chip.\n"
-	"Colours are used on terminals only; NO_COLOR disables them.\n";
+	"Colours are used on terminals only; TERM=dumb or a NO_COLOR that is not empty disables "
+	"them.\n";
 
 enum command { SHOW, DMON, QUERY, TOPO, EVENTS, RESET };
 
@@ -252,7 +254,7 @@ static enum smi_form query_form(const struct request *request)
 /* One round. @snapshot: see look(). */
 static int show(const struct request *request, unsigned long round, struct smi_snapshot *snapshot)
 {
-	bool colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+	bool colour = terminal_has_colors(stdout);
 	int r = 0;
 
 	if (look(request->chip, snapshot) < 0)
