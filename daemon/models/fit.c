@@ -18,6 +18,7 @@
 
 #include "keeper.h"
 #include "models_internal.h"
+#include "number.h"
 
 /* With fewer a model is hardly useful; a smaller cache can be requested explicitly. */
 #define MIN_KV_BLOCKS 64
@@ -435,10 +436,10 @@ static void fill_sizes(const struct served_model *m, struct model_fit *fit)
 	fit->need_bytes = least_bytes(m);
 }
 
-static int explain_no_room(const struct served_model *m, const struct model_fit *fit, char *err,
-			   size_t errlen)
+static int explain_no_room(const struct model_fit *fit, char *err, size_t errlen)
 {
 	uint64_t best = 0, need = fit->need_bytes;
+	char t[7][NUMBER_SIZE_TEXT];
 
 	for (unsigned i = 0; i < fit->n_groups; i++) {
 		const struct fit_group *g = &fit->groups[i];
@@ -449,14 +450,16 @@ static int explain_no_room(const struct served_model *m, const struct model_fit 
 		}
 	}
 	snprintf(err, errlen,
-		 "model '%.200s' needs %llu bytes of a chip at least; %llu are free, and evicting "
-		 "idle models would not make enough room (weights %llu, scratch %llu, inputs and "
-		 "outputs %llu, "
-		 "%llu KV blocks of %llu, code and queues %llu)",
-		 model_name(m), (unsigned long long)need, (unsigned long long)best,
-		 (unsigned long long)fit->weight_bytes, (unsigned long long)fit->scratch_bytes,
-		 (unsigned long long)fit->io_bytes, (unsigned long long)fit->kv_blocks_min,
-		 (unsigned long long)fit->kv_block_bytes, (unsigned long long)OVERHEAD);
+		 "the model needs %s of a chip at least; %s are free, and evicting idle models "
+		 "would not make enough room (weights %s, scratch %s, inputs and outputs %s, "
+		 "%llu KV blocks of %s, code and queues %s)",
+		 number_format_size((double)need, t[0]), number_format_size((double)best, t[1]),
+		 number_format_size((double)fit->weight_bytes, t[2]),
+		 number_format_size((double)fit->scratch_bytes, t[3]),
+		 number_format_size((double)fit->io_bytes, t[4]),
+		 (unsigned long long)fit->kv_blocks_min,
+		 number_format_size((double)fit->kv_block_bytes, t[5]),
+		 number_format_size((double)OVERHEAD, t[6]));
 	return -ENOSPC;
 }
 
@@ -483,7 +486,7 @@ static int verdict(const struct served_model *m, const struct model_fit *fit, ch
 		return -ENODEV;
 	}
 	if (lost + taken < fit->n_groups)
-		return explain_no_room(m, fit, err, errlen);
+		return explain_no_room(fit, err, errlen);
 	snprintf(err, errlen,
 		 "model '%.200s' needs a group of %u chips; there are %u, %u of them with lost "
 		 "chips, %u with a replica",

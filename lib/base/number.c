@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "number.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -49,4 +50,15 @@ bool number_parse_size(const char *text, uint64_t max, uint64_t *ret)
 		return false;
 	*ret = value * factor;
 	return true;
+}
+
+const char *number_format_size(double bytes, char *buf)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	unsigned unit = 0;
+
+	for (; bytes >= 1024 && unit < 4; unit++)
+		bytes /= 1024;
+	snprintf(buf, NUMBER_SIZE_TEXT, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+	return buf;
 }

@@ -16,4 +16,8 @@ bool number_parse(const char *text, uint64_t max, uint64_t *ret);
 /* Bytes: "4096", or with a factor of 1024 to 1024^4, "64K", "8M", "2G" or "1T"; also "2GiB", "2gb". */
 bool number_parse_size(const char *text, uint64_t max, uint64_t *ret);
 
+#define NUMBER_SIZE_TEXT 24
+/* Formats bytes as "16.0 MiB"; returns @buf[NUMBER_SIZE_TEXT]. */
+const char *number_format_size(double bytes, char *buf);
+
 #endif /* TXDA_BASE_NUMBER_H */

@@ -167,7 +167,7 @@ ctl devices | grep -q '^0 .* MiB .* a *$' || fail "txdactl devices: $(ctl device
 ctl --json pin a | grep -q '"pinned":true' || fail "txdactl pin"
 ctl load b >"$tmp/answer" 2>"$tmp/err" && fail "a load without room has status 0"
 expect 503 insufficient_memory $comp '{"model":"b","prompt":"Once","max_tokens":1}'
-grep -q 'bytes of a chip at least' "$tmp/err" || fail "txdactl load without room: $(cat "$tmp/err")"
+grep -q 'the model needs [0-9.]* MiB of a chip at least; [0-9.]* [KM]iB are free' "$tmp/err" || fail "txdactl load without room: $(cat "$tmp/err")"
 ctl unpin a >"$tmp/answer" || fail "txdactl unpin"
 begin_long_stream a
 id=$(ctl requests | sed -n '2s/ .*//p')

@@ -321,7 +321,7 @@ TEST(makes_room)
 		fill_chip(i, need - 1);
 	assert_int_equal(models_fit(m[4], NULL, FIT_NOBODY, &fit, err, sizeof(err)), -ENOSPC);
 	assert_non_null(
-		strstr(err, "needs 119537664 bytes of a chip at least; 119537663 are free"));
+		strstr(err, "the model needs 114.0 MiB of a chip at least; 114.0 MiB are free"));
 	/* Any of them makes room: the one that was idle for longest, never a pinned one. */
 	assert_int_equal(models_fit(m[4], NULL, FIT_IDLE, &fit, err, sizeof(err)), 0);
 	assert_false(fit.fits);
@@ -338,7 +338,7 @@ TEST(makes_room)
 	assert_true(fit.resident);
 	/* Nobody may go, so it is left for later. */
 	assert_int_equal(load(m[4]), MODEL_UNLOADED);
-	assert_says(m[4]->error, "needs 119537664 bytes");
+	assert_says(m[4]->error, "needs 114.0 MiB");
 	/* Others' memory is no lost chip; a lost chip is no room. */
 	for (unsigned i = 0; i < FAKE_CHIPS; i++)
 		fake_chip_lost[i] = true;

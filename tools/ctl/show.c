@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "number.h"
 #include "show.h"
 
 #include <stdbool.h>
@@ -25,17 +26,6 @@ double show_number(const cJSON *object, const char *name)
 static bool truth(const cJSON *object, const char *name)
 {
 	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, name));
-}
-
-static const char *bytes(double value, char *buf)
-{
-	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-	unsigned unit = 0;
-
-	for (; value >= 1024 && unit < 4; unit++)
-		value /= 1024;
-	snprintf(buf, CELL, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-	return buf;
 }
 
 static const char *duration(double seconds, char *buf)
@@ -84,8 +74,8 @@ void show_models(const cJSON *answer)
 	cJSON_ArrayForEach(m, cJSON_GetObjectItemCaseSensitive(answer, "data")) {
 		printf("%-24s %-10s %-8s %-10s %-10s %-9s %-9s %s", show_text(m, "id"),
 		       show_text(m, "state"), chips(m, where),
-		       bytes(show_number(m, "weight_bytes"), weights),
-		       bytes(show_number(m, "kv_bytes"), kv),
+		       number_format_size(show_number(m, "weight_bytes"), weights),
+		       number_format_size(show_number(m, "kv_bytes"), kv),
 		       duration(show_number(m, "idle_seconds"), idle),
 		       duration(show_number(m, "keep_alive"), keep),
 		       truth(m, "pinned") ? "pinned" : "");
@@ -120,7 +110,8 @@ void show_devices(const cJSON *answer)
 		double part = show_number(d, "mem_used_bytes"), all = show_number(d, "mem_bytes");
 		char memory[2 * CELL + 8];
 
-		snprintf(memory, sizeof(memory), "%s of %s", bytes(part, used), bytes(all, total));
+		snprintf(memory, sizeof(memory), "%s of %s", number_format_size(part, used),
+			 number_format_size(all, total));
 		printf("%-5.0f %-28s %-16s %-22s %3.0f %%  %s", show_number(d, "index"),
 		       show_text(d, "name"), show_text(d, "bus"), memory,
 		       all > 0 ? part * 100 / all : 0, truth(d, "lost") ? "lost " : "");
@@ -157,9 +148,10 @@ static void show_group(const cJSON *group)
 		printf(": lost\n");
 		return;
 	}
-	printf(": %s of %s free, %s needed%s\n", bytes(show_number(group, "free_bytes"), left),
-	       bytes(show_number(group, "total_bytes"), all),
-	       bytes(show_number(group, "need_bytes"), needed),
+	printf(": %s of %s free, %s needed%s\n",
+	       number_format_size(show_number(group, "free_bytes"), left),
+	       number_format_size(show_number(group, "total_bytes"), all),
+	       number_format_size(show_number(group, "need_bytes"), needed),
 	       truth(group, "has_replica") ? "; has a replica" : "");
 }
 
@@ -183,13 +175,14 @@ void show_plan(const cJSON *answer)
 		putchar('\n');
 	printf("A chip: weights %s%s, scratch %s, inputs and outputs %s, code and queues %s, "
 	       "%.0f to %.0f KV blocks of %s; at least %s\n",
-	       bytes(show_number(chip, "weight_bytes"), a),
+	       number_format_size(show_number(chip, "weight_bytes"), a),
 	       truth(answer, "exact") ? "" : " (the checkpoint's size; it was not compiled yet)",
-	       bytes(show_number(chip, "scratch_bytes"), b),
-	       bytes(show_number(chip, "io_bytes"), c),
-	       bytes(show_number(chip, "overhead_bytes"), d), show_number(chip, "kv_blocks_min"),
-	       show_number(chip, "kv_blocks_max"), bytes(show_number(chip, "kv_block_bytes"), e),
-	       bytes(show_number(chip, "need_bytes"), f));
+	       number_format_size(show_number(chip, "scratch_bytes"), b),
+	       number_format_size(show_number(chip, "io_bytes"), c),
+	       number_format_size(show_number(chip, "overhead_bytes"), d),
+	       show_number(chip, "kv_blocks_min"), show_number(chip, "kv_blocks_max"),
+	       number_format_size(show_number(chip, "kv_block_bytes"), e),
+	       number_format_size(show_number(chip, "need_bytes"), f));
 	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(answer, "groups"))
 		show_group(item);
 }
