@@ -560,6 +560,7 @@ static int start(struct daemon *d)
 	struct api_keys *keys;
 	bool keys_wrong;
 	char err[512];
+	bool told;
 	int r;
 
 	r = read_keys(d, &d->config, &keys, err, sizeof(err));
@@ -582,7 +583,8 @@ static int start(struct daemon *d)
 	budget_init(&d->budget, d->config.max_memory);
 	r = server_new(d->base, &d->config, &d->budget, d->models, &d->server);
 	/* Models that can be served; errors are logged. */
-	if (r == -EINVAL)
+	told = r == -EINVAL;
+	if (told)
 		d->exit_code = EXIT_CONFIG;
 	if (!r)
 		banner_log(&d->config, d->models, d->context);
@@ -598,7 +600,7 @@ static int start(struct daemon *d)
 		api_keys_free(keys);
 	for (unsigned i = 0; !r && i < d->sockets.n; i++)
 		r = server_listen(d->server, d->sockets.all[i].fd);
-	if (r)
+	if (r && !told)
 		log_error("cannot start: %s", strerror(-r));
 	return r;
 }

@@ -162,6 +162,11 @@ int sockets_open(struct sockets *s, const struct config *c, const int *inherited
 	*s = (struct sockets){0};
 	for (unsigned i = 0; i < n_inherited && !r; i++)
 		r = adopt(s, c, inherited[i]);
+	if (!r && !s->n_unix && !c->socket) {
+		log_error("this user has no default socket, as XDG_RUNTIME_DIR is not set: "
+			  "--socket PATH");
+		r = -EINVAL;
+	}
 	if (!r && !s->n_unix) {
 		r = listen_socket_open(c->socket, c->socket_mode, c->socket_group, &own, err,
 				       sizeof(err));

@@ -12,6 +12,7 @@
 
 #include "secure_file.h"
 #include "sha256.h"
+#include "utf8.h"
 
 #define DIGEST 32
 
@@ -208,6 +209,7 @@ static int read_text(struct reader *r, const char *text, size_t len)
 	const char *end = text + len;
 	int error = 0;
 
+	text += utf8_mark(text, len);
 	while (text < end && !error) {
 		const char *line_end = memchr(text, '\n', (size_t)(end - text));
 		const char *from = text, *to = line_end ? line_end : end;

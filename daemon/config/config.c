@@ -57,6 +57,25 @@ bool config_add_name(struct config *c, const char *name, char *err, size_t errle
 	return false;
 }
 
+/* The last part of @path, or of where it leads to, if that is "." or "..". */
+static void name_of(const char *path, char *ret, size_t len)
+{
+	size_t end = strlen(path), start;
+	char *real;
+
+	while (end > 1 && path[end - 1] == '/')
+		end--;
+	for (start = end; start && path[start - 1] != '/'; start--)
+		;
+	snprintf(ret, len, "%.*s", (int)(end - start), path + start);
+	if (strcmp(ret, ".") && strcmp(ret, ".."))
+		return;
+	real = realpath(path, NULL);
+	if (real)
+		snprintf(ret, len, "%s", strrchr(real, '/') + 1);
+	free(real);
+}
+
 /* NAME=PATH, or PATH alone, which takes its name from the last component. */
 bool config_add_model(struct config *c, const char *value, char *err, size_t errlen)
 {
@@ -73,13 +92,7 @@ bool config_add_model(struct config *c, const char *value, char *err, size_t err
 		path = equals + 1;
 		snprintf(name, sizeof(name), "%.*s", (int)(equals - value), value);
 	} else {
-		size_t len = strlen(value), start;
-
-		while (len > 1 && value[len - 1] == '/')
-			len--;
-		for (start = len; start && value[start - 1] != '/'; start--)
-			;
-		snprintf(name, sizeof(name), "%.*s", (int)(len - start), value + start);
+		name_of(path, name, sizeof(name));
 	}
 	if (!*path) {
 		snprintf(err, errlen, "--model %.200s has no path", value);
@@ -202,6 +215,8 @@ static bool default_socket(struct config *c)
 		return true;
 	if (geteuid() && dir && *dir == '/')
 		snprintf(path, sizeof(path), "%s/txda.sock", dir);
+	else if (geteuid() && access("/run/txda", W_OK))
+		return true;
 	else
 		snprintf(path, sizeof(path), "/run/txda/txda.sock");
 	c->socket = strdup(path);

@@ -7,6 +7,7 @@
 
 #include "options.h"
 #include "tool_line.h"
+#include "utf8.h"
 
 /* What true or false says of a switch, as its text; false: it is neither. */
 static bool read_switch(const char *word, const char **ret_text)
@@ -127,6 +128,7 @@ static bool read_lines(const struct option_table *t, const char *path, char *tex
 {
 	char *end = text + len;
 
+	text += utf8_mark(text, len);
 	for (*line = 1; text < end; (*line)++) {
 		char *newline = memchr(text, '\n', (size_t)(end - text));
 		char *next = newline ? newline + 1 : end;

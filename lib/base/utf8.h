@@ -15,6 +15,12 @@
 #define UTF8_REPLACEMENT     "\xEF\xBF\xBD"
 #define UTF8_REPLACEMENT_LEN 3
 
+/* The size of the byte order mark that @text begins with, as some editors write it; or 0. */
+static inline size_t utf8_mark(const char *text, size_t len)
+{
+	return len >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
+}
+
 /*
  * The size of the control character (C0 or C1) at @s, which a terminal may interpret; 0: it is
  * none.

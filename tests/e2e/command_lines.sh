@@ -81,6 +81,11 @@ while IFS='|' read -r wrong command words message; do
 done <<'END'
 78|txdad|model|unexpected argument 'model'; a model is given as --model PATH or serve PATH
 2|txdactl||no command is given
+78|txdad|--model a --socket=|--socket: the value is empty
+78|txdad|--model a --host= --port 1|--host: the value is empty
+2|txdactl|--socket= models|--socket: the value is empty
+2|txda-run|--socket= --list|--socket: the value is empty
+2|txda-bench serve|--socket= --model a|--socket: the value is empty
 2|txdactl|load|there must be one MODEL for 'load'
 2|txda-smi|nosuch|unknown command 'nosuch'; commands are dmon, query, topo, events and reset
 2|txda-smi|reset|reset: which chip?

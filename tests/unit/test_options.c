@@ -89,6 +89,8 @@ TEST(help_shows_every_option)
 		if (!strstr(text, name))
 			fail_msg("--help says nothing about --%s", row->name);
 	}
+	if (!strstr(text, "  --kv-cache-dtype auto|bf16|int8\n"))
+		fail_msg("%s", text);
 	for (line = text; (rest = strchr(line, '\n')); line = rest + 1)
 		if (rest - line > 100)
 			fail_msg("%.*s", (int)(rest - line), line);
@@ -453,10 +455,37 @@ static bool take_nothing(void *arg, const struct option_given *given, char *why,
 	return true;
 }
 
+TEST(names_are_those_of_directories)
+{
+	static const char *const paths[] = {".",      "./",	   "../case/.",
+					    "sub/..", "/tmp/../.", "..//case"};
+	char dir[] = "/tmp/txda-test-XXXXXX", here[256];
+	struct config c;
+
+	assert_non_null(getcwd(here, sizeof(here)));
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(chdir(dir), 0);
+	assert_int_equal(mkdir("case", 0700) | mkdir("case/sub", 0700) | chdir("case"), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(paths); i++) {
+		if (!strcmp(paths[i], "/tmp/../.")) {
+			/* The root has no name. */
+			assert_int_equal(LOAD(&c, "--model", (char *)paths[i]), CONFIG_ERROR);
+			continue;
+		}
+		assert_int_equal(LOAD(&c, "--model", (char *)paths[i]), CONFIG_RUN);
+		assert_string_equal(c.models[0].names[0], "case");
+		assert_string_equal(c.models[0].path, paths[i]);
+		config_free(&c);
+	}
+	assert_int_equal(rmdir("sub") | chdir("..") | rmdir("case") | rmdir(dir) | chdir(here), 0);
+}
+
 TEST(files_are_read)
 {
-	static const char text[] = "# a comment\n\n  model = a = /x \r\n\ttp_size=2\nno-pin\n"
-				   "served_model_name = b";
+	/* With the mark that some editors write. */
+	static const char text[] =
+		"\xEF\xBB\xBF# a comment\n\n  model = a = /x \r\n\ttp_size=2\nno-pin\n"
+		"served_model_name = b";
 	struct config c;
 
 	assert_int_equal(load_file(text, strlen(text), &c), CONFIG_RUN);
@@ -464,6 +493,8 @@ TEST(files_are_read)
 	assert_string_equal(c.models[0].names[0], "a ");
 	assert_string_equal(c.models[0].names[1], "b");
 	assert_int_equal(c.models[0].engine.tp_size, 2);
+	config_free(&c);
+	assert_int_equal(load_file("\xEF\xBB\xBFmodel = /x", 13, &c), CONFIG_RUN);
 	config_free(&c);
 }
 

@@ -216,6 +216,8 @@ static int parse(int argc, char **argv, struct arguments *a)
 	while ((id = tool_option(&line, argc, argv)) > 0) {
 		switch (id) {
 		case OPT_SOCKET:
+			if (!*line.value)
+				return tool_refuse(&line, "--socket: the value is empty");
 			a->ask.socket = line.value;
 			a->attach.socket_given = true;
 			break;
