@@ -5,6 +5,8 @@ names.py SOURCE BUILD - what documents name must exist, and what exists must be 
 (those of manual pages and --help are the same ones, in both directions), programs, pages that others refer to, settings in examples.
 Each complaint begins with FILE:LINE.
 """
+import errno
+import os
 import pathlib
 import re
 import subprocess
@@ -178,7 +180,7 @@ def check_messages():
         elif heading and not heading.group(2):
             messages += 1
             for part in heading.group(1).split("…"):
-                if part.strip() not in text:
+                if part.strip() not in text and part.removeprefix(": ") not in map(os.strerror, errno.errorcode):
                     complain(path, number, f"no program says: {part.strip()}")
     if not messages:
         complain(path, 1, "no message is explained")
