@@ -34,6 +34,16 @@ run --raw -n 5 --temperature 0 "Once upon a time" >"$tmp/raw" || fail "--raw"
 post /v1/completions '{"prompt":"Once upon a time","max_tokens":5,"temperature":0}' | member text | sed 's/^"//; s/"$//' >"$tmp/text"
 [ "$(cat "$tmp/raw")" = "$(cat "$tmp/text")" ] || fail "--raw says $(cat "$tmp/raw"), the API $(cat "$tmp/text")"
 
+# A word like a path that is none is a prompt, and told to be one; what is a model and cannot be read is no prompt.
+run -n 2 models/dmeo >"$tmp/out" 2>"$tmp/err" || fail "a prompt like a path: $(cat "$tmp/err")"
+grep -qx 'txda-run: note: there is no model in models/dmeo; it is sent as the prompt' "$tmp/err" || fail "no note: $(cat "$tmp/err")"
+run -n 2 'and/or is a word' >"$tmp/out" 2>"$tmp/err" || fail "a prompt with a slash: $(cat "$tmp/err")"
+[ ! -s "$tmp/err" ] || fail "a note: $(cat "$tmp/err")"
+mkdir "$tmp/models"
+ln -s gone "$tmp/models/config.json"
+(cd "$tmp" && run models Hello) >"$tmp/out" 2>"$tmp/err" && fail "a model that cannot be read"
+grep -q '/models/config.json is a link to a file that does not exist$' "$tmp/err" || fail "a dangling config.json: $(cat "$tmp/err")"
+
 run --model nobody Hello 2>"$tmp/err" && fail "an unknown model"
 grep -q 'served are: demo' "$tmp/err" || fail "an unknown model: $(cat "$tmp/err")"
 run --temperature 9 Hello 2>"$tmp/err" && fail "--temperature 9"

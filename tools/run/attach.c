@@ -29,10 +29,14 @@ bool attach_is_directory(const char *word)
 	bool path = *word == '/' || !strncmp(word, "./", 2) || !strncmp(word, "../", 3) ||
 		    !strcmp(word, ".") || !strcmp(word, "..");
 	char why[400];
+	int found;
 
 	/* A nonexistent path with spaces is a prompt that begins like a path. */
-	return (path && (!strpbrk(word, " \t\n") || !access(word, F_OK))) ||
-	       find_files(word, why, sizeof(why)) > 0;
+	if (path && (!strpbrk(word, " \t\n") || !access(word, F_OK)))
+		return true;
+	/* A directory whose files cannot be read is one; a prompt may also be a file's name, or long. */
+	found = find_files(word, why, sizeof(why));
+	return found && found != -ENOTDIR && found != -ENAMETOOLONG;
 }
 
 /* ---- a running daemon ------------------------------------------------------------------------ */
