@@ -66,10 +66,6 @@ static bool parse_host(const struct option_row *row, const char *text, void *mem
 			 CONFIG_MAX_HOSTS);
 		return false;
 	}
-	if (!*text) {
-		snprintf(err, errlen, "--%s: the value is empty", row->name);
-		return false;
-	}
 	hosts->names[hosts->n] = strdup(text);
 	if (!hosts->names[hosts->n]) {
 		snprintf(err, errlen, "out of memory");

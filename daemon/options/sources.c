@@ -74,6 +74,10 @@ int options_next(const struct option_table *t, int argc, char **argv, int *at,
 		snprintf(option, sizeof(option), "--%s", given.row->name);
 		if (!equals && !tool_is_value(option, "hV", given.text, err, errlen))
 			return -1;
+		if (!*given.text) {
+			snprintf(err, errlen, "%s: the value is empty", option);
+			return -1;
+		}
 	}
 	*ret = given;
 	return 1;

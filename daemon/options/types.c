@@ -153,10 +153,6 @@ static bool parse_text(const struct option_row *row, const char *text, void *mem
 
 	if (row->words && !find_word(row, text, &which, err, errlen))
 		return false;
-	if (!*text) {
-		snprintf(err, errlen, "--%s: the value is empty", row->name);
-		return false;
-	}
 	if (!copy_text(&text, &copy)) {
 		snprintf(err, errlen, "out of memory");
 		return false;

@@ -67,14 +67,21 @@ bool tool_is_value(const char *option, const char *letters, const char *next, ch
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static int take_value(struct tool_line *line, int argc, char **argv, const char *option, int id)
+/* The value is line->value or, if that is NULL, the next argument. Returns as tool_option(). */
+static int take_value(struct tool_line *line, int argc, char **argv, const struct option *o,
+		      const char *option)
 {
 	char letters[80], err[ERROR];
 
 	snprintf(letters, sizeof(letters), "hV%s", line->letters);
-	line->value = line->at < argc ? argv[line->at++] : NULL;
-	if (tool_is_value(option, letters, line->value, err, sizeof(err)))
-		return id;
+	snprintf(err, sizeof(err), "%s: the value is empty", option);
+	if (!line->value) {
+		line->value = line->at < argc ? argv[line->at++] : NULL;
+		if (!tool_is_value(option, letters, line->value, err, sizeof(err)))
+			line->value = NULL;
+	}
+	if (line->value && (*line->value || o->has_arg == TOOL_TEXT))
+		return o->val;
 	tool_refuse(line, "%s", err);
 	return -1;
 }
@@ -98,9 +105,9 @@ static int next_long(struct tool_line *line, int argc, char **argv, char *arg)
 		line->name = o->name;
 		snprintf(option, sizeof(option), "--%s", o->name);
 		line->value = equals ? equals + 1 : NULL;
-		if (o->has_arg && !equals)
-			return take_value(line, argc, argv, option, o->val);
-		if (o->has_arg || !equals)
+		if (o->has_arg)
+			return take_value(line, argc, argv, o, option);
+		if (!equals)
 			return o->val;
 		snprintf(err, sizeof(err), "%s takes no value", option);
 	}
@@ -130,10 +137,8 @@ static int next_letter(struct tool_line *line, int argc, char **argv)
 	if (!o->has_arg)
 		return o->val;
 	line->cluster = NULL;
-	if (!cluster[1])
-		return take_value(line, argc, argv, option, o->val);
-	line->value = cluster + 1;
-	return o->val;
+	line->value = cluster[1] ? cluster + 1 : NULL;
+	return take_value(line, argc, argv, o, option);
 }
 
 static int next_option(struct tool_line *line, int argc, char **argv)

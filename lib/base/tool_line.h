@@ -29,6 +29,9 @@
 
 #define TOOL_USAGE 2 /* exit status of a wrong command line */
 
+/* In an option's .has_arg: a value that may be empty. With required_argument it may not. */
+#define TOOL_TEXT optional_argument
+
 #define TOOL_OPTIONS_END                                                                           \
 	{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'},                     \
 	{                                                                                          \

@@ -83,6 +83,10 @@ done <<'END'
 2|txdactl||no command is given
 78|txdad|--model a --socket=|--socket: the value is empty
 78|txdad|--model a --host= --port 1|--host: the value is empty
+78|txdad|--config=|--config: the value is empty
+2|txda-compile|model --output=|--output: the value is empty
+2|txda-cmodel|--socket-dir=|--socket-dir: the value is empty
+2|txda-bench|--dir=|--dir: the value is empty
 2|txdactl|--socket= models|--socket: the value is empty
 2|txda-run|--socket= --list|--socket: the value is empty
 2|txda-bench serve|--socket= --model a|--socket: the value is empty

@@ -9,6 +9,7 @@ static const struct option options[] = {
 	{"keep-alive", required_argument, NULL, 256},
 	{"count", required_argument, NULL, 'n'},
 	{"quiet", no_argument, NULL, 'q'},
+	{"text", TOOL_TEXT, NULL, 't'},
 	{"quick", no_argument, NULL, 257},
 	TOOL_OPTIONS_END,
 };
@@ -16,7 +17,7 @@ static const struct option options[] = {
 /* Each option as its letter or name, with "=VALUE"; then the words, each after a blank. */
 static void check(bool command, const char *expected, int argc, char **argv)
 {
-	struct tool_line line = TOOL_LINE("test", "", options, "nq");
+	struct tool_line line = TOOL_LINE("test", "", options, "nqt");
 	char taken[512] = "";
 	int id;
 
@@ -59,7 +60,9 @@ TEST(values_are_found)
 	CHECK(false, "n=1 2", "-n", "1", "2");
 	CHECK(false, "qn=12q", "-qn12q");
 	CHECK(false, "qn=-5", "-qn", "-5");
-	CHECK(false, "n=", "--count=");
+	CHECK(false, "t=t=t=-q", "--text=", "-t", "", "-t-q");
+	CHECK(false, "refused 2", "--count=");
+	CHECK(false, "refused 2", "-n", "");
 	CHECK(false, "n=--quiet", "--count=--quiet");
 	CHECK(false, "n=-q", "-n-q");
 	CHECK(false, "n=---", "-n", "---");

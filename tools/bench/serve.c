@@ -398,11 +398,7 @@ static bool apply(struct serve_options *o, int id)
 	double v;
 
 	switch (id) {
-	case 's':
-		o->socket = value;
-		if (!*value)
-			tool_refuse(&line, "--socket: the value is empty");
-		return *value;
+	case 's': o->socket = value; return true;
 	case 'a': o->host = value; return check_host(value);
 	case 'm': o->model = value; return true;
 	case 'n': return count(value, 1, 1000000, &o->requests);

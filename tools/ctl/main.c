@@ -276,11 +276,7 @@ static int run_tool(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	while ((id = tool_option(&line, argc, argv)) > 0) {
 		switch (id) {
-		case OPT_SOCKET:
-			if (!*line.value)
-				return tool_refuse(&line, "--socket: the value is empty");
-			s.socket = line.value;
-			break;
+		case OPT_SOCKET: s.socket = line.value; break;
 		case OPT_KEEP_ALIVE: s.keep_alive = line.value; break;
 		case OPT_NO_WAIT: s.no_wait = true; break;
 		case OPT_FORCE: s.force = true; break;

@@ -29,9 +29,12 @@ static const char usage[] =
 	"  -V, --version\n";
 
 static const struct option options[] = {
-	{"firmware", required_argument, NULL, 'f'}, {"carveout", required_argument, NULL, 'c'},
-	{"regs", required_argument, NULL, 'r'},	    {"driver", required_argument, NULL, 'd'},
-	{"build", required_argument, NULL, 'b'},    TOOL_OPTIONS_END,
+	{"firmware", required_argument, NULL, 'f'},
+	{"carveout", required_argument, NULL, 'c'},
+	{"regs", required_argument, NULL, 'r'},
+	{"driver", required_argument, NULL, 'd'},
+	{"build", TOOL_TEXT, NULL, 'b'},
+	TOOL_OPTIONS_END,
 };
 
 static struct tool_line line = TOOL_LINE("txda-mkfw", usage, options, "");

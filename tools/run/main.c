@@ -78,7 +78,7 @@ enum option_id {
 };
 
 static const struct option options[] = {
-	{"prompt", required_argument, NULL, 'p'},
+	{"prompt", TOOL_TEXT, NULL, 'p'},
 	{"socket", required_argument, NULL, OPT_SOCKET},
 	{"model", required_argument, NULL, OPT_MODEL},
 	{"list", no_argument, NULL, OPT_LIST},
@@ -87,7 +87,7 @@ static const struct option options[] = {
 	{"top-p", required_argument, NULL, OPT_TOP_P},
 	{"top-k", required_argument, NULL, OPT_TOP_K},
 	{"seed", required_argument, NULL, OPT_SEED},
-	{"system", required_argument, NULL, OPT_SYSTEM},
+	{"system", TOOL_TEXT, NULL, OPT_SYSTEM},
 	{"image", required_argument, NULL, OPT_IMAGE},
 	{"raw", no_argument, NULL, OPT_RAW},
 	{"stats", no_argument, NULL, OPT_STATS},
@@ -216,8 +216,6 @@ static int parse(int argc, char **argv, struct arguments *a)
 	while ((id = tool_option(&line, argc, argv)) > 0) {
 		switch (id) {
 		case OPT_SOCKET:
-			if (!*line.value)
-				return tool_refuse(&line, "--socket: the value is empty");
 			a->ask.socket = line.value;
 			a->attach.socket_given = true;
 			break;
@@ -237,8 +235,6 @@ static int parse(int argc, char **argv, struct arguments *a)
 			break;
 		case 'p': a->prompt = line.value; break;
 		default:
-			if (!*line.value)
-				return tool_refuse(&line, "--%s needs a number", line.name);
 			if (!settings_set(&a->ask, line.name, line.value))
 				return TOOL_USAGE;
 			break;

@@ -53,11 +53,11 @@ struct request {
 enum { OPT_JSON = 256, OPT_FIELDS, OPT_FORMAT, OPT_MAP, OPT_TP, OPT_EXPLAIN };
 
 static const struct option options[] = {
-	{"chip", required_argument, NULL, 'i'},
+	{"chip", TOOL_TEXT, NULL, 'i'},
 	{"loop", required_argument, NULL, 'l'},
 	{"count", required_argument, NULL, 'n'},
 	{"json", no_argument, NULL, OPT_JSON},
-	{"fields", required_argument, NULL, OPT_FIELDS},
+	{"fields", TOOL_TEXT, NULL, OPT_FIELDS},
 	{"format", required_argument, NULL, OPT_FORMAT},
 	{"map", required_argument, NULL, OPT_MAP},
 	{"tp", required_argument, NULL, OPT_TP},
