@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tool_line.h"
+#include "number.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -199,4 +200,35 @@ int tool_refuse(struct tool_line *line, const char *format, ...)
 		line->program, text, line->program);
 	line->status = TOOL_USAGE;
 	return TOOL_USAGE;
+}
+
+bool tool_number(struct tool_line *line, unsigned min, unsigned max, unsigned *ret)
+{
+	uint64_t value;
+
+	if (number_parse(line->value, max, &value) && value >= min) {
+		*ret = (unsigned)value;
+		return true;
+	}
+	tool_refuse(line, "--%s %s: must be a number from %u to %u", line->name, line->value, min,
+		    max);
+	return false;
+}
+
+int tool_word(struct tool_line *line, const char *const *words)
+{
+	char all[ERROR / 2] = "";
+	size_t n = 0;
+
+	for (int i = 0; words[i]; i++) {
+		if (!strcmp(words[i], line->value))
+			return i;
+		n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s",
+				      !i	     ? ""
+				      : words[i + 1] ? ", "
+						     : " or ",
+				      words[i]);
+	}
+	tool_refuse(line, "--%s %s: must be %s", line->name, line->value, all);
+	return -1;
 }

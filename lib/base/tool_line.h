@@ -70,6 +70,13 @@ int tool_option(struct tool_line *line, int argc, char **argv);
 int tool_refuse(struct tool_line *line, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/*
+ * The last option's value: a whole number from @min to @max; the index of one of @words, up to NULL.
+ * False, -1: it is none, which is reported.
+ */
+bool tool_number(struct tool_line *line, unsigned min, unsigned max, unsigned *ret);
+int tool_word(struct tool_line *line, const char *const *words);
+
 /* ---- parts, for other tables of options ---- */
 
 /* Finds the option of a given name: the exact one, or the only one that begins so. */

@@ -50,7 +50,7 @@ TXDA_BACKEND=cmodel TXDA_CMODEL=chips=0 "$TXDA_BENCH" device 2>"$tmp/err" && fai
 grep -q "chips=0" "$tmp/err" || fail "no chips: $(cat "$tmp/err")"
 bench --workload odd 2>"$tmp/err" && fail "an unknown workload"
 bench --rate -1 2>"$tmp/err" && fail "a negative rate"
-grep -q -- "--rate must be from 0" "$tmp/err" || fail "a negative rate: $(cat "$tmp/err")"
+grep -q -- "--rate -1: must be from 0" "$tmp/err" || fail "a negative rate: $(cat "$tmp/err")"
 
 "$TXDAD" --draft-model "$DRAFT" 2>"$tmp/err" && fail "a draft model for no model"
 grep -q "must follow the --model" "$tmp/err" || fail "a draft model for no model: $(cat "$tmp/err")"

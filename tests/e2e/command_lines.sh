@@ -101,8 +101,14 @@ done <<'END'
 2|txda-cmodel||--socket-dir is missing
 2|txda-cmodel|--chips 0|--chips 0: must be a number from 1 to 64
 2|txda-bench serve||--model NAME is missing
-2|txda-bench device|--rounds 0|--rounds: "0" is not a number from 1 to 100000
-2|txda-bench|--gen 0|--gen: "0" is not a number from 1 to 256
+2|txda-bench device|--rounds 0|--rounds 0: must be a number from 1 to 100000
+2|txda-bench|--gen 0|--gen 0: must be a number from 1 to 256
+2|txda-bench serve|--workload none|--workload none: must be random, shared-prefix or multi-turn
+2|txda-compile|--tp 0|--tp 0: must be a number from 1 to 4294967295
+2|txda-verify|--weights w9|--weights w9: must be keep, bf16, f16, w8 or w4
+2|txda-cmodel|--irq intx|--irq intx: must be msix or msi
+2|txda-smi|--count 0|--count 0: must be a number from 1 to 1000000000
+2|txda-holder|--max-fds x|--max-fds x: must be a number from 0 to 4096
 2|txda-holder||no command is given
 2|txda-mkfw||FILE is missing
 2|txda-mkfw|--carveout 3|--carveout 3: must be a multiple of 2 up to 1048576

@@ -367,8 +367,8 @@ int device_main(int argc, char **argv)
 		bool ok = true;
 
 		switch (c) {
-		case 'c': ok = stats_number(&line, line.value, 0, 255, &chip); break;
-		case 'r': ok = stats_number(&line, line.value, 1, MAX_ROUNDS, &rounds); break;
+		case 'c': ok = tool_number(&line, 0, 255, &chip); break;
+		case 'r': ok = tool_number(&line, 1, MAX_ROUNDS, &rounds); break;
 		default: json = true; break;
 		}
 		if (!ok)

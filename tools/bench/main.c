@@ -415,11 +415,11 @@ static int parse_options(struct options *o, int argc, char **argv)
 		case 'w': o->weights = line.value; break;
 		case 't':
 			o->tp = line.value;
-			ok = stats_number(&line, line.value, 1, 8, &tp);
+			ok = tool_number(&line, 1, 8, &tp);
 			break;
 		case 'd': o->dir = line.value; break;
 		case 'p': ok = parse_numbers(&o->prompt, 65536); break;
-		case 'g': ok = stats_number(&line, line.value, 1, 256, &o->gen); break;
+		case 'g': ok = tool_number(&line, 1, 256, &o->gen); break;
 		case 'b': ok = parse_numbers(&o->batch, 256); break;
 		case 'x': ok = parse_numbers(&o->context, 1u << 20); break;
 		case 'S':

@@ -345,34 +345,20 @@ static bool number(const char *text, double min, double max, double *ret)
 	double v = strtod(text, &end);
 
 	if (end == text || *end || !(v >= min && v <= max)) {
-		tool_refuse(&line, "--%s must be from %g to %g, not %s", line.name, min, max, text);
+		tool_refuse(&line, "--%s %s: must be from %g to %g", line.name, text, min, max);
 		return false;
 	}
 	*ret = v;
 	return true;
 }
 
-static bool count(const char *text, unsigned min, unsigned max, unsigned *ret)
+static bool set_workload(enum serve_workload *ret)
 {
-	double v;
+	static const char *const names[] = {"random", "shared-prefix", "multi-turn", NULL};
+	int word = tool_word(&line, names);
 
-	if (!number(text, min, max, &v))
-		return false;
-	*ret = (unsigned)v;
-	return true;
-}
-
-static bool set_workload(const char *name, enum serve_workload *ret)
-{
-	static const char *const names[] = {"random", "shared-prefix", "multi-turn"};
-
-	for (unsigned i = 0; i < 3; i++)
-		if (!strcmp(name, names[i])) {
-			*ret = (enum serve_workload)i;
-			return true;
-		}
-	tool_refuse(&line, "--workload is random, shared-prefix or multi-turn, not %s", name);
-	return false;
+	*ret = (enum serve_workload)(word < 0 ? 0 : word);
+	return word >= 0;
 }
 
 static bool check_host(const char *host)
@@ -401,14 +387,14 @@ static bool apply(struct serve_options *o, int id)
 	case 's': o->socket = value; return true;
 	case 'a': o->host = value; return check_host(value);
 	case 'm': o->model = value; return true;
-	case 'n': return count(value, 1, 1000000, &o->requests);
-	case 'c': return count(value, 1, 4096, &o->concurrency);
+	case 'n': return tool_number(&line, 1, 1000000, &o->requests);
+	case 'c': return tool_number(&line, 1, 4096, &o->concurrency);
 	case 'r': return number(value, 0, 1e6, &o->rate);
-	case 'w': return set_workload(value, &o->workload);
-	case 'p': return count(value, 1, 1000000, &o->prompt_words);
-	case 'x': return count(value, 0, 1000000, &o->prefix_words);
-	case 't': return count(value, 1, 10000, &o->turns);
-	case 'o': return count(value, 1, 1000000, &o->output_tokens);
+	case 'w': return set_workload(&o->workload);
+	case 'p': return tool_number(&line, 1, 1000000, &o->prompt_words);
+	case 'x': return tool_number(&line, 0, 1000000, &o->prefix_words);
+	case 't': return tool_number(&line, 1, 10000, &o->turns);
+	case 'o': return tool_number(&line, 1, 1000000, &o->output_tokens);
 	case 'T': return number(value, 0, 2, &o->temperature);
 	case 'S':
 		if (!number(value, 0, 4294967295.0, &v))

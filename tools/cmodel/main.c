@@ -87,47 +87,35 @@ static int refuse(const char *wanted)
 	return tool_refuse(&line, "--%s %s: %s", line.name, line.value, wanted);
 }
 
-/* A decimal number; with @sizes a suffix K, M, G or T is allowed. */
-static bool read_number(const char *text, bool sizes, uint64_t min, uint64_t max, uint64_t *ret)
-{
-	return (sizes ? number_parse_size : number_parse)(text, max, ret) && *ret >= min;
-}
-
 /* -1 to go on, else the exit status. */
 static int read_sizes(int c, struct vu_machine_options *m)
 {
 	uint64_t value;
 
 	switch (c) {
-	case OPT_CHIPS:
-		if (!read_number(line.value, false, 1, CM_MAX_CHIPS, &value))
-			return refuse("must be a number from 1 to 64");
-		m->chips = (unsigned)value;
-		return -1;
+	case OPT_CHIPS: return tool_number(&line, 1, CM_MAX_CHIPS, &m->chips) ? -1 : TOOL_USAGE;
 	case OPT_MEM:
-		if (!read_number(line.value, true, VU_MEM_MIN, 1ull << 40, &value) ||
+		if (!number_parse_size(line.value, 1ull << 40, &value) || value < VU_MEM_MIN ||
 		    value % (2ull << 20))
 			return refuse("must be a multiple of 2M from 64M to 1024G");
 		m->mem_bytes = value;
 		return -1;
 	case OPT_BAR:
-		if (!read_number(line.value, true, VU_MEM_MIN, 1ull << 40, &value) ||
+		if (!number_parse_size(line.value, 1ull << 40, &value) || value < VU_MEM_MIN ||
 		    (value & (value - 1)))
 			return refuse("must be a power of two from 64M to 1024G");
 		m->bar_bytes = value;
 		return -1;
-	default:
-		if (!read_number(line.value, false, 1, MAX_CORES, &value))
-			return refuse("must be a number from 1 to 1024");
-		m->cores = (unsigned)value;
-		return -1;
+	default: return tool_number(&line, 1, MAX_CORES, &m->cores) ? -1 : TOOL_USAGE;
 	}
 }
 
 static int read_option(int c, struct request *r)
 {
+	static const char *const irqs[] = {"msix", "msi", NULL};
 	enum vu_log_level level;
-	uint64_t value;
+	unsigned number;
+	int word;
 
 	switch (c) {
 	case OPT_CHIPS:
@@ -137,16 +125,14 @@ static int read_option(int c, struct request *r)
 	case OPT_SOCKET_DIR: r->server.socket_dir = line.value; return -1;
 	case OPT_CONTROL: r->server.control = line.value; return -1;
 	case OPT_IRQ:
-		if (strcmp(line.value, "msix") && strcmp(line.value, "msi"))
-			return refuse("must be msix or msi");
-		r->server.machine.irq =
-			strcmp(line.value, "msi") ? VU_IRQ_MODE_MSIX : VU_IRQ_MODE_MSI;
-		return -1;
+		word = tool_word(&line, irqs);
+		r->server.machine.irq = word ? VU_IRQ_MODE_MSI : VU_IRQ_MODE_MSIX;
+		return word < 0 ? TOOL_USAGE : -1;
 	case OPT_IDENTITY: r->server.machine.identity = line.value; return -1;
 	case OPT_READY_FD:
-		if (!read_number(line.value, false, 1, 1 << 20, &value))
-			return refuse("must be an open descriptor");
-		r->ready_fd = (int)value;
+		if (!tool_number(&line, 1, 1 << 20, &number))
+			return TOOL_USAGE;
+		r->ready_fd = (int)number;
 		return -1;
 	case OPT_LOG_LEVEL:
 		if (vu_log_level_named(line.value, &level))

@@ -8,7 +8,6 @@
 #include "compile.h"
 #include "confined.h"
 #include "clock.h"
-#include "number.h"
 #include "tool_line.h"
 #include "tool_run.h"
 
@@ -148,32 +147,6 @@ static int fail(const char *text)
 	return interrupted ? EXIT_INTERRUPTED : EXIT_FAILURE;
 }
 
-static int parse_number(uint32_t *ret)
-{
-	uint64_t value;
-
-	if (!number_parse(line.value, UINT32_MAX, &value) || !value) {
-		tool_refuse(&line, "--%s: \"%s\" is not a number of at least 1", line.name,
-			    line.value);
-		return -EINVAL;
-	}
-	*ret = (uint32_t)value;
-	return 0;
-}
-
-static int parse_word(const char *const *words, unsigned n)
-{
-	char all[80] = "";
-
-	for (unsigned i = 0; i < n; i++) {
-		if (!strcmp(words[i], line.value))
-			return (int)i;
-		snprintf(all + strlen(all), sizeof(all) - strlen(all), " %s", words[i]);
-	}
-	tool_refuse(&line, "--%s: \"%s\" is none of%s", line.name, line.value, all);
-	return -EINVAL;
-}
-
 /* Options that are numbers. */
 static uint32_t *number_option(struct compile_options *o, int option)
 {
@@ -194,17 +167,17 @@ static uint32_t *number_option(struct compile_options *o, int option)
 
 static int parse_option(struct command *c, int option)
 {
-	static const char *const weights[] = {"keep", "bf16", "f16", "w8", "w4"};
-	static const char *const caches[] = {"bf16", "int8"};
-	static const char *const inputs[] = {"tokens", "embeds"};
-	static const char *const programs[] = {"step", "prefill", "decode"};
-	static const char *const unused[] = {"refuse", "ignore"};
-	static const char *const styles[] = {"none", "plain", "bar"};
+	static const char *const weights[] = {"keep", "bf16", "f16", "w8", "w4", NULL};
+	static const char *const caches[] = {"bf16", "int8", NULL};
+	static const char *const inputs[] = {"tokens", "embeds", NULL};
+	static const char *const programs[] = {"step", "prefill", "decode", NULL};
+	static const char *const unused[] = {"refuse", "ignore", NULL};
+	static const char *const styles[] = {"none", "plain", "bar", NULL};
 	uint32_t *number = number_option(&c->job.options, option);
 	int word;
 
 	if (number)
-		return parse_number(number);
+		return tool_number(&line, 1, UINT32_MAX, number) ? 0 : -EINVAL;
 	switch (option) {
 	case 'o': c->job.case_path = line.value; return 0;
 	case 'q':
@@ -212,27 +185,27 @@ static int parse_option(struct command *c, int option)
 		c->job.progress = PROGRESS_NONE;
 		return 0;
 	case OPTION_WEIGHTS:
-		word = parse_word(weights, 5);
+		word = tool_word(&line, weights);
 		c->job.options.weights = (enum weight_mode)word;
 		return word < 0 ? word : 0;
 	case OPTION_KV:
-		word = parse_word(caches, 2);
+		word = tool_word(&line, caches);
 		c->job.options.kv_int8 = word == 1;
 		return word < 0 ? word : 0;
 	case OPTION_PROGRESS:
-		word = parse_word(styles, 3);
+		word = tool_word(&line, styles);
 		c->job.progress = (enum progress_style)word;
 		return word < 0 ? word : 0;
 	case OPTION_INPUTS:
-		word = parse_word(inputs, 2);
+		word = tool_word(&line, inputs);
 		c->job.options.embeds = word == 1;
 		return word < 0 ? word : 0;
 	case OPTION_PROGRAM:
-		word = parse_word(programs, 3);
+		word = tool_word(&line, programs);
 		c->job.options.role = word < 0 ? PROGRAM_STEP : (enum program_role)word;
 		return word < 0 ? word : 0;
 	case OPTION_UNUSED:
-		word = parse_word(unused, 2);
+		word = tool_word(&line, unused);
 		c->job.options.ignore_unused = word == 1;
 		return word < 0 ? word : 0;
 	case OPTION_SHARE: c->job.share = line.value; return 0;

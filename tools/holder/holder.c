@@ -27,7 +27,6 @@
 
 #include "store.h"
 #include "clock.h"
-#include "number.h"
 #include "tool_line.h"
 #include "tool_run.h"
 
@@ -373,29 +372,19 @@ static const struct option options[] = {
 
 static struct tool_line line = TOOL_LINE("txda-holder", help, options, "");
 
-static bool number(uint64_t max, uint64_t *ret)
-{
-	if (number_parse(line.value, max, ret))
-		return true;
-	tool_refuse(&line, "--%s %s: must be a number up to %llu", line.name, line.value,
-		    (unsigned long long)max);
-	return false;
-}
-
 /* False: end with line.status. */
 static bool read_options(int argc, char **argv, struct holder *h, unsigned *ret_max)
 {
-	uint64_t value;
+	unsigned seconds;
 	int c;
 
 	line.command = true;
 	while ((c = tool_option(&line, argc, argv)) > 0) {
-		if (!number(c == 'm' ? STORE_MAX_FDS : 86400, &value))
+		if (c == 'm' ? !tool_number(&line, 0, STORE_MAX_FDS, ret_max)
+			     : !tool_number(&line, 0, 86400, &seconds))
 			return false;
-		if (c == 'm')
-			*ret_max = (unsigned)value;
-		else
-			h->max_delay_ms = (unsigned)value * 1000;
+		if (c == 'd')
+			h->max_delay_ms = seconds * 1000;
 	}
 	if (!c && !line.n_words)
 		tool_refuse(&line, "no command is given");

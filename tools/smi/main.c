@@ -4,7 +4,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "number.h"
 #include "smi.h"
 #include "terminal.h"
 #include "tool_line.h"
@@ -43,9 +42,9 @@ enum command { SHOW, DMON, QUERY, TOPO, EVENTS, RESET };
 struct request {
 	enum command command;
 	const char *chip, *fields, *format;
-	unsigned given;	     /* bits: which of @options */
-	double loop_s;	     /* 0: once */
-	unsigned long count; /* 0: no end */
+	unsigned given; /* bits: which of @options */
+	double loop_s;	/* 0: once */
+	unsigned count; /* 0: no end */
 	bool json;
 	struct smi_topo topo;
 };
@@ -111,20 +110,10 @@ static int check_options(const struct request *request)
 	return -1;
 }
 
-static bool read_count(const char *text, unsigned long max, unsigned long *ret)
-{
-	uint64_t value;
-
-	if (!number_parse(text, max, &value) || !value)
-		return false;
-	*ret = value;
-	return true;
-}
-
 /* Handles one option; -1: continue, else the exit status. */
 static int read_option(int c, struct request *request)
 {
-	unsigned long value;
+	static const char *const formats[] = {"csv", "json", NULL};
 	char *end;
 
 	switch (c) {
@@ -136,26 +125,17 @@ static int read_option(int c, struct request *request)
 			return tool_refuse(&line, "--loop %s: must be seconds from 0.05 to 86400",
 					   line.value);
 		return -1;
-	case 'n':
-		if (!read_count(line.value, 1000000000, &request->count))
-			return tool_refuse(&line,
-					   "--count %s: must be a number from 1 to 1000000000",
-					   line.value);
-		return -1;
+	case 'n': return tool_number(&line, 1, 1000000000, &request->count) ? -1 : SMI_USAGE;
 	case OPT_JSON: request->json = true; return -1;
 	case OPT_FIELDS: request->fields = line.value; return -1;
 	case OPT_FORMAT:
-		if (strcmp(line.value, "csv") && strcmp(line.value, "json"))
-			return tool_refuse(&line, "--format %s: must be csv or json", line.value);
 		request->format = line.value;
-		return -1;
+		return tool_word(&line, formats) < 0 ? SMI_USAGE : -1;
 	case OPT_MAP: request->topo.map = line.value; return -1;
 	case OPT_TP:
-		if (!read_count(line.value, TXDA_MAX_CHIPS_PER_GROUP, &value))
-			return tool_refuse(&line, "--tp %s: must be a number from 1 to 8",
-					   line.value);
-		request->topo.tp = (unsigned)value;
-		return -1;
+		return tool_number(&line, 1, TXDA_MAX_CHIPS_PER_GROUP, &request->topo.tp)
+			       ? -1
+			       : SMI_USAGE;
 	case OPT_EXPLAIN: request->topo.explain = true; return -1;
 	default: return SMI_USAGE;
 	}

@@ -8,7 +8,6 @@
 
 #include "determinism.h"
 #include "golden.h"
-#include "number.h"
 #include "perplexity.h"
 #include "tool_line.h"
 #include "tool_run.h"
@@ -101,34 +100,27 @@ struct command {
 	enum weight_mode against;
 };
 
-/* Of the last option. */
-static int refuse(const char *wanted)
-{
-	tool_refuse(&line, "--%s: \"%s\" is not %s", line.name, line.value, wanted);
-	return -EINVAL;
-}
-
 static int parse_number(uint32_t *ret)
 {
-	uint64_t value;
-
-	if (!number_parse(line.value, 1u << 24, &value) || !value)
-		return refuse("a number in [1, 16777216]");
-	*ret = (uint32_t)value;
-	return 0;
+	return tool_number(&line, 1, 1u << 24, ret) ? 0 : -EINVAL;
 }
 
 static int parse_weights(enum weight_mode *ret)
 {
-	int mode;
+	static const char *const modes[] = {"keep", "bf16", "f16", "w8", "w4", NULL};
+	int mode = tool_word(&line, modes);
 
-	for (mode = WEIGHTS_KEEP; mode <= WEIGHTS_W4; mode++) {
-		if (!strcmp(weight_mode_name((enum weight_mode)mode), line.value)) {
-			*ret = (enum weight_mode)mode;
-			return 0;
-		}
-	}
-	return refuse("keep, bf16, f16, w8 or w4");
+	*ret = mode < 0 ? WEIGHTS_KEEP : (enum weight_mode)mode;
+	return mode < 0 ? -EINVAL : 0;
+}
+
+static int parse_unused(bool *ret_ignore)
+{
+	static const char *const words[] = {"refuse", "ignore", NULL};
+	int word = tool_word(&line, words);
+
+	*ret_ignore = word == 1;
+	return word < 0 ? -EINVAL : 0;
 }
 
 static int parse_option(struct command *c, int option)
@@ -145,11 +137,7 @@ static int parse_option(struct command *c, int option)
 	case OPTION_CHUNK: return parse_number(&c->chunk);
 	case OPTION_WEIGHTS: return parse_weights(&c->runner.compile.weights);
 	case OPTION_AGAINST: c->compare = true; return parse_weights(&c->against);
-	case OPTION_UNUSED:
-		c->runner.compile.ignore_unused = !strcmp(line.value, "ignore");
-		return c->runner.compile.ignore_unused || !strcmp(line.value, "refuse")
-			       ? 0
-			       : refuse("refuse or ignore");
+	case OPTION_UNUSED: return parse_unused(&c->runner.compile.ignore_unused);
 	case OPTION_PRECISE: c->runner.precise = true; return 0;
 	case OPTION_MTP: c->mtp = true; return 0;
 	case OPTION_MEDIAN: c->golden.median = true; return 0;
@@ -161,7 +149,8 @@ static int parse_option(struct command *c, int option)
 		c->tolerance = strtod(line.value, &end);
 		if (end != line.value && !*end && c->tolerance > 0)
 			return 0;
-		return refuse("a positive number");
+		tool_refuse(&line, "--tol %s: must be a positive number", line.value);
+		return -EINVAL;
 	default: return -EINVAL;
 	}
 }
