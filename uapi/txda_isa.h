@@ -160,7 +160,8 @@ enum txda_symbol {
  * Precise mode (chips with TXDA_CAP_PRECISE): every activation is kept in float32 and every product
  * is made with float32 inputs, so that a wrong graph can be told from rounding. In this mode every
  * tensor with TXDA_TENSOR_ACTIVATION has twice its offset and size, and BF16 in it means F32; the
- * bindings of such slots must be twice as large.
+ * bindings of such slots must be twice as large. Without it, subnormal operands and results of
+ * float32 operations may count as 0.
  */
 #define TXDA_EXEC_PRECISE (1u << 1)
 /*

@@ -61,7 +61,8 @@ enum txda_layout {
  *         mantissa, no infinities, 0x7f and 0xff NaN; past the end 0. W[n][k] = scale[c] * q.
  *   MX4:  [ceil(K/G)] groups of { BF16 scale[32]; U8 q[G/8][32][4] }, nibbles as in W4: a sign, 2
  *         bits of exponent (bias 1) and 1 of mantissa; past the end 0. W[n][k] = scale[c] * q. Scales of
- *         the OCP microscaling formats are powers of two, from 2^-127 to 2^127, or NaN.
+ *         the OCP microscaling formats are powers of two, from 2^-127 to 2^127, or NaN; the first of
+ *         these is subnormal and counts as 0, as everywhere but in precise mode.
  *
  * Groups of two levels consist of G/32 blocks of 32 of K, each with small integers that scale what the
  * group has; past the end of K codes are arbitrary. Each product is made in float32, where that of a

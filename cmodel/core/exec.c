@@ -363,9 +363,8 @@ static void count(const struct cm_exec *e)
 static void run_part(const void *arg, unsigned phase, unsigned part, unsigned core)
 {
 	const struct cm_exec *e = arg;
-	const struct cm_launch *l = &e->context->launch;
 
-	cm_op_impl(l->op->op)->run(l, phase, part, core);
+	cm_op_run(&e->context->launch, phase, part, core);
 	/* The leader has a part of each long op, and alone it needs no lock for this. */
 	if (core == e->pool->lead_core)
 		atomic_store_explicit(e->progress,

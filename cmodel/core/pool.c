@@ -249,10 +249,13 @@ void cm_pool_on_interrupt(void)
 
 static bool run_unless_interrupted(const struct cm_job *job, unsigned part, unsigned core)
 {
+	const uint32_t mode = cm_float_mode();
+
 	if (sigsetjmp(cancelled, 0)) {
 		running = NULL;
 		/* The system gave the handler registers of its own, and these stay: no tiles. */
 		cm_ops_rest();
+		cm_set_float_mode(mode);
 		return false;
 	}
 	/* A signal before this store finds nothing to end, but then the flag is set already. */

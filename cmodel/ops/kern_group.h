@@ -317,13 +317,24 @@ V_INLINE vf mx4_value(const uint8_t *w, unsigned c, const unsigned i)
 	return (vf)_mm512_permutexvar_ps(_mm512_srli_epi32(v, 4 * i), _mm512_load_ps(mx4_table));
 }
 #else
-/* The low byte of each lane: its bits move to their places in a float; the multiplication corrects
- * the exponent, also of E4M3's subnormals, which are subnormal floats before it. */
+/*
+ * Floats of @codes, magnitudes whose lowest bit is bit @at of a float's mantissa, with @exponent added.
+ * Codes below @normal, E4M3's and E2M1's subnormals, have the exponent of the next ones without their
+ * leading 1, which is subtracted. No step has subnormal floats, which count as 0 here.
+ */
+V_INLINE vf code_floats(vu codes, const unsigned at, const unsigned exponent, const uint32_t normal)
+{
+	vu tiny = (vu)(codes < normal), up = tiny & 1u << 23;
+
+	return (vf)((codes << at) + (exponent << 23) + up) - (vf)(tiny & (exponent + 1) << 23);
+}
+
+/* The low byte of each lane. */
 V_INLINE vf f8_value(const uint8_t *w, unsigned c, const unsigned i)
 {
 	/* pairs of K, the first of 4 columns before the second */
 	vu v = __builtin_convertvector(*(const vh_any *)(w + c * 4 + i / 2 * 8), vu) >> i % 2 * 8;
-	vf f = (vf)((v & 0x7fu) << 20) * v_set1(0x1p120f);
+	vf f = code_floats(v & 0x7fu, 20, 120, 8);
 	vi nan = (v & 0x7fu) == 0x7fu;
 
 	return (vf)((vu)f | (v & 0x80u) << 24 | ((vu)nan & 0x7fc00000u));
@@ -334,7 +345,7 @@ V_INLINE vf mx4_value(const uint8_t *w, unsigned c, const unsigned i)
 {
 	vu v = *(const vu_any *)(w + c * 4) >> 4 * i;
 
-	return (vf)((vu)((vf)((v & 7u) << 22) * v_set1(0x1p126f)) | (v & 8u) << 28);
+	return (vf)((vu)code_floats(v & 7u, 22, 126, 2) | (v & 8u) << 28);
 }
 #endif
 

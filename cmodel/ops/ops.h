@@ -8,8 +8,8 @@
  *            device memory before it returns 0.
  *   plan()   by the leader: sets l->phases and l->parts[] from the shapes; never from the number of
  *            cores in a way that changes a result.
- *   run()    by all cores, for each phase in turn, for each part in [0, l->parts[phase]) in any
- *            order on any core; there is a barrier between phases.
+ *   run()    through cm_op_run(), by all cores, for each phase in turn, for each part in
+ *            [0, l->parts[phase]) in any order on any core; there is a barrier between phases.
  *
  * Memory: l->shared (the same for all cores, l->shared_bytes) and l->core[i] (private,
  * l->core_bytes) are scratch of the chip; need() returns how much an op needs for given shapes. It
@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "float_mode.h"
 #include "txda_isa.h"
 
 #define CM_MAX_PHASES 4
@@ -80,6 +81,17 @@ struct cm_op_impl {
 
 /* The implementation of @opcode, or NULL. cm_ops_init() must have chosen a path. */
 const struct cm_op_impl *cm_op_impl(unsigned opcode);
+
+/* run() of the launch's op, in the mode of floats that ops have (float_mode.h). */
+static inline void cm_op_run(const struct cm_launch *l, unsigned phase, unsigned part,
+			     unsigned core)
+{
+	const uint32_t mode = cm_float_mode();
+
+	cm_set_float_mode(l->precise ? CM_FLOAT_EXACT : CM_FLOAT_FLUSH);
+	cm_op_impl(l->op->op)->run(l, phase, part, core);
+	cm_set_float_mode(mode);
+}
 
 /*
  * Chooses the SIMD path: "auto" (or NULL), "c", "avx2", "avxvnni", "avx512", "avx512bf16", "amx",

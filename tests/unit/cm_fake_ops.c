@@ -293,6 +293,7 @@ static void count_run(const struct cm_launch *l, unsigned phase, unsigned part, 
 {
 	go_on(FAKE_RUN);
 	linear.errors += in_op;
+	linear.errors += (cm_float_mode() & ~CM_FLOAT_FLAGS) != CM_FLOAT_FLUSH;
 	if (core >= l->cores || part >= linear.parts[phase] || l->state.u[0] != linear.current) {
 		linear.errors++;
 		return;

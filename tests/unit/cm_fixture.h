@@ -118,7 +118,7 @@ void fake_linear_shape(unsigned phases, const uint64_t *parts);
 void fake_linear_random(uint64_t seed);
 /* Each part of LINEAR takes so many turns of an empty loop. */
 void fake_linear_spin(unsigned turns);
-/* Errors seen: parts run twice or never, out of phase or for another launch. */
+/* Errors seen: parts run twice or never, out of phase, for another launch or in a wrong mode of floats. */
 unsigned fake_linear_errors(void);
 uint64_t fake_linear_launches(void);
 

@@ -188,7 +188,7 @@ OPS_HELPER int run_op(struct run *r, unsigned opcode, unsigned cores)
 	assert_true(r->l.phases <= CM_MAX_PHASES);
 	for (unsigned ph = 0; ph < r->l.phases; ph++)
 		for (unsigned p = r->l.parts[ph]; p-- > 0;) /* any order will do */
-			impl->run(&r->l, ph, p, p % cores);
+			cm_op_run(&r->l, ph, p, p % cores);
 	free(r->l.shared);
 	for (unsigned i = 0; i < cores; i++)
 		free(r->core[i]);

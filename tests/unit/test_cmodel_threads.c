@@ -10,7 +10,9 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fenv.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -330,6 +332,79 @@ TEST(test_interrupted)
 		cm_queue_free(q);
 		fix_free(&f);
 	}
+}
+
+/* A queue that a thread frees while another one, @waiter, runs its work; then @word becomes 1. */
+struct leave {
+	struct cm_queue *q;
+	pthread_t waiter;
+	uint64_t *word;
+};
+
+static void *leave_queue(void *arg)
+{
+	struct leave *l = arg;
+
+	while (!fake_stuck())
+		nap_ns(10000);
+	cm_queue_free(l->q);
+	__atomic_store_n(l->word, 1, __ATOMIC_RELEASE);
+	cm_kick(f.m);
+	return NULL;
+}
+
+/* The embedder may send the signal to its own threads, too. */
+static void *signal_waiter(void *arg)
+{
+	struct leave *l = arg;
+
+	while (!__atomic_load_n(l->word, __ATOMIC_ACQUIRE)) {
+		pthread_kill(l->waiter, f.m->pool.interrupt);
+		nap_ns(100000);
+	}
+	return NULL;
+}
+
+/* A thread of the embedder that runs ops, to their end or not, has its own mode of floats after it. */
+TEST(test_float_mode)
+{
+	static const uint64_t parts[] = {40};
+	unsigned before = fake_linear_errors();
+	struct leave l = {.waiter = pthread_self()};
+	pthread_t thread[2];
+	uint32_t own, after;
+	struct cm_queue *q;
+
+	fix_interrupt();
+	start(1, 1);
+	fake_linear_shape(1, parts);
+	l.q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+	l.word = fix_word(&f.c[0], 1);
+	fake_endless(FAKE_RUN);
+	launch(l.q, 0, 1, true);
+	assert_int_equal(pthread_create(&thread[0], NULL, leave_queue, &l), 0);
+	assert_int_equal(pthread_create(&thread[1], NULL, signal_waiter, &l), 0);
+	fesetround(FE_UPWARD);
+	own = cm_float_mode();
+	fix_wait(&f, NULL, l.word, 1);
+	after = cm_float_mode();
+	fesetround(FE_TONEAREST);
+	pthread_join(thread[0], NULL);
+	pthread_join(thread[1], NULL);
+	assert_int_equal(after & ~CM_FLOAT_FLAGS, own & ~CM_FLOAT_FLAGS);
+
+	fake_endless(FAKE_NOWHERE);
+	fake_linear_shape(1, parts);
+	q = fix_queue(&f, 0, CM_QUEUE_COMPUTE);
+	launch(q, 2, 1, true);
+	fesetround(FE_UPWARD);
+	own = cm_float_mode();
+	fix_wait(&f, q, fix_word(&f.c[0], 2), 1);
+	after = cm_float_mode();
+	fesetround(FE_TONEAREST);
+	assert_int_equal(after & ~CM_FLOAT_FLAGS, own & ~CM_FLOAT_FLAGS);
+	assert_int_equal(fake_linear_errors(), before);
+	fix_free(&f);
 }
 
 /*

@@ -167,6 +167,49 @@ TEST(test_delta)
 	}
 }
 
+/*
+ * Tokens without input let a state decay until nothing is left of it, not to subnormal numbers, which
+ * stay. These are part of what precise mode computes.
+ */
+TEST(test_forgets)
+{
+	for (unsigned precise = 0; precise < 2; precise++) {
+		struct cm_tensor *mixed = f32(TOKENS, C), *out = f32(TOKENS, HV * DV),
+				 *spans = i32(1, 2), *ctx = i32(1, 0);
+		struct run rule;
+		unsigned left = 0;
+		struct world w;
+
+		world_new(&w, precise);
+		step(&w, 0, TOKENS, mixed, out, 2);
+		memset(mixed->ptr, 0, mixed->bytes);
+		rule = (struct run){.l = {.in = {mixed, w.ba, w.decays, w.table, spans, ctx},
+					  .out = {out, w.cache},
+					  .precise = precise}};
+		rule.op.delta_rule =
+			(struct txda_op_delta_rule){HK, HV, DK, DV, RULE_AT, 1, PER_BLOCK};
+		spans->ndim = 2;
+		ints(spans)[1] = TOKENS;
+		for (int i = 1; i < 40; i++) {
+			ints(ctx)[0] = TOKENS * (i + 1);
+			assert_int_equal(run_op(&rule, TXDA_OP_DELTA_RULE, 2), 0);
+		}
+		for (unsigned h = 0; h < HV; h++) {
+			const uint64_t block = ints(w.table)[TO + 1 + h / PER_BLOCK];
+			const float *s =
+				(float *)((uint8_t *)w.cache->ptr +
+					  (block * w.cache->dim[1] + RULE_AT) * (1 + precise)) +
+				h % PER_BLOCK * txda_delta_state_bytes(DK, DV) / 4;
+
+			for (unsigned i = 0; i < DK * DV; i++)
+				left += s[i] != 0;
+		}
+		assert_int_equal(left != 0, precise);
+		drop(mixed), drop(out), drop(spans), drop(ctx);
+		world_free(&w);
+	}
+}
+
 TEST(test_gate)
 {
 	enum { T = 9, N = 36, D = 12 };

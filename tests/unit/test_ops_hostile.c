@@ -97,12 +97,10 @@ static int check(struct bench *b)
 
 static void plan_and_run(struct bench *b)
 {
-	const struct cm_op_impl *impl = cm_op_impl(b->op.op);
-
-	impl->plan(&b->l);
+	cm_op_impl(b->op.op)->plan(&b->l);
 	for (unsigned phase = 0; phase < b->l.phases; phase++)
 		for (unsigned part = 0; part < b->l.parts[phase]; part++)
-			impl->run(&b->l, phase, part, part % CORES);
+			cm_op_run(&b->l, phase, part, part % CORES);
 }
 
 /* A width that is a symbol, and 0 in this launch: nothing has a row, not even a vector. */

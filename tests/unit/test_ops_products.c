@@ -448,16 +448,18 @@ TEST(test_linear_nan)
 	drop(w);
 }
 
-/* The largest and smallest scales that a format has: exact products, and zeros stay zeros. */
+/* The largest and smallest scales that a format has: exact products, and zeros stay zeros. A subnormal
+ * scale counts as 0. */
 TEST(test_linear_scales)
 {
 	static const struct {
 		uint8_t dtype;
-		float scale;
-	} all[] = {{TXDA_F8, 0x1p127f},
-		   {TXDA_F8, 0x1p-126f},
-		   {TXDA_MX4, 0x1p127f},
-		   {TXDA_MX4, 0x1p-127f}};
+		float scale, x;
+	} all[] = {{TXDA_F8, 0x1p127f, 1},
+		   {TXDA_F8, 0x1p-126f, 0x1p20f},
+		   {TXDA_MX4, 0x1p127f, 1},
+		   {TXDA_MX4, 0x1p-126f, 0x1p20f},
+		   {TXDA_MX4, 0x1p-127f, 0x1p20f}};
 	enum { ROWS = 20, N = 32, K = 32 };
 
 	for (size_t t = 0; t < ARRAY_SIZE(all); t++) {
@@ -480,15 +482,19 @@ TEST(test_linear_scales)
 			struct run r = {.l = {.in = {x, w}, .out = {out}}};
 
 			for (unsigned i = 0; i < m * K; i++)
-				floats(x)[i] = i % K == i / K ? 1 : 0;
+				floats(x)[i] = i % K == i / K ? all[t].x : 0;
 			r.op.linear.flags = TXDA_LINEAR_FLOAT_INPUT;
 			assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 1), 0);
-			for (unsigned i = 0; i < m * N; i++)
-				if (floats(out)[i] != cm_tile_get(w, i % N, i / N))
+			for (unsigned i = 0; i < m * N; i++) {
+				float want = all[t].scale < 0x1p-126f
+						     ? 0
+						     : cm_tile_get(w, i % N, i / N) * all[t].x;
+
+				if (floats(out)[i] != want)
 					fail_msg("%s: type %d row %u of %u: %g instead of %g",
 						 cm_simd->name, all[t].dtype, i / N, m,
-						 (double)floats(out)[i],
-						 (double)cm_tile_get(w, i % N, i / N));
+						 (double)floats(out)[i], (double)want);
+			}
 			drop(x), drop(out);
 		}
 		drop(w);
