@@ -486,7 +486,9 @@ struct txda_op_rope_table {
  * ROPE_KV: splits the fused projection, optionally normalises each head of q and k by RMSNORM over
  * D, rotates the first 2 P elements of each head of q and k, writes q, and stores k and v to the
  * cache block slot[t] / block_size at offset slot[t] % block_size. A slot of 0xffffffff stores
- * nothing. The pairs are (i, i + P), or (2i, 2i + 1) with TXDA_ROPE_INTERLEAVED.
+ * nothing. The pairs are (i, i + P), or (2i, 2i + 1) with TXDA_ROPE_INTERLEAVED. If an element of a
+ * head of v is not finite in the cache's type, v is stored as zeros and the key as NaN (not as F32, in
+ * precise mode): so the queries that see it get NaN, and no others.
  *   in:  [0] qkv F32 or BF16 [T, (Hq + 2 Hkv) D]   [1] table F32 [T, 2 P]   [2] slots I32 [T]
  *        [3] q norm F32 [D] or none   [4] k norm F32 [D] or none
  *   out: [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]
@@ -546,7 +548,8 @@ struct txda_op_attention {
  * attention is over the latent vectors themselves.
  *
  * MLA_STORE: normalises the first L elements of each row of kv by RMSNORM, rotates the other R and
- * the R elements of each head of q, and stores what was kv to cache block slot[t] / block_size.
+ * the R elements of each head of q, and stores what was kv to cache block slot[t] / block_size. A
+ * latent vector that is not finite is stored as ROPE_KV does with v.
  *   in:  [0] q F32 [T, Hq R]   [1] table F32 [T, R]   [2] slots I32 [T]   [3] kv F32 [T, L + R]
  *        [4] norm weight F32 [L]
  *   out: [0] q BF16 or F32 [T, Hq R]   [1] cache KV_PAGED [N, bytes of a block]

@@ -318,7 +318,8 @@ static void merge(const struct geometry *g, struct partial to, struct partial fr
 	for (unsigned r = 0; r < rows; r++) {
 		float top, a, b;
 
-		if (from.max[r] == -INFINITY)
+		/* Of no keys; -INFINITY as maximum may also be that of keys that are NaN. */
+		if (from.sum[r] == 0)
 			continue;
 		top = to.max[r] > from.max[r] ? to.max[r] : from.max[r];
 		a = expf(to.max[r] - top);

@@ -56,6 +56,14 @@ int cm_want_batch(const struct cm_launch *l, uint64_t tokens, const struct cm_te
 void cm_rotate(const float *x, const float *table, unsigned pairs, unsigned dim, bool inter,
 	       float *y);
 
+/*
+ * Values of attention as bf16. Their probability is 0 for a query that does not see them, but 0 times
+ * infinity is NaN: so false, and zeros, if one is not finite. Then the caller makes the key NaN, since
+ * scores of keys that a query does not see are replaced.
+ */
+bool cm_put_values(uint16_t *h, const float *v, size_t n);
+#define CM_BF16_NAN 0x7fc0
+
 /* One element of a weight tile as float32; the shared definition of every tile format. */
 float cm_tile_get(const struct cm_tensor *w, uint64_t n, uint64_t k);
 /* Row @n of W as float32[k]. */

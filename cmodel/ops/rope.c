@@ -262,6 +262,15 @@ static float quantise(int8_t *q, const float *x, unsigned n)
 	return max / 127.0f;
 }
 
+/* As cm_put_values(), whose @scale quantise() has returned: it becomes 0, and that of the key NaN. */
+static void mark_int8(float *scale, float *key_scale)
+{
+	if (*scale == *scale)
+		return;
+	*scale = 0;
+	*key_scale = NAN;
+}
+
 static void store_int8(const struct cm_launch *l, unsigned head, uint32_t slot, const float *k,
 		       const float *v)
 {
@@ -283,6 +292,7 @@ static void store_int8(const struct cm_launch *l, unsigned head, uint32_t slot, 
 	scale[bs + in] = quantise(q, v, dim);
 	for (unsigned d = 0; d < dim; d++)
 		vq[2 * d] = q[d];
+	mark_int8(&scale[bs + in], &scale[in]);
 }
 
 /* Precise mode. */
@@ -330,17 +340,35 @@ static void store_keys(const struct cm_launch *l, unsigned head, uint32_t slot,
 		to[i * 16] = k[0][i];
 }
 
-static void store_value(const struct cm_launch *l, unsigned head, uint32_t slot, const float *v)
+bool cm_put_values(uint16_t *h, const float *v, size_t n)
+{
+	int16_t top = 0;
+
+	cm_simd->to_bf16(h, v, n);
+	for (size_t i = 0; i < n; i++) {
+		int16_t magnitude = h[i] & 0x7fff;
+
+		top = magnitude > top ? magnitude : top;
+	}
+	if (top < 0x7f80)
+		return true;
+	memset(h, 0, n * sizeof(*h));
+	return false;
+}
+
+/* False: the key must be NaN. */
+static bool store_value(const struct cm_launch *l, unsigned head, uint32_t slot, const float *v)
 {
 	const struct txda_op_rope_kv *p = &l->op->rope_kv;
 	uint64_t padded = TXDA_KV_DIM(p->head_dim);
 	uint32_t in = slot % p->block_size;
 	uint16_t h[MAX_HEAD_DIM];
+	bool finite = cm_put_values(h, v, p->head_dim);
 
-	cm_simd->to_bf16(h, v, p->head_dim);
 	cm_simd->put_every_other(keys_at(l, head, slot) + padded * p->block_size +
 					 in / 2 * padded * 2 + in % 2,
 				 h, p->head_dim);
+	return finite;
 }
 
 /* A head of a row of in[0], as float32: in place, or in @tmp. */
@@ -412,7 +440,8 @@ static void store_head(const struct cm_launch *l, unsigned head, uint64_t t, con
 		}
 		cm_simd->to_bf16((uint16_t *)key[i], k, p->head_dim);
 		row[i] = key[i];
-		store_value(l, head, slot[i], v);
+		if (!store_value(l, head, slot[i], v))
+			key[i][0] = CM_BF16_NAN;
 	}
 	if (from < n)
 		store_keys(l, head, slot[from], row + from, n - from);
@@ -485,6 +514,7 @@ static void store_latent_int8(const struct cm_launch *l, uint32_t slot, const fl
 
 	scale[in] = quantise(q, v, p->latent);
 	scale[bs + in] = quantise(q + p->latent, v + p->latent, p->rope);
+	mark_int8(&scale[in], &scale[bs + in]);
 	memset(q + p->latent + p->rope, 0, 16);
 	for (unsigned d = 0; d < padded; d++)
 		to[2 * d] = q[d];
@@ -505,7 +535,9 @@ static void store_latent(const struct cm_launch *l, uint32_t slot, const float *
 			((float *)base)[at + (uint64_t)d * 2] = v[d];
 		return;
 	}
-	cm_simd->to_bf16(h, v, padded);
+	cm_simd->to_bf16(h + p->latent, v + p->latent, padded - p->latent);
+	if (!cm_put_values(h, v, p->latent))
+		h[p->latent] = CM_BF16_NAN;
 	cm_simd->put_every_other((uint16_t *)base + at, h, padded);
 }
 

@@ -211,7 +211,8 @@ static void pack_group(const struct cm_launch *l, uint64_t row, uint32_t n, uint
 		cm_simd->to_bf16((uint16_t *)key[i], tmp, dim);
 		keys_of[i] = key[i];
 		value[dim - 1] = 0;
-		cm_simd->to_bf16(value, row_of(l, row + i, head, 2), own);
+		if (!cm_put_values(value, row_of(l, row + i, head, 2), own))
+			key[i][0] = CM_BF16_NAN;
 		cm_simd->put_every_other(values + i / 2 * padded * 2 + i % 2, value, dim);
 	}
 	cm_simd->interleave(keys, GROUP, keys_of, n, dim / 2);
