@@ -4,9 +4,9 @@
  *
  * The query rows of one sequence that share a KV head (token i, head h of its group: row i * g + h)
  * are cut into items of CM_ATT_ROWS. An item walks its keys split by split (TXDA_ATTENTION_SPLIT
- * positions from 0) and folds the splits' results from left to right. When a launch has too few
- * items for the cores and long contexts, each split becomes an item of its own and a second phase
- * does the same fold, so both ways give the same bits.
+ * positions each, counted from 0), the splits in which a row sees a key, and folds their results from
+ * left to right. When a launch has too few items for the cores and long contexts, each split becomes
+ * an item of its own and a second phase does the same fold, so both ways give the same bits.
  *
  * The leader copies spans, contexts and block tables into chip scratch before the cores start: the
  * client's memory may change meanwhile.
@@ -38,7 +38,7 @@ struct item {
 	uint32_t split;	    /* first split */
 	uint32_t n_splits;
 	uint32_t partial; /* index of its partial result, or TXDA_NONE: it writes the output */
-	uint32_t pad;
+	uint32_t merges;  /* items, with it, of the same rows; 0 in those that follow the first */
 };
 
 /* state.u[] */
@@ -234,10 +234,53 @@ static void copy_batch(struct cm_launch *l, const struct geometry *g)
 	}
 }
 
+/* The first key that the query at @pos sees. */
+static uint32_t first_key(const struct geometry *g, uint32_t pos)
+{
+	return g->window && pos >= g->window ? pos - g->window + 1 : 0;
+}
+
+/* An item of all splits of which rows [@row, @row + CM_ATT_ROWS) of a sequence see keys. */
+static struct item item_of(const struct geometry *g, const struct seq *sq, uint64_t row)
+{
+	const uint64_t left = sq->n * g->group - row;
+	const uint32_t rows = left < CM_ATT_ROWS ? (uint32_t)left : CM_ATT_ROWS;
+	const uint32_t before = sq->context - sq->n,
+		       last = before + (uint32_t)((row + rows - 1) / g->group),
+		       split = first_key(g, before + (uint32_t)(row / g->group)) /
+			       TXDA_ATTENTION_SPLIT;
+
+	return (struct item){
+		.row = (uint32_t)row,
+		.rows = rows,
+		.split = split,
+		.n_splits = last / TXDA_ATTENTION_SPLIT + 1 - split,
+		.partial = TXDA_NONE,
+	};
+}
+
+/* Puts @item, of one head, to @it[]; or each of its splits, if @split. Returns how many. */
+static uint32_t put_items(struct item *it, struct item item, bool split, uint64_t n)
+{
+	const uint32_t splits = item.n_splits;
+
+	if (!split) {
+		it[n] = item;
+		return 1;
+	}
+	item.n_splits = 1;
+	item.merges = splits;
+	for (uint32_t i = 0; i < splits; i++, item.split++, item.merges = 0) {
+		item.partial = (uint32_t)n + i;
+		it[item.partial] = item;
+	}
+	return splits;
+}
+
 static void attention_plan(struct cm_launch *l)
 {
 	struct geometry g = geometry(l);
-	uint64_t seqs = g.table->dim[0], n = 0, items = 0, split_items = 0, most = 1, per;
+	uint64_t seqs = g.table->dim[0], n = 0, items = 0, split_items = 0, per;
 	struct seq *sq = l->shared;
 	struct item *it;
 	bool split;
@@ -249,44 +292,27 @@ static void attention_plan(struct cm_launch *l)
 	l->state.u[U_ITEMS] = l->state.u[U_TABLE] + align64(seqs * g.table->dim[1] * 4);
 	l->state.u[U_PARTIALS] = l->state.u[U_ITEMS] + align64(max_items(&g) * sizeof(struct item));
 	copy_batch(l, &g);
-	for (uint64_t s = 0; s < seqs; s++) {
-		uint64_t rows = cm_div_up(sq[s].n * g.group, CM_ATT_ROWS) * g.n_kv_heads;
-		uint64_t splits = cm_div_up(sq[s].context, TXDA_ATTENTION_SPLIT);
-
-		items += rows;
-		split_items += rows * splits;
-		most = splits > most ? splits : most;
-	}
-	split = !l->precise && most > 1 && items < 4ull * l->cores &&
+	for (uint64_t s = 0; s < seqs; s++)
+		for (uint64_t row = 0; row < sq[s].n * g.group; row += CM_ATT_ROWS) {
+			items += g.n_kv_heads;
+			split_items += (uint64_t)item_of(&g, &sq[s], row).n_splits * g.n_kv_heads;
+		}
+	split = !l->precise && split_items > items && items < 4ull * l->cores &&
 		split_items <= MAX_SPLIT_ITEMS;
 	it = (struct item *)((uint8_t *)l->shared + l->state.u[U_ITEMS]);
-	for (uint64_t s = 0; s < seqs; s++) {
-		uint64_t rows = sq[s].n * g.group,
-			 splits = cm_div_up(sq[s].context, TXDA_ATTENTION_SPLIT);
-
-		/*
-		 * Items of one head follow each other, so that its keys and values stay cached. The
-		 * last rows see the most keys and go first, so that no core starts a long item at
-		 * the end.
-		 */
+	/*
+	 * Items of one head follow each other, so that its keys and values stay cached. The last rows
+	 * see the most keys and go first, so that no core starts a long item at the end.
+	 */
+	for (uint64_t s = 0; s < seqs; s++)
 		for (uint32_t h = 0; h < g.n_kv_heads; h++)
-			for (uint64_t b = cm_div_up(rows, CM_ATT_ROWS); b-- > 0;)
-				for (uint64_t i = 0; i < (split ? splits : 1); i++, n++) {
-					uint64_t row = b * CM_ATT_ROWS;
+			for (uint64_t b = cm_div_up(sq[s].n * g.group, CM_ATT_ROWS); b-- > 0;) {
+				struct item item = item_of(&g, &sq[s], b * CM_ATT_ROWS);
 
-					it[n] = (struct item){
-						.seq = (uint32_t)s,
-						.head = h,
-						.row = (uint32_t)row,
-						.rows = (uint32_t)(rows - row < CM_ATT_ROWS
-									   ? rows - row
-									   : CM_ATT_ROWS),
-						.split = (uint32_t)i,
-						.n_splits = (uint32_t)(split ? 1 : splits),
-						.partial = split ? (uint32_t)n : TXDA_NONE,
-					};
-				}
-	}
+				item.seq = (uint32_t)s;
+				item.head = h;
+				n += put_items(it, item, split, n);
+			}
 	l->state.u[U_N_ITEMS] = n;
 	if (!n)
 		return;
@@ -321,6 +347,13 @@ static void merge(const struct geometry *g, struct partial to, struct partial fr
 		/* Of no keys; -INFINITY as maximum may also be that of keys that are NaN. */
 		if (from.sum[r] == 0)
 			continue;
+		/* As if the row began here, whatever rows it shares the item with. */
+		if (to.sum[r] == 0) {
+			to.max[r] = from.max[r];
+			to.sum[r] = from.sum[r];
+			memcpy(to.acc + r * dim, from.acc + r * dim, dim * sizeof(*to.acc));
+			continue;
+		}
 		top = to.max[r] > from.max[r] ? to.max[r] : from.max[r];
 		a = expf(to.max[r] - top);
 		b = expf(from.max[r] - top);
@@ -378,7 +411,7 @@ static void find_rows(const struct cm_launch *l, const struct geometry *g, const
 		if (g->latent)
 			a->q_rope[r] = (const float *)g->q_rope->ptr + head * (g->key_dim - g->dim);
 		a->pos[r] = sq->context - sq->n + (uint32_t)token;
-		a->first[r] = g->window && a->pos[r] >= g->window ? a->pos[r] - g->window + 1 : 0;
+		a->first[r] = first_key(g, a->pos[r]);
 		last = a->pos[r] > last ? a->pos[r] : last;
 		lowest = a->first[r] < lowest ? a->first[r] : lowest;
 	}
@@ -523,7 +556,7 @@ static void precise_row(const struct cm_launch *l, const struct geometry *g, con
 		(const int32_t *)((const uint8_t *)l->shared + l->state.u[U_TABLE]) +
 		it->seq * g->table->dim[1];
 	uint32_t pos = sq->context - sq->n + (uint32_t)(row / g->group);
-	uint32_t first = g->window && pos >= g->window ? pos - g->window + 1 : 0;
+	uint32_t first = first_key(g, pos);
 	double acc[TXDA_MLA_MAX_LATENT], max = -INFINITY, sum = 0;
 
 	memset(acc, 0, dim * sizeof(*acc));
@@ -580,18 +613,15 @@ static void attention_run(const struct cm_launch *l, unsigned phase, unsigned pa
 	uint8_t *partials = (uint8_t *)l->shared + l->state.u[U_PARTIALS];
 	struct geometry g = geometry(l);
 	struct partial total;
-	uint64_t splits;
 
 	if (phase == 0) {
 		run_items(l, &g, part, core);
 		return;
 	}
-	/* The merge of one (sequence, head, rows) belongs to the item of its first split. */
-	if (it->split)
+	if (!it->merges)
 		return;
-	splits = cm_div_up(((const struct seq *)l->shared)[it->seq].context, TXDA_ATTENTION_SPLIT);
 	total = partial_at(partials + it->partial * partial_bytes(&g));
-	for (uint64_t s = 1; s < splits; s++)
+	for (uint64_t s = 1; s < it->merges; s++)
 		merge(&g, total, partial_at(partials + (it->partial + s) * partial_bytes(&g)),
 		      it->rows);
 	write_rows(l, &g, it, total);

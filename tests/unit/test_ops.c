@@ -254,6 +254,52 @@ TEST(test_attention)
 	}
 }
 
+/* What the kernel of the path is asked for. */
+static const struct cm_simd *real;
+static unsigned calls, empty_calls;
+
+static void counted_attend(const struct cm_attend *a)
+{
+	calls++;
+	empty_calls += a->from >= a->to;
+	real->attend(a);
+}
+
+/* Splits in which no row of an item sees a key take no time, those before a window or behind rows. */
+TEST(test_attention_splits)
+{
+	static const unsigned far[] = {5000}, one[] = {1}, all[] = {2000}, some[] = {40};
+	static const struct {
+		struct batch b;
+		unsigned cores, calls;
+	} cases[] = {
+		/* positions 4488 to 4999, in two splits; on one core, and split over cores */
+		{{2, 1, 32, 32, 1, 512, far, one}, 1, 2},
+		{{2, 1, 32, 32, 1, 512, far, one}, 8, 2},
+		{{2, 1, 32, 32, 1, 0, far, one}, 1, 10},
+		{{2, 1, 32, 32, 1, 0, far, one}, 8, 10},
+		/* rows of two tokens each 8, the last of them before, in and behind a split */
+		{{2, 1, 32, 32, 1, 0, all, all}, 1, 64 * (1 + 2 + 3) + 58 * 4},
+		{{2, 1, 32, 32, 1, 64, far, some}, 2, 5},
+	};
+	struct cm_simd counted = *cm_simd;
+
+	real = cm_simd;
+	counted.attend = counted_attend;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct att a;
+
+		att_new(&a, &cases[i].b);
+		calls = empty_calls = 0;
+		cm_simd = &counted;
+		assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, cases[i].cores), 0);
+		cm_simd = real;
+		assert_int_equal(calls, cases[i].calls);
+		assert_int_equal(empty_calls, 0);
+		att_free(&a);
+	}
+}
+
 /* Only positions within the window are counted as read, in the size of the cache's format. */
 TEST(test_attention_traffic)
 {
