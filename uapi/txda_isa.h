@@ -519,6 +519,7 @@ struct txda_op_rope_kv {
  * sinks[h], whose value is 0 (Xiao et al. 2023). Keys are taken in parts of TXDA_ATTENTION_SPLIT
  * positions counted from position 0; the parts' partial results (Milakov and Gimelshein 2018,
  * online softmax) are merged in rising order, whoever computed them.
+ * T Hq / Hkv is less than 2^32.
  *   in:  [0] q BF16 or F32 [T, Hq D]   [1] cache KV_PAGED [N, bytes of a block]
  *        [2] block table I32 [S, B]
  *        [3] spans I32 [S, 2]: first token and number of tokens of each sequence in this step;

@@ -178,6 +178,9 @@ static int attention_check(const struct cm_launch *l)
 	    cm_may(l, g.sinks, DT(TXDA_F32), g.n_heads, CM_VECTOR) ||
 	    cm_want(l, l->out[0], l->precise ? DT(TXDA_F32) : DT_ACT, g.q->dim[0], width))
 		return -EINVAL;
+	/* Rows of an item have 32 bits. */
+	if (g.q->dim[0] > UINT32_MAX / g.group)
+		return cm_bad(l, TXDA_FAULT_SHAPE, g.q, g.q->va, g.q->dim[0]);
 	return cm_want_batch(l, g.q->dim[0], g.cache, g.table, g.spans, g.ctx, g.block_size);
 }
 

@@ -356,6 +356,12 @@ TEST(test_attention_refuses)
 		BAD(p->softcap, caps[i], PROGRAM);
 	assert_int_equal(run_op(&a.r, TXDA_OP_ATTENTION, 1), 0);
 	BAD(a.r.l.in[5], a.ctx, SHAPE); /* not as many as heads, nor floats */
+	/* rows, two for each token and KV head, that have no number of 32 bits */
+	a.out->dim[0] = 1ull << 31;
+	BAD(a.q->dim[0], 1ull << 31, SHAPE);
+	assert_int_equal(a.r.fault.detail, 1ull << 31);
+	a.q->dim[0] = a.out->dim[0] = (1ull << 31) - 1;
+	assert_int_equal(cm_op_impl(TXDA_OP_ATTENTION)->check(&a.r.l), 0);
 #undef BAD
 	att_free(&a);
 }
