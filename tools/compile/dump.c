@@ -15,25 +15,8 @@
 
 #include "files.h"
 #include "isa_names.h"
+#include "op_text.h"
 #include "program_view.h"
-
-static const char *const operand_names[TXDA_OP_COUNT][9] = {
-	[TXDA_OP_EMBED] = {"tokens", "table", 0, 0, 0, 0, "x"},
-	[TXDA_OP_RMSNORM] = {"x", "weight", 0, 0, 0, 0, "out"},
-	[TXDA_OP_LINEAR] = {"x", "weight", "bias", "norm", "residual", 0, "out"},
-	[TXDA_OP_ROPE_TABLE] = {"positions", "inv_freq", "axes", 0, 0, 0, "table"},
-	[TXDA_OP_ROPE_KV] = {"qkv", "table", "slots", "q norm", "k norm", 0, "q", "cache"},
-	[TXDA_OP_ATTENTION] = {"q", "cache", "block table", "spans", "context", "sinks", "out"},
-	[TXDA_OP_GATHER_ROWS] = {"x", "rows", 0, 0, 0, 0, "out"},
-	[TXDA_OP_TOPK] = {"x", 0, 0, 0, 0, 0, "indices", "values", "lse"},
-	[TXDA_OP_ALL_REDUCE] = {"x", "residual", 0, 0, 0, 0, "out"},
-	[TXDA_OP_ALL_GATHER] = {"x", 0, 0, 0, 0, 0, "out"},
-	[TXDA_OP_LAYERNORM] = {"x", "weight", "bias", 0, 0, 0, "out"},
-	[TXDA_OP_INTERPOLATE] = {"x", "table", "taps", "weights", 0, 0, "out"},
-	[TXDA_OP_SPAN_ATTENTION] = {"qkv", "spans", "table", 0, 0, 0, "out"},
-	[TXDA_OP_MERGE_ROWS] = {"x", "source", "rows", 0, 0, 0, "out"},
-	[TXDA_OP_MOE_LINEAR] = {"x", "weights", "experts", "norm", "columns", "biases", "out"},
-};
 
 /* A name from a file, safe for a terminal; a small ring of buffers. */
 static const char *clean(const char *name)
@@ -107,84 +90,6 @@ static void dump_tensors(const struct program_view *v)
 	}
 }
 
-static const char *activation_name(uint32_t act)
-{
-	switch (act) {
-	case TXDA_ACT_GELU: return "gelu";
-	case TXDA_ACT_GELU_TANH: return "gelu by tanh";
-	case TXDA_ACT_GELU_QUICK: return "quick gelu";
-	default: return "silu";
-	}
-}
-
-static void dump_params(const struct txda_op *op)
-{
-	switch (op->op) {
-	case TXDA_OP_EMBED:
-		printf("  first %u, vocab %u, scale %g", op->embed.first, op->embed.vocab,
-		       (double)op->embed.scale);
-		break;
-	case TXDA_OP_RMSNORM: printf("  eps %g", (double)op->rmsnorm.eps); break;
-	case TXDA_OP_LINEAR:
-		if (op->in[3] != TXDA_NONE)
-			printf("  eps %g", (double)op->linear.eps);
-		if (op->linear.act == TXDA_ACT_SILU_GATED)
-			printf("  silu(gate) * up");
-		else if (op->linear.act == TXDA_ACT_GELU_GATED)
-			printf("  gelu(gate) * up");
-		else if (op->linear.act == TXDA_ACT_SOFTCAP)
-			printf("  soft cap %g", (double)op->linear.limit);
-		else if (txda_is_plain_act(op->linear.act))
-			printf("  %s", activation_name(op->linear.act));
-		if (op->linear.flags & TXDA_LINEAR_F32_INPUT)
-			printf("  float32 input");
-		break;
-	case TXDA_OP_MOE_LINEAR:
-		if (op->moe_linear.act == TXDA_ACT_SWIGLU_CLAMPED)
-			printf("  clamped swiglu, limit %g", (double)op->moe_linear.limit);
-		break;
-	case TXDA_OP_LAYERNORM:
-		printf("  eps %g", (double)op->layernorm.eps);
-		if (op->layernorm.act)
-			printf(", %s", activation_name(op->layernorm.act));
-		break;
-	case TXDA_OP_SPAN_ATTENTION:
-		printf("  %u heads of %u, scale %g", op->span_attention.n_heads,
-		       op->span_attention.head_dim, (double)op->span_attention.scale);
-		break;
-	case TXDA_OP_MERGE_ROWS:
-		printf("  %s column %u",
-		       op->merge_rows.flags & TXDA_MERGE_ADD ? "adds from" : "from",
-		       op->merge_rows.col);
-		break;
-	case TXDA_OP_ROPE_TABLE:
-		printf("  scale %g, positions below %u", (double)op->rope_table.scale,
-		       op->rope_table.max_position);
-		if (op->rope_table.dynamic_from)
-			printf(", dynamic from %u: base %g, factor %g", op->rope_table.dynamic_from,
-			       (double)op->rope_table.base, (double)op->rope_table.factor);
-		break;
-	case TXDA_OP_ROPE_KV:
-		printf("  %u + 2 * %u heads of %u, blocks of %u, layer at %llu, eps %g%s",
-		       op->rope_kv.n_heads, op->rope_kv.n_kv_heads, op->rope_kv.head_dim,
-		       op->rope_kv.block_size, (unsigned long long)op->rope_kv.layer_offset,
-		       (double)op->rope_kv.eps,
-		       op->rope_kv.flags & TXDA_ROPE_INTERLEAVED ? ", interleaved" : "");
-		break;
-	case TXDA_OP_ATTENTION:
-		printf("  %u heads over %u of %u, blocks of %u, layer at %llu, scale %g",
-		       op->attention.n_heads, op->attention.n_kv_heads, op->attention.head_dim,
-		       op->attention.block_size, (unsigned long long)op->attention.layer_offset,
-		       (double)op->attention.scale);
-		if (op->attention.window)
-			printf(", window %u", op->attention.window);
-		if (op->attention.softcap > 0)
-			printf(", soft cap %g", (double)op->attention.softcap);
-		break;
-	case TXDA_OP_TOPK: printf("  k %u", op->topk.k); break;
-	}
-}
-
 static void dump_operand(const struct program_view *v, const char *role, const char *name,
 			 uint32_t index)
 {
@@ -194,7 +99,7 @@ static void dump_operand(const struct program_view *v, const char *role, const c
 	if (index == TXDA_NONE)
 		return;
 	t = &v->tensors[index];
-	printf("      %-3s %-12s %%%-4u %-32s %-4s %s\n", role, name ? name : "?", index,
+	printf("      %-3s %-12s %%%-4u %-32s %-4s %s\n", role, name, index,
 	       clean(program_name(v, t->name)), isa_dtype_name(t->dtype),
 	       program_shape(t, shape, sizeof(shape)));
 }
@@ -206,15 +111,15 @@ static void dump_ops(const struct program_view *v)
 	printf("\n%u ops\n", v->header->n_ops);
 	for (i = 0; i < v->header->n_ops; i++) {
 		const struct txda_op *op = &v->ops[i];
+		char params[OP_TEXT_BYTES];
 
-		printf("  %u  %s %s", i, isa_opcode_name(op->op),
-		       clean(program_name(v, op->label)));
-		dump_params(op);
-		putchar('\n');
+		op_text(op, params);
+		printf("  %u  %s %s%s%s\n", i, isa_opcode_name(op->op),
+		       clean(program_name(v, op->label)), *params ? "  " : "", params);
 		for (j = 0; j < 6; j++)
-			dump_operand(v, "in", operand_names[op->op][j], op->in[j]);
+			dump_operand(v, "in", op_operand_name(op->op, j), op->in[j]);
 		for (j = 0; j < 3; j++)
-			dump_operand(v, "out", operand_names[op->op][6 + j], op->out[j]);
+			dump_operand(v, "out", op_operand_name(op->op, 6 + j), op->out[j]);
 	}
 }
 
