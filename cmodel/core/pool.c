@@ -418,20 +418,51 @@ static int scratch_grow(struct cm_scratch *s, size_t bytes)
 	return 1;
 }
 
-int cm_pool_scratch(struct cm_pool *p, size_t shared_bytes, size_t core_bytes)
+/* Gives back the memory beyond the first @bytes. */
+static void scratch_trim(const struct cm_scratch *s, size_t bytes)
+{
+	size_t kept = (bytes + CM_PAGE - 1) & ~(CM_PAGE - 1);
+
+	if (s->ptr && kept < s->mapped - CM_PAGE)
+		madvise((uint8_t *)s->ptr + kept, s->mapped - CM_PAGE - kept, MADV_DONTNEED);
+}
+
+int cm_pool_scratch(struct cm_pool *p, struct cm_scratch_need *need)
 {
 	int ret;
 
-	if (shared_bytes > MAX_SHARED_SCRATCH || core_bytes > MAX_CORE_SCRATCH)
+	if (need->shared_bytes > MAX_SHARED_SCRATCH || need->core_bytes > MAX_CORE_SCRATCH)
 		return -ENOMEM;
-	ret = scratch_grow(&p->shared, shared_bytes);
+	ret = scratch_grow(&p->shared, need->shared_bytes);
 	p->scratch_generation += ret > 0;
 	for (unsigned i = 0; i < p->cores && ret >= 0; i++) {
-		ret = scratch_grow(&p->core[i], core_bytes);
+		ret = scratch_grow(&p->core[i], need->core_bytes);
 		p->core_ptr[i] = p->core[i].ptr;
 		p->scratch_generation += ret > 0;
 	}
-	return ret < 0 ? ret : 0;
+	if (ret < 0)
+		return ret;
+	need->next = p->needs;
+	p->needs = need;
+	return 0;
+}
+
+void cm_pool_scratch_end(struct cm_pool *p, struct cm_scratch_need *need)
+{
+	struct cm_scratch_need **link = &p->needs;
+	size_t shared = 0, core = 0;
+
+	while (*link != need)
+		link = &(*link)->next;
+	*link = need->next;
+	for (const struct cm_scratch_need *n = p->needs; n; n = n->next) {
+		shared = n->shared_bytes > shared ? n->shared_bytes : shared;
+		core = n->core_bytes > core ? n->core_bytes : core;
+	}
+	if (need->shared_bytes > shared)
+		scratch_trim(&p->shared, shared);
+	for (unsigned i = 0; i < p->cores && need->core_bytes > core; i++)
+		scratch_trim(&p->core[i], core);
 }
 
 /* ---- accounting ------------------------------------------------------------------------------ */

@@ -29,7 +29,8 @@
  *
  * Scratch. Each core has private scratch, and all share one more piece; its size is the largest
  * that any program loaded so far needs. It moves only when a program is loaded, which raises
- * scratch_generation.
+ * scratch_generation. Its memory beyond what the programs that are still loaded need goes back to the
+ * system as soon as one is freed.
  *
  * Cancelling. Parts that have not begun are skipped. One that runs goes on to its end, unless the
  * embedder has given cm_options.interrupt: then that signal leaves it with a jump, which is possible
@@ -102,6 +103,12 @@ struct cm_scratch {
 	size_t mapped; /* with the guard page */
 };
 
+/* What a loaded program needs. */
+struct cm_scratch_need {
+	size_t shared_bytes, core_bytes;
+	struct cm_scratch_need *next;
+};
+
 struct cm_pool {
 	unsigned cores;
 	uint64_t spin_ns;	  /* how long an idle core spins before it sleeps */
@@ -132,10 +139,11 @@ struct cm_pool {
 	bool account_copy;
 	uint64_t account_since_ns;
 
-	struct cm_scratch shared;    /* leader */
-	struct cm_scratch *core;     /* [cores] */
-	void **core_ptr;	     /* [cores]: their memory */
-	uint64_t scratch_generation; /* rises when scratch has moved */
+	struct cm_scratch shared;      /* leader */
+	struct cm_scratch *core;       /* [cores] */
+	void **core_ptr;	       /* [cores]: their memory */
+	uint64_t scratch_generation;   /* rises when scratch has moved */
+	struct cm_scratch_need *needs; /* leader: of the loaded programs */
 };
 
 /*
@@ -170,8 +178,10 @@ void cm_pool_end_sleep(struct cm_pool *p, unsigned i);
 /* Wakes worker @i if it sleeps. Any thread. */
 void cm_pool_wake(struct cm_pool *p, unsigned i);
 
-/* Makes the shared scratch and that of each core at least this large; 0 or -ENOMEM. Leader. */
-int cm_pool_scratch(struct cm_pool *p, size_t shared_bytes, size_t core_bytes);
+/* Makes the shared scratch and that of each core at least as large as @need says, which the
+ * pool keeps until cm_pool_scratch_end() if this succeeds; 0 or -ENOMEM. Leader. */
+int cm_pool_scratch(struct cm_pool *p, struct cm_scratch_need *need);
+void cm_pool_scratch_end(struct cm_pool *p, struct cm_scratch_need *need);
 
 /* From now on the pool's time is charged to @chip (NULL: none), as computing or copying. Leader. */
 void cm_account(struct cm_pool *p, struct cm_chip *chip, bool copy);

@@ -436,15 +436,17 @@ static int provide_scratch(const struct loader *l, struct cm_pool *pool)
 	const struct txda_program *h = l->p->hdr;
 	struct cm_tensor *tensor = calloc(h->n_tensors ? h->n_tensors : 1, sizeof(*tensor));
 	struct cm_op_need need = {0};
-	int ret;
 
 	if (!tensor)
 		return bad(l, &h->n_tensors, h->n_tensors);
 	sum_need(l->p, pool->cores, false, tensor, &need);
 	sum_need(l->p, pool->cores, true, tensor, &need);
 	free(tensor);
-	ret = cm_pool_scratch(pool, need.shared_bytes, need.core_bytes);
-	return ret ? bad(l, h->sym_max, need.shared_bytes) : 0;
+	l->p->need = (struct cm_scratch_need){need.shared_bytes, need.core_bytes, NULL};
+	if (cm_pool_scratch(pool, &l->p->need))
+		return bad(l, h->sym_max, need.shared_bytes);
+	l->p->pool = pool;
+	return 0;
 }
 
 /* ---- loading and the cache ------------------------------------------------------------------- */
@@ -453,6 +455,8 @@ void cm_program_put(struct cm_program *p)
 {
 	if (--p->refs)
 		return;
+	if (p->pool)
+		cm_pool_scratch_end(p->pool, &p->need);
 	free(p->image);
 	free(p->symbolic);
 	free(p);

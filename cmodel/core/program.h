@@ -31,8 +31,10 @@ struct cm_program {
 	const struct txda_op *op;
 	const char *strings;
 	uint32_t n_symbolic;
-	uint32_t *symbolic; /* tensors whose size depends on symbols */
-	uint64_t written;   /* slots that an op writes, a bit each */
+	uint32_t *symbolic;   /* tensors whose size depends on symbols */
+	uint64_t written;     /* slots that an op writes, a bit each */
+	struct cm_pool *pool; /* whose scratch it needs; NULL: none yet */
+	struct cm_scratch_need need;
 };
 
 /* The extents of one tensor. */

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Launches of programs, and programs that lie. */
 #include "cm_fixture.h"
+#include "core/machine.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 
 #define H	8u /* columns */
 #define W_OFF	(FIX_DATA + 0x00000)
@@ -511,6 +513,89 @@ TEST(test_too_much_scratch)
 	fix_seal(&prog);
 	place();
 	launch_fault(TXDA_EXEC_RELOAD, TXDA_FAULT_PROGRAM);
+	make_program();
+	place();
+}
+
+/* Pages of @s that are in memory. */
+static unsigned resident(const struct cm_scratch *s)
+{
+	unsigned char page[64];
+	unsigned n = 0;
+
+	assert_true(s->mapped <= sizeof(page) * CM_PAGE);
+	if (!s->ptr)
+		return 0;
+	assert_int_equal(mincore(s->ptr, s->mapped - CM_PAGE, page), 0);
+	for (uint64_t i = 0; i < s->mapped / CM_PAGE - 1; i++)
+		n += page[i] & 1;
+	return n;
+}
+
+/* Pages of scratch that the cores have touched. */
+static unsigned resident_cores(void)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < f.m->pool.cores; i++)
+		n += resident(&f.m->pool.core[i]);
+	return n;
+}
+
+/* A queue of an address space of its own, which has launched a program with @columns on @rows. */
+static struct cm_queue *launch_wide(struct cm_vm **ret_vm, unsigned columns, unsigned rows)
+{
+	const uint64_t at = FIX_DATA + 0x100000 * columns / 16384;
+	struct fix_stream s = fix_stream(&f.c[0]);
+	struct fix_chip c = f.c[0];
+	struct txda_pkt_exec wide;
+	struct cm_queue *q;
+
+	assert_int_equal(cm_vm_new(c.chip, &c.vm), 0);
+	assert_int_equal(cm_vm_map(c.vm, FIX_VA, cm_chip_dram_fd(c.chip), 0, FIX_MEM,
+				   CM_MAP_READ | CM_MAP_WRITE),
+			 0);
+	fix_rows_program(&prog, columns);
+	fix_place(&prog, &c, 0, &wide);
+	fix_bind(&c, &wide, 0, FIX_VA + at, columns * 4);
+	fix_bind(&c, &wide, 1, FIX_VA + at, rows * columns * 4);
+	fix_bind(&c, &wide, 2, FIX_VA + at, 64 + rows * columns * 4);
+	fix_bind(&c, &wide, 3, FIX_VA + ROW_OFF, 64);
+	fix_bind(&c, &wide, 4, FIX_VA + at, columns * 4);
+	wide.sym[TXDA_SYM_T] = rows;
+	wide.sym[TXDA_SYM_R] = 0;
+	assert_int_equal(cm_queue_new(c.vm, CM_QUEUE_COMPUTE, NULL, NULL, &q), 0);
+	fix_put(&s, TXDA_PKT_EXEC, 0, &wide, sizeof(wide));
+	assert_int_equal(fix_run(&f, q, &s), 0);
+	*ret_vm = c.vm;
+	return q;
+}
+
+/* Scratch that no loaded program needs goes back to the system. */
+TEST(test_scratch_returns)
+{
+	enum { COLUMNS = 16384, PAGES = COLUMNS * 4 / CM_PAGE };
+	struct cm_queue *small, *large;
+	struct cm_vm *small_vm, *large_vm;
+
+	teardown(NULL);
+	setup(NULL);
+	small = launch_wide(&small_vm, H, 1);
+	large = launch_wide(&large_vm, COLUMNS, 2);
+	assert_true(resident_cores() >= PAGES);
+	cm_queue_free(large);
+	cm_vm_free(large_vm);
+	/* the small one's page of each core is left */
+	assert_true(resident_cores() <= f.m->pool.cores);
+	large = launch_wide(&large_vm, COLUMNS, 2);
+	assert_true(resident_cores() >= PAGES);
+	/* the other way round */
+	cm_queue_free(small);
+	cm_vm_free(small_vm);
+	assert_true(resident_cores() >= PAGES);
+	cm_queue_free(large);
+	cm_vm_free(large_vm);
+	assert_int_equal(resident_cores(), 0);
 	make_program();
 	place();
 }
