@@ -199,6 +199,7 @@ TEST(dump_prints_ops)
 	close(fd);
 	assert_int_equal(tool_read_file(AT_FDCWD, at("text"), 1 << 20, &text, &bytes, &error), 0);
 	assert_non_null(strstr(text, "0  SILU_MUL mul  act SWIGLU_CLAMPED, limit 7\n"));
+	assert_non_null(strstr(text, "12288 bytes, activation\n"));
 	assert_non_null(strstr(text, "in  x "));
 	assert_non_null(strstr(text, "out out "));
 	free(text);

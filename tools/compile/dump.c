@@ -83,10 +83,11 @@ static void dump_tensors(const struct program_view *v)
 		snprintf(place, sizeof(place), "%s+%llu",
 			 clean(program_name(v, v->slots[t->slot].name)),
 			 (unsigned long long)t->offset);
-		printf("  %%%-4u %-32s %-6s %-12s %-18s %-24s %llu bytes\n", i,
+		printf("  %%%-4u %-32s %-6s %-12s %-18s %-24s %llu bytes%s\n", i,
 		       clean(program_name(v, t->name)), type, isa_layout_name(t->layout),
 		       program_shape(t, shape, sizeof(shape)), place,
-		       (unsigned long long)program_tensor_bytes(v, t));
+		       (unsigned long long)program_tensor_bytes(v, t),
+		       t->flags & TXDA_TENSOR_ACTIVATION ? ", activation" : "");
 	}
 }
 
