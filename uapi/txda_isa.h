@@ -317,7 +317,8 @@ struct txda_op_rmsnorm {
 };
 
 /*
- * LINEAR: out = act(norm(x) W^T + bias) + residual, accumulated in float32 over rising K.
+ * LINEAR: out = act(norm(x) W^T + bias) + residual, accumulated in float32 over rising K; if N is at
+ * most 32, pieces of 1024 of K by themselves, which are then added in order (not in precise mode).
  * norm(x) is RMSNORM by [3] and @eps when [3] is given. Then, when [5] is given, K is put into
  * another order: element k of the product's input is norm(x)[columns[k]], or 0 for 0xffffffff. So
  * weights with non-contiguous groups (GPTQ's act-order, a shard that begins within a group) keep

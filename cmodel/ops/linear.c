@@ -7,6 +7,10 @@
  * parts of (some panels of W) x (some blocks of rows). Within a part K is divided into stretches: a
  * stretch of a panel stays in the caches nearest to the core while all rows are multiplied with it.
  * Partial sums are kept in float32, so the order of additions is that of one pass.
+ *
+ * A single panel would be one part for few rows. Its K is cut into pieces, cm_product_piece(), for any
+ * number of rows, so that a row has its bits in any company: each part has the sums of one piece, and a
+ * phase "merge" adds those of a row from left to right.
  */
 #include "product.h"
 
@@ -44,13 +48,23 @@ enum {
 	U_PANELS,
 	U_SEQ,
 	U_GO,
-	U_FAR
+	U_FAR,
+	U_PIECE
 };
 
 static void product_of(const struct cm_launch *l, struct cm_product *p)
 {
 	cm_product_init(p, l, l->in[0], l->in[1], l->in[3], l->in[5] ? l->in[5]->ptr : NULL,
 			l->op->linear.eps, l->op->linear.flags);
+}
+
+/* The sums of row @row over piece @piece, behind the packed rows. */
+static float *piece_sums(const struct cm_launch *l, const struct cm_product *p, uint64_t piece,
+			 uint64_t row)
+{
+	uint64_t rows = l->in[0]->dim[0], packed = cm_div_up(cm_product_packed(p, rows), 64) * 64;
+
+	return (float *)((uint8_t *)l->shared + packed) + (piece * rows + row) * 32;
 }
 
 static int linear_check(const struct cm_launch *l)
@@ -100,6 +114,9 @@ static void linear_need(const struct cm_launch *l, struct cm_op_need *need)
 		return; /* check() will refuse it */
 	product_of(l, &p);
 	need->shared_bytes = cm_product_packed(&p, l->in[0]->dim[0]) + 64;
+	if (cm_product_piece(&p) < p.units)
+		need->shared_bytes += cm_div_up(p.units, cm_product_piece(&p)) * l->in[0]->dim[0] *
+				      32 * sizeof(float);
 	need->core_bytes = cm_product_scratch(&p) + acc_bytes() + PACKED_MARK +
 			   cm_product_packed(&p, SMALL_ROWS) + 64;
 }
@@ -231,7 +248,7 @@ static void linear_plan(struct cm_launch *l)
 {
 	uint64_t m = l->in[0]->dim[0];
 	uint64_t panels = txda_tile_panels(l->in[1]->layout, l->in[1]->dim[0]);
-	uint64_t blocks, mr, first, end;
+	uint64_t blocks, mr, first, end, pieces;
 	struct cm_product p;
 	bool stream;
 
@@ -260,8 +277,13 @@ static void linear_plan(struct cm_launch *l)
 	l->state.u[U_GO] = m <= SMALL_ROWS && blocks == 1;
 	if (!l->state.u[U_GO])
 		l->parts[l->phases++] = blocks * cm_div_up(mr, l->state.u[U_PACK]);
-	l->parts[l->phases++] = stream ? stream_part(panels, l->cores, UINT64_MAX, &first, &end)
-				       : l->state.u[U_GROUPS] * l->state.u[U_MBLOCKS];
+	l->state.u[U_PIECE] = cm_product_piece(&p);
+	pieces = cm_div_up(p.units, l->state.u[U_PIECE]);
+	l->parts[l->phases++] =
+		pieces * (stream ? stream_part(panels, l->cores, UINT64_MAX, &first, &end)
+				 : l->state.u[U_GROUPS] * l->state.u[U_MBLOCKS]);
+	if (pieces > 1)
+		l->parts[l->phases++] = blocks;
 }
 
 /* Packs rows [first, end) of the block at @to, which has rows [row, row + mr). */
@@ -335,11 +357,12 @@ static const uint8_t *packed_rows(const struct cm_launch *l, const struct cm_pro
 	return (uint8_t *)mark + PACKED_MARK;
 }
 
-/* What a part covers: rows [row0, row1) in blocks of mr, panels [panel0, panel1). */
+/* What a part covers: rows [row0, row1) in blocks of mr, panels [panel0, panel1), units of K. */
 struct part {
 	const struct cm_product *p;
 	uint64_t row0, row1, mr;
 	uint64_t panel0, panel1;
+	uint64_t unit0, unit1;
 	const uint8_t *a; /* packed rows */
 	void *scratch;	  /* of this core */
 };
@@ -371,12 +394,17 @@ static bool finish_at_once(const struct cm_launch *l, const struct cm_product *p
 	return true;
 }
 
-/* Finishes block @block of the part's rows. */
+/* Finishes block @block of the part's rows, or keeps the sums of a piece of K for merge(). */
 static void finish_block(const struct cm_launch *l, const struct part *t, float *acc,
 			 uint64_t panel, uint64_t block)
 {
 	uint64_t r = t->row0 + block * t->mr, end = r + t->mr < t->row1 ? r + t->mr : t->row1;
 
+	if (t->unit1 - t->unit0 < t->p->units) {
+		memcpy(piece_sums(l, t->p, t->unit0 / l->state.u[U_PIECE], r), acc,
+		       (end - r) * 32 * sizeof(*acc));
+		return;
+	}
 	if (finish_at_once(l, t->p, acc, panel, r, end))
 		return;
 	for (; r < end; r++, acc += 32)
@@ -401,12 +429,13 @@ static void multiply_panels(const struct cm_launch *l, const struct part *t, flo
 		.rows = t->row1 - t->row0,
 		.mr = (unsigned)t->mr,
 		.scratch = t->scratch,
+		.start = t->unit0,
 	};
 	struct cm_product_blocks blocks;
 
-	for (uint64_t u = 0; u < p->units; u += stretch) {
+	for (uint64_t u = t->unit0; u < t->unit1; u += stretch) {
 		tile.unit = u;
-		tile.n = p->units - u < stretch ? p->units - u : stretch;
+		tile.n = t->unit1 - u < stretch ? t->unit1 - u : stretch;
 		for (uint64_t n = first; n < end; n++) {
 			tile.panel = n;
 			if (n + 1 < end)
@@ -420,7 +449,7 @@ static void multiply_panels(const struct cm_launch *l, const struct part *t, flo
 				float *sums = acc + (n - first) * acc_floats + b * t->mr * 32;
 
 				cm_product_block(&blocks, sums);
-				if (u + stretch >= p->units)
+				if (u + stretch >= t->unit1)
 					finish_block(l, t, sums, n, b);
 			}
 		}
@@ -431,10 +460,11 @@ static void multiply(const struct cm_launch *l, const struct cm_product *p, unsi
 		     unsigned core)
 {
 	uint64_t rows = l->in[0]->dim[0], acc_rows = l->state.u[U_BLOCKS] * l->state.u[U_MR];
-	uint64_t group = l->state.u[U_GROUP];
+	uint64_t group = l->state.u[U_GROUP], piece = l->state.u[U_PIECE],
+		 pieces = cm_div_up(p->units, piece), unit = part % pieces * piece;
 	uint64_t per = l->state.u[U_FAR] ? l->state.u[U_GROUPS] : l->state.u[U_MBLOCKS];
-	uint64_t block = l->state.u[U_FAR] ? part / per : part % per,
-		 panels = l->state.u[U_FAR] ? part % per : part / per;
+	uint64_t at = part / pieces, block = l->state.u[U_FAR] ? at / per : at % per,
+		 panels = l->state.u[U_FAR] ? at % per : at / per;
 	float *acc = (float *)((uint8_t *)l->core[core] + cm_product_scratch(p));
 	struct part t = {
 		.p = p,
@@ -442,12 +472,14 @@ static void multiply(const struct cm_launch *l, const struct cm_product *p, unsi
 		.row0 = block * acc_rows,
 		.panel0 = panels * group,
 		.panel1 = (panels + 1) * group,
+		.unit0 = unit,
+		.unit1 = p->units - unit < piece ? p->units : unit + piece,
 		.a = packed_rows(l, p, core),
 		.scratch = l->core[core],
 	};
 
 	if (l->state.u[U_STREAM])
-		stream_part(l->state.u[U_PANELS], l->cores, part, &t.panel0, &t.panel1);
+		stream_part(l->state.u[U_PANELS], l->cores, at, &t.panel0, &t.panel1);
 	if (t.panel1 > l->state.u[U_PANELS])
 		t.panel1 = l->state.u[U_PANELS];
 	t.row1 = t.row0 + acc_rows < rows ? t.row0 + acc_rows : rows;
@@ -459,6 +491,27 @@ static void multiply(const struct cm_launch *l, const struct cm_product *p, unsi
 	}
 }
 
+/* Adds the pieces of K of a block of rows. */
+static void merge(const struct cm_launch *l, const struct cm_product *p, uint64_t block,
+		  unsigned core)
+{
+	const struct part t = {
+		.p = p,
+		.mr = l->state.u[U_MR],
+		.row1 = l->in[0]->dim[0],
+		.unit1 = p->units,
+	};
+	uint64_t row = block * t.mr, n = t.row1 - row < t.mr ? t.row1 - row : t.mr;
+	float *acc = (float *)((uint8_t *)l->core[core] + cm_product_scratch(p));
+
+	if (row >= t.row1)
+		return;
+	memcpy(acc, piece_sums(l, p, 0, row), n * 32 * sizeof(*acc));
+	for (uint64_t i = 1; i < cm_div_up(p->units, l->state.u[U_PIECE]); i++)
+		cm_simd->add(acc, acc, piece_sums(l, p, i, row), n * 32);
+	finish_block(l, &t, acc, 0, block);
+}
+
 static void linear_run(const struct cm_launch *l, unsigned phase, unsigned part, unsigned core)
 {
 	uint64_t mr = l->state.u[U_MR], step = l->state.u[U_PACK], steps = cm_div_up(mr, step);
@@ -467,8 +520,12 @@ static void linear_run(const struct cm_launch *l, unsigned phase, unsigned part,
 	struct cm_product p;
 
 	product_of(l, &p);
-	if (phase + 1 == l->phases) {
+	if (phase + l->state.u[U_GO] == 1) {
 		multiply(l, &p, part, core);
+		return;
+	}
+	if (phase + l->state.u[U_GO] == 2) {
+		merge(l, &p, part, core);
 		return;
 	}
 	if (row >= rows)

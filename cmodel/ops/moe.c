@@ -148,7 +148,7 @@ static void moe_need(const struct cm_launch *l, struct cm_op_need *need)
 		return;
 	}
 	need->shared_bytes = layout(l, &p, u);
-	need->core_bytes = cm_product_scratch(&p) + acc_bytes() + 64;
+	need->core_bytes = cm_product_scratch(&p) + 2 * acc_bytes() + 64;
 }
 
 /* The matrix of output row @r, or -1. Reads the choice once. */
@@ -289,11 +289,11 @@ static void put_row(const struct cm_launch *l, const struct cm_product *p, uint6
 		cm_simd->to_bf16((uint16_t *)out->ptr + at + n, acc, cols);
 }
 
-/* One panel times all rows of an item, whose sums are acc[row][32]. */
+/* One panel times all rows of an item, whose sums are acc[row][32]; @piece is scratch for as many. */
 static void run_panel(const struct cm_launch *l, const struct cm_product *p, const struct item *it,
-		      uint64_t panel, unsigned core, float *acc)
+		      uint64_t panel, unsigned core, float *acc, float *piece)
 {
-	uint64_t stretch = cm_product_stretch(p, it->rows);
+	uint64_t stretch = cm_product_stretch(p, it->rows), end;
 	struct cm_product_tile tile = {
 		.tiles = (const uint8_t *)p->w->ptr + it->matrix * cm_product_bytes(p),
 		.panel = panel,
@@ -304,13 +304,19 @@ static void run_panel(const struct cm_launch *l, const struct cm_product *p, con
 		.scratch = l->core[core],
 	};
 
-	for (uint64_t u = 0; u < p->units; u += stretch) {
-		tile.unit = u;
-		tile.n = p->units - u < stretch ? p->units - u : stretch;
-		tile.next = u + stretch < p->units
-				    ? cm_product_at(p, tile.tiles, panel, u + stretch)
-				    : cm_product_at(p, tile.tiles, panel + 1, 0);
-		cm_product_multiply(p, &tile, acc);
+	for (; tile.start < p->units; tile.start = end) {
+		end = tile.start + cm_product_piece(p);
+		end = end < p->units ? end : p->units;
+		for (uint64_t u = tile.start; u < end; u += stretch) {
+			tile.unit = u;
+			tile.n = end - u < stretch ? end - u : stretch;
+			tile.next = u + stretch < p->units
+					    ? cm_product_at(p, tile.tiles, panel, u + stretch)
+					    : cm_product_at(p, tile.tiles, panel + 1, 0);
+			cm_product_multiply(p, &tile, tile.start ? piece : acc);
+		}
+		if (tile.start)
+			cm_simd->add(acc, acc, piece, it->rows * 32);
 	}
 }
 
@@ -324,7 +330,7 @@ static void run_item(const struct cm_launch *l, const struct item *it, unsigned 
 	product_of(l, it->matrix, &p);
 	acc = (float *)((uint8_t *)l->core[core] + cm_product_scratch(&p));
 	for (uint64_t panel = it->panel0; panel < it->panel1; panel++) {
-		run_panel(l, &p, it, panel, core, acc);
+		run_panel(l, &p, it, panel, core, acc, acc + acc_bytes() / sizeof(*acc));
 		for (uint32_t r = 0; r < it->rows; r++)
 			put_row(l, &p, it->matrix, acc + r * 32, sorted[r], panel);
 	}

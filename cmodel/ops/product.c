@@ -12,7 +12,8 @@
 #define TILE_STRETCH  32768 /* the same with tiles, whose rows bypass the first-level cache */
 /* Elements of K: a multiple of any group and of TXDA_I8_GROUP; so many are unpacked at once. */
 #define STRETCH_STEP 256
-#define F16_ROWS     15 /* float16 is unpacked once if there are more rows */
+#define PIECE_K	     1024 /* likewise, and of a step of tiles */
+#define F16_ROWS     15	  /* float16 is unpacked once if there are more rows */
 #define UNPACKED     (STRETCH_STEP / TXDA_QUANT_BLOCK * CM_UNPACKED_BYTES)
 #define F16_STRETCH  128 /* of K: as float32, 16 KB */
 /*
@@ -291,6 +292,11 @@ uint64_t cm_product_stretch(const struct cm_product *p, uint64_t rows)
 	return cm_div_up(k, STRETCH_STEP) * STRETCH_STEP / p->per;
 }
 
+uint64_t cm_product_piece(const struct cm_product *p)
+{
+	return p->precise || txda_tile_panels(p->w->layout, p->n) > 1 ? p->units : PIECE_K / p->per;
+}
+
 const uint8_t *cm_product_at(const struct cm_product *p, const uint8_t *tiles, uint64_t panel,
 			     uint64_t unit)
 {
@@ -352,7 +358,7 @@ void cm_product_begin(struct cm_product_blocks *b, const struct cm_product *p,
 			{
 				.w = w,
 				.n = t->n,
-				.first = t->unit == 0,
+				.first = t->unit == t->start,
 				.wide = p->wide,
 				.dtype = p->w->dtype,
 				.group = p->w->group,

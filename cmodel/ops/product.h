@@ -46,6 +46,10 @@ void cm_product_pack(const struct cm_product *p, const uint64_t *row, unsigned f
  * cache holds of a panel. */
 uint64_t cm_product_stretch(const struct cm_product *p, uint64_t rows);
 
+/* Units of K of a piece: the sums of each are made by themselves, then added in order. All of them,
+ * unless the matrix is a single panel, which would be work for one core. */
+uint64_t cm_product_piece(const struct cm_product *p);
+
 /* Address of unit @unit of panel @panel. */
 const uint8_t *cm_product_at(const struct cm_product *p, const uint8_t *tiles, uint64_t panel,
 			     uint64_t unit);
@@ -54,6 +58,7 @@ const uint8_t *cm_product_at(const struct cm_product *p, const uint8_t *tiles, u
 struct cm_product_tile {
 	const uint8_t *tiles; /* the matrix */
 	uint64_t panel, unit, n;
+	uint64_t start;	       /* the unit that starts the sums */
 	const uint8_t *packed; /* rows, in blocks of @mr */
 	uint64_t rows;
 	unsigned mr;
@@ -61,7 +66,7 @@ struct cm_product_tile {
 	void *scratch;	     /* this core's, of cm_product_scratch() bytes */
 };
 
-/* acc[row][32] (+)= the rows times the units; unit 0 starts the sums. */
+/* acc[row][32] (+)= the rows times the units. */
 void cm_product_multiply(const struct cm_product *p, const struct cm_product_tile *t, float *acc);
 
 /* The same block by block: where the next block of a tile's rows is, and what it needs. */

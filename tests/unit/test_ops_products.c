@@ -267,6 +267,52 @@ TEST(test_linear)
 			}
 }
 
+/* A single panel is several parts, in pieces of K, and rows have their bits in any company. */
+TEST(test_linear_pieces)
+{
+	static const struct {
+		uint8_t dtype;
+		uint16_t group;
+		double tol;
+	} types[] = {
+		{TXDA_BF16, 0, 1e-3}, {TXDA_F16, 0, 1e-5},  {TXDA_F32, 0, 1e-5},
+		{TXDA_W8, 64, 2e-3},  {TXDA_W4, 256, 2e-3}, {TXDA_W4Z, 128, 1e-3},
+		{TXDA_F8, 128, 1e-3}, {TXDA_MX4, 32, 1e-3}, {TXDA_W5M, 256, 4e-5},
+	};
+	static const uint64_t rows[] = {1, 5, 70, 210}, k[] = {1024, 1025, 2100, 3072};
+
+	for (size_t t = 0; t < ARRAY_SIZE(types); t++)
+		for (size_t i = 0; i < 16 && is_of_path(types[t].dtype); i += flag_steps()) {
+			struct linear_case c = {
+				types[t].dtype,	    types[t].group, rows[i % 4],
+				i & 1 ? 32 : 23,    k[i / 4],	    .bias = i & 1,
+				.norm = i & 2,	    .wide = i & 4,  .gated = i % 3 == 1,
+				.tol = types[t].tol};
+
+			c.gated = c.gated && c.n % 2 == 0;
+			c.residual = !c.gated && i & 4;
+			c.bf16_out = !c.residual && i & 8;
+			if (c.gated || c.bf16_out)
+				c.tol = 4e-3;
+			linear_one(&c);
+		}
+	for (uint64_t width = 2048; width <= 2049; width++) {
+		struct cm_tensor *w = tiles(TXDA_F32, TXDA_TILE32, 0, 24, width),
+				 *x = f32(1, width), *out = f32(1, 24);
+		struct run r = {.l = {.in = {x, w}, .out = {out}}};
+
+		assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 8), 0);
+		assert_int_equal(r.l.phases, 2);
+		assert_int_equal(r.l.parts[0], width - 2046);
+		assert_int_equal(r.l.parts[1], 1);
+		r.l.precise = true;
+		assert_int_equal(run_op(&r, TXDA_OP_LINEAR, 8), 0);
+		assert_int_equal(r.l.phases, 1);
+		assert_int_equal(r.l.parts[0], 1);
+		drop(x), drop(w), drop(out);
+	}
+}
+
 /* More rows than a part has: their bits are the same for any number of cores, and of few of them. */
 TEST(test_linear_many_rows)
 {
