@@ -203,6 +203,11 @@ enum txda_memory {
 int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory memory,
 		    unsigned flags, struct txda_buffer **ret_buffer);
 struct txda_buffer *txda_buffer_ref(struct txda_buffer *buffer);
+/*
+ * The memory is freed with the last reference; copies and models that use it have their own. A
+ * queued stream of txda_queue_submit() that uses it faults: its addresses belong to no other buffer
+ * until everything that was in the chip's queues has passed.
+ */
 struct txda_buffer *txda_buffer_unref(struct txda_buffer *buffer);
 uint64_t txda_buffer_bytes(struct txda_buffer *buffer);
 uint64_t txda_buffer_va(struct txda_buffer *buffer); /* device address */
@@ -278,6 +283,12 @@ int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_
 int txda_queue_fd(struct txda_queue *queue);
 /* Describes the fault as text, "" if none. Returns its length. */
 int txda_queue_fault(struct txda_queue *queue, char *buf, size_t len);
+/*
+ * One copy between two buffers of the chip, or within one; the ranges must not overlap. The queue
+ * holds references to both until the fence has passed: its next call after that drops them, such as
+ * txda_queue_wait(). If the queue fails, it keeps them until it is freed. Errors as
+ * txda_queue_submit().
+ */
 int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t dst_offset,
 		    struct txda_buffer *src, uint64_t src_offset, uint64_t bytes,
 		    uint64_t *ret_fence);

@@ -21,20 +21,19 @@ static int place(struct txda_device *device, struct txda__space *space, struct t
 	struct txda_context *context = device->context;
 	uint64_t align = room >= LARGE_PAGE ? LARGE_PAGE : TXDA__PAGE;
 	struct txda_buffer *buffer;
-	uint64_t va;
 	int r;
 
 	buffer = calloc(1, sizeof(*buffer));
 	if (!buffer)
 		return txda__fail(context, -ENOMEM, "out of memory");
-	r = txda__space_take(space, room + TXDA__PAGE, align, &va);
+	r = txda__space_take(space, room + TXDA__PAGE, align, &buffer->range);
 	if (r < 0) {
 		free(buffer);
 		return r;
 	}
-	r = context->backend->ops->mem_bind(mem, va, read_only);
+	r = context->backend->ops->mem_bind(mem, buffer->range->va, read_only);
 	if (r < 0) {
-		txda__space_release(space, va, room + TXDA__PAGE);
+		txda__space_release(space, buffer->range);
 		free(buffer);
 		return r;
 	}
@@ -44,7 +43,7 @@ static int place(struct txda_device *device, struct txda__space *space, struct t
 	buffer->mem = mem;
 	buffer->bytes = bytes;
 	buffer->room = room;
-	buffer->va = va;
+	buffer->va = buffer->range->va;
 	buffer->read_only = read_only;
 	*ret_buffer = buffer;
 	return 0;
@@ -192,7 +191,7 @@ struct txda_buffer *txda_buffer_unref(struct txda_buffer *buffer)
 	if (!buffer->idle)
 		ops_of(buffer)->mem_unbind(buffer->mem);
 	ops_of(buffer)->mem_free(buffer->mem);
-	txda__space_release(buffer->space, buffer->va, buffer->room + TXDA__PAGE);
+	txda__space_release(buffer->space, buffer->range);
 	txda__space_put(buffer->space);
 	txda__monitor_poke(&device->context->monitor);
 	free(buffer);

@@ -22,10 +22,11 @@ struct txda_buffer {
 	uint64_t bytes; /* requested size */
 	uint64_t room;	/* rounded up to pages */
 	uint64_t va;
-	bool read_only; /* for the device */
-	bool sealed;	/* imported so, and read-only for the host, too */
-	bool idle;	/* see txda_buffer_advise() */
-	bool dropped;	/* its contents were, since it became idle */
+	struct txda__range *range; /* with the page behind it */
+	bool read_only;		   /* for the device */
+	bool sealed;		   /* imported so, and read-only for the host, too */
+	bool idle;		   /* see txda_buffer_advise() */
+	bool dropped;		   /* its contents were, since it became idle */
 };
 
 /* Like txda_buffer_new(), with @flags TXDA__MEM_*; @read_only applies to the device. */

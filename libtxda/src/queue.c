@@ -9,7 +9,6 @@
 #include "events.h"
 #include "fault.h"
 #include "monitor.h"
-#include "space.h"
 
 #define PIECE_ALIGN 64
 
@@ -119,7 +118,7 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 	if (r >= 0)
 		r = txda_buffer_map(queue->memory, &host);
 	if (r >= 0) {
-		queue->word = host;
+		queue->progress.word = host;
 		queue->ring = (char *)host + TXDA__PAGE;
 		queue->word_va = txda_buffer_va(queue->memory);
 		queue->ring_va = queue->word_va + TXDA__PAGE;
@@ -127,12 +126,43 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 		r = context->backend->ops->queue_new(queue->memory->space->vm, queue_class, &events,
 						     &queue->hw);
 	}
+	if (r >= 0)
+		txda__space_add_queue(queue->memory->space, &queue->progress);
 	if (r < 0) {
 		txda_queue_unref(queue);
 		return r;
 	}
 	*ret_queue = queue;
 	return 0;
+}
+
+/* Takes the buffers of the oldest copy, if its fence has passed, or in any case. */
+static bool take_held(struct txda_queue *queue, bool any, struct txda__held *ret)
+{
+	bool taken;
+
+	if (!atomic_load(&queue->n_held))
+		return false;
+	pthread_mutex_lock(&queue->lock);
+	*ret = queue->held[queue->oldest_held];
+	taken = queue->n_held && (any || ret->fence <= txda__queue_passed(queue));
+	if (taken) {
+		queue->oldest_held = (queue->oldest_held + 1) % TXDA__IN_FLIGHT;
+		queue->n_held--;
+	}
+	pthread_mutex_unlock(&queue->lock);
+	return taken;
+}
+
+/* Of copies that have passed; when there is no hardware queue any more, of all. */
+static void drop_held(struct txda_queue *queue)
+{
+	struct txda__held held;
+
+	while (take_held(queue, !queue->hw, &held)) {
+		txda_buffer_unref(held.dst);
+		txda_buffer_unref(held.src);
+	}
 }
 
 struct txda_queue *txda_queue_ref(struct txda_queue *queue)
@@ -149,8 +179,12 @@ struct txda_queue *txda_queue_unref(struct txda_queue *queue)
 	if (!queue || !txda__unref(&queue->refs))
 		return NULL;
 	device = queue->device;
-	if (queue->hw)
+	if (queue->hw) {
 		ops_of(queue)->queue_free(queue->hw);
+		txda__space_remove_queue(queue->memory->space, &queue->progress);
+		queue->hw = NULL;
+	}
+	drop_held(queue);
 	txda_buffer_unref(queue->memory);
 	if (queue->owns_fd)
 		close(atomic_load(&queue->fd));
@@ -218,8 +252,31 @@ static int refuse(struct txda_queue *queue, int r)
 						  : strerror(-r));
 }
 
-int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t bytes, unsigned flags,
-		      uint64_t *ret_fence)
+/*
+ * Before the chip gets the copy: its fence may pass at once. There is room: the ring had it for the
+ * stream, and what passed before was dropped after that.
+ */
+static void hold(struct txda_queue *queue, uint64_t fence, const struct txda__held *held)
+{
+	pthread_mutex_lock(&queue->lock);
+	queue->held[(queue->oldest_held + queue->n_held++) % TXDA__IN_FLIGHT] =
+		(struct txda__held){fence, txda_buffer_ref(held->dst), txda_buffer_ref(held->src)};
+	pthread_mutex_unlock(&queue->lock);
+}
+
+/* The chip did not get it. The caller has references, so these are not the last. */
+static void unhold(struct txda_queue *queue, const struct txda__held *held)
+{
+	pthread_mutex_lock(&queue->lock);
+	queue->n_held--;
+	pthread_mutex_unlock(&queue->lock);
+	txda_buffer_unref(held->dst);
+	txda_buffer_unref(held->src);
+}
+
+/* @held: what the stream uses, or NULL. */
+static int submit(struct txda_queue *queue, const void *packets, size_t bytes, unsigned flags,
+		  const struct txda__held *held, uint64_t *ret_fence)
 {
 	struct txda_context *context = queue->device->context;
 	struct txda_pkt_fence signal = {
@@ -227,7 +284,7 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 			.flags = ops_of(queue)->signals ? TXDA_SIGNAL_IRQ : 0,
 			.bytes = sizeof(signal)},
 		.va = queue->word_va,
-		.value = atomic_load_explicit(&queue->last, memory_order_relaxed) + 1,
+		.value = atomic_load_explicit(&queue->progress.last, memory_order_relaxed) + 1,
 	};
 	size_t total = bytes + sizeof(signal);
 	uint32_t start;
@@ -249,8 +306,13 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 	if (bytes)
 		memcpy(queue->ring + start, packets, bytes);
 	memcpy(queue->ring + start + bytes, &signal, sizeof(signal));
+	drop_held(queue);
+	if (held)
+		hold(queue, signal.value, held);
 	r = ops_of(queue)->queue_submit(queue->hw, queue->ring_va + start, total, signal.value,
 					flags & TXDA_SUBMIT_WAIT_SOON);
+	if (r < 0 && held)
+		unhold(queue, held);
 	if (r == -EAGAIN)
 		return txda__fail(context, r, "%u streams are in flight", queue->n_pieces);
 	if (r < 0) {
@@ -260,7 +322,7 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 	queue->write = start + (uint32_t)txda__align(total, PIECE_ALIGN);
 	queue->piece[(queue->oldest + queue->n_pieces++) % TXDA__IN_FLIGHT] =
 		(struct txda__piece){signal.value, start, queue->write};
-	atomic_store(&queue->last, signal.value);
+	atomic_store(&queue->progress.last, signal.value);
 	arm(queue, signal.value, atomic_load(&queue->fd));
 	if (ret_fence)
 		*ret_fence = signal.value;
@@ -268,14 +330,20 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 	return 0;
 }
 
-int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns)
+int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t bytes, unsigned flags,
+		      uint64_t *ret_fence)
+{
+	return submit(queue, packets, bytes, flags, NULL, ret_fence);
+}
+
+static int wait_for(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns)
 {
 	struct txda_context *context = queue->device->context;
 	int r;
 
 	if (txda__queue_passed(queue) >= fence)
 		return 0;
-	r = ops_of(queue)->queue_wait(queue->hw, queue->word, fence, deadline_ns);
+	r = ops_of(queue)->queue_wait(queue->hw, queue->progress.word, fence, deadline_ns);
 	if (r >= 0 || txda__queue_passed(queue) >= fence)
 		return 0;
 	if (r == -ETIMEDOUT)
@@ -290,6 +358,14 @@ int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_
 	return r;
 }
 
+int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns)
+{
+	int r = wait_for(queue, fence, deadline_ns);
+
+	drop_held(queue);
+	return r;
+}
+
 void txda__queue_set_fd(struct txda_queue *queue, int fd)
 {
 	atomic_store(&queue->fd, fd);
@@ -297,8 +373,8 @@ void txda__queue_set_fd(struct txda_queue *queue, int fd)
 	 * Arms the fd for the fences in flight. A concurrent submission stores its fence and then
 	 * checks for an fd, so at least one of the two sees the other.
 	 */
-	for (uint64_t fence = txda__queue_passed(queue) + 1; fence <= atomic_load(&queue->last);
-	     fence++)
+	for (uint64_t fence = txda__queue_passed(queue) + 1;
+	     fence <= atomic_load(&queue->progress.last); fence++)
 		arm(queue, fence, fd);
 }
 
@@ -336,6 +412,7 @@ int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t 
 	struct txda_context *context = queue->device->context;
 	struct txda_pkt_copy copy = {.hdr = {.op = TXDA_PKT_COPY, .bytes = sizeof(copy)},
 				     .bytes = bytes};
+	struct txda__held held = {.dst = dst, .src = src};
 
 	if (dst->device != queue->device || src->device != queue->device)
 		return txda__fail(context, -EXDEV, "the buffers are not both chip %u's",
@@ -355,5 +432,5 @@ int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t 
 			"copy of %llu bytes from %llu to %llu of one buffer: they overlap",
 			(unsigned long long)bytes, (unsigned long long)src_offset,
 			(unsigned long long)dst_offset);
-	return txda_queue_submit(queue, &copy, sizeof(copy), 0, ret_fence);
+	return submit(queue, &copy, sizeof(copy), 0, &held, ret_fence);
 }

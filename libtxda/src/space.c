@@ -44,6 +44,30 @@ static int make_space(struct txda_device *device, struct txda__space **ret_space
 	return 0;
 }
 
+/*
+ * Gives back ranges whose queues have passed their marks. Those that were released meanwhile are
+ * next: the marks are set to the last fences of now. The lock is held, or nobody uses the space.
+ */
+static void reuse(struct txda__space *space)
+{
+	while (space->marked || space->released) {
+		for (struct txda__progress *q = space->queues; q; q = q->next)
+			if (__atomic_load_n(q->word, __ATOMIC_ACQUIRE) < q->mark)
+				return;
+		while (space->marked) {
+			struct txda__range *range = space->marked;
+
+			space->marked = range->next;
+			txda__vas_release(&space->vas, range->va, range->bytes);
+			free(range);
+		}
+		space->marked = space->released;
+		space->released = NULL;
+		for (struct txda__progress *q = space->queues; q; q = q->next)
+			q->mark = atomic_load(&q->last);
+	}
+}
+
 struct txda__space *txda__space_ref(struct txda__space *space)
 {
 	txda__ref(&space->refs);
@@ -55,6 +79,7 @@ void txda__space_put(struct txda__space *space)
 	if (!space || !txda__unref(&space->refs))
 		return;
 	ops_of(space)->vm_free(space->vm);
+	reuse(space);
 	txda__vas_free(&space->vas);
 	pthread_mutex_destroy(&space->lock);
 	free(space);
@@ -80,25 +105,55 @@ int txda__space_get(struct txda_device *device, struct txda__space **ret_space)
 	return r;
 }
 
-int txda__space_take(struct txda__space *space, uint64_t bytes, uint64_t align, uint64_t *ret_va)
+int txda__space_take(struct txda__space *space, uint64_t bytes, uint64_t align,
+		     struct txda__range **ret_range)
 {
+	struct txda__range *range = calloc(1, sizeof(*range));
 	int r;
 
+	if (!range)
+		return txda__fail(space->context, -ENOMEM, "out of memory");
+	range->bytes = bytes;
 	pthread_mutex_lock(&space->lock);
-	r = txda__vas_take(&space->vas, bytes, align, ret_va);
+	reuse(space);
+	r = txda__vas_take(&space->vas, bytes, align, &range->va);
 	pthread_mutex_unlock(&space->lock);
-	if (r < 0)
+	if (r < 0) {
+		free(range);
 		return txda__fail(space->context, -ENOMEM,
 				  r == -ENOMEM ? "out of memory"
 					       : "no room for the buffer in the address space of "
 						 "the chip");
+	}
+	*ret_range = range;
 	return 0;
 }
 
-void txda__space_release(struct txda__space *space, uint64_t va, uint64_t bytes)
+void txda__space_release(struct txda__space *space, struct txda__range *range)
 {
 	pthread_mutex_lock(&space->lock);
-	txda__vas_release(&space->vas, va, bytes);
+	range->next = space->released;
+	space->released = range;
+	reuse(space);
+	pthread_mutex_unlock(&space->lock);
+}
+
+void txda__space_add_queue(struct txda__space *space, struct txda__progress *queue)
+{
+	pthread_mutex_lock(&space->lock);
+	queue->next = space->queues;
+	space->queues = queue;
+	pthread_mutex_unlock(&space->lock);
+}
+
+void txda__space_remove_queue(struct txda__space *space, struct txda__progress *queue)
+{
+	struct txda__progress **at = &space->queues;
+
+	pthread_mutex_lock(&space->lock);
+	while (*at != queue)
+		at = &(*at)->next;
+	*at = queue->next;
 	pthread_mutex_unlock(&space->lock);
 }
 

@@ -21,6 +21,20 @@
 
 struct txda_device;
 
+/* How far a queue has come; part of it. */
+struct txda__progress {
+	struct txda__progress *next; /* in the space, under its lock */
+	const uint64_t *word;	     /* the last fence that has passed; the chip writes it */
+	atomic_uint_fast64_t last;   /* the last fence that was given out */
+	uint64_t mark;		     /* under the space's lock: see txda__space_release() */
+};
+
+/* Addresses that were taken. */
+struct txda__range {
+	struct txda__range *next; /* released ones, under the space's lock */
+	uint64_t va, bytes;
+};
+
 struct txda__space {
 	atomic_uint refs;
 	struct txda_context *context;
@@ -28,7 +42,10 @@ struct txda__space {
 	struct txda__vm *vm;
 	pthread_mutex_t lock; /* protects what follows */
 	struct txda__vas vas;
-	unsigned group_slots; /* bit i: slot i is taken */
+	struct txda__progress *queues;
+	struct txda__range *marked; /* released, in use until the queues have passed their marks */
+	struct txda__range *released; /* after the marks were set */
+	unsigned group_slots;	      /* bit i: slot i is taken */
 };
 
 /* The device's current space, created if necessary, with a reference. */
@@ -36,8 +53,16 @@ int txda__space_get(struct txda_device *device, struct txda__space **ret_space);
 struct txda__space *txda__space_ref(struct txda__space *space);
 void txda__space_put(struct txda__space *space);
 /* Allocates @bytes aligned to @align. -ENOMEM, with a message recorded. */
-int txda__space_take(struct txda__space *space, uint64_t bytes, uint64_t align, uint64_t *ret_va);
-void txda__space_release(struct txda__space *space, uint64_t va, uint64_t bytes);
+int txda__space_take(struct txda__space *space, uint64_t bytes, uint64_t align,
+		     struct txda__range **ret_range);
+/*
+ * The addresses are taken again only when everything that is in the space's queues now has passed:
+ * a queued stream that uses them faults instead of reaching another buffer.
+ */
+void txda__space_release(struct txda__space *space, struct txda__range *range);
+/* A queue of the space begins, or has ended; its @word and @last are set. */
+void txda__space_add_queue(struct txda__space *space, struct txda__progress *queue);
+void txda__space_remove_queue(struct txda__space *space, struct txda__progress *queue);
 /*
  * Makes the spaces, of different chips and ordered by rank, a group of their own in a slot that is
  * free in all of them. -EBUSY: none is.

@@ -226,6 +226,129 @@ TEST(test_copy)
 	txda_buffer_unref(elsewhere);
 }
 
+static struct txda_buffer *new_buffer(uint64_t bytes)
+{
+	struct txda_buffer *ret;
+
+	ok(context, txda_buffer_new(device, bytes, TXDA_MEMORY_DEVICE, 0, &ret));
+	return ret;
+}
+
+static bool overlap(struct txda_buffer *a, uint64_t va, uint64_t bytes)
+{
+	return txda_buffer_va(a) < va + bytes && va < txda_buffer_va(a) + txda_buffer_bytes(a);
+}
+
+/* Memory that a queued copy uses stays until the copy is done, whoever else has dropped it. */
+TEST(test_held)
+{
+	struct txda_buffer *from, *to, *kept, *fresh;
+	uint64_t fence, last, used, to_va, from_va;
+	char text[8];
+
+	begin("mem=64M,cores=2", TXDA_QUEUE_COMPUTE);
+	used = used_bytes(context, 0);
+	for (unsigned round = 1; round <= 20; round++) {
+		from = new_buffer(65536);
+		to = new_buffer(65536);
+		kept = new_buffer(65536);
+		from_va = txda_buffer_va(from);
+		to_va = txda_buffer_va(to);
+		ok(context, txda_buffer_write(from, 100, "payload", 8));
+		submit_wait(round, &fence);
+		ok(context, txda_queue_copy(queue, to, 0, from, 0, 65536, &fence));
+		ok(context, txda_queue_copy(queue, kept, 0, to, 0, 65536, &fence));
+		txda_buffer_unref(from);
+		txda_buffer_unref(to);
+		assert_int_equal(used_bytes(context, 0), used + 3 * 65536);
+		fresh = new_buffer(65536);
+		assert_false(overlap(fresh, from_va, 65536) || overlap(fresh, to_va, 65536));
+		release(round);
+		ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
+		assert_int_equal(used_bytes(context, 0), used + 2 * 65536);
+		ok(context, txda_buffer_read(kept, 100, text, 8));
+		assert_string_equal(text, "payload");
+		ok(context, txda_buffer_read(fresh, 100, text, 8));
+		assert_memory_equal(text, "\0\0\0\0\0\0\0", 8);
+		txda_buffer_unref(fresh);
+		txda_buffer_unref(kept);
+		assert_int_equal(used_bytes(context, 0), used);
+	}
+
+	/* As many as go; the one that does not go holds nothing, and a fence before says nothing. */
+	submit_wait(50, &fence);
+	kept = new_buffer(4096);
+	for (last = fence;;) {
+		int r;
+
+		from = new_buffer(4096);
+		r = txda_queue_copy(queue, kept, 0, from, 0, 4096, &last);
+		txda_buffer_unref(from);
+		if (r < 0) {
+			assert_int_equal(r, -EAGAIN);
+			break;
+		}
+		assert_int_equal(txda_queue_wait(queue, fence, 0), -ETIMEDOUT);
+		assert_true(last < 100000);
+	}
+	assert_true(last - fence >= 200);
+	assert_int_equal(used_bytes(context, 0), used + (last - fence + 1) * 4096);
+	release(50);
+	ok(context, txda_queue_wait(queue, last, TXDA_FOREVER));
+	assert_int_equal(used_bytes(context, 0), used + 4096);
+
+	/* A queue that goes drops all. */
+	submit_wait(1000, &fence);
+	from = new_buffer(4096);
+	ok(context, txda_queue_copy(queue, kept, 0, from, 0, 4096, &fence));
+	txda_buffer_unref(from);
+	txda_buffer_unref(kept);
+	assert_int_equal(used_bytes(context, 0), used + 2 * 4096);
+	queue = txda_queue_unref(queue);
+	assert_int_equal(used_bytes(context, 0), used);
+}
+
+/* A stream of the caller's own holds nothing: it faults, and changes nobody else's memory. */
+TEST(test_not_held)
+{
+	struct txda_pkt_fill fill = {
+		.hdr = {.op = TXDA_PKT_FILL, .bytes = sizeof(fill)}, .bytes = 4096, .value = 7};
+	struct txda_buffer *gone, *fresh[8];
+	struct txda_queue *other;
+	uint64_t fence, passed;
+	char text[4096];
+
+	begin("mem=64M,cores=2", TXDA_QUEUE_COMPUTE);
+	ok(context, txda_queue_new(device, TXDA_QUEUE_COPY, &other));
+	gone = new_buffer(4096);
+	fill.dst = txda_buffer_va(gone);
+	submit_wait(1, &fence);
+	ok(context, txda_queue_submit(queue, &fill, sizeof(fill), 0, &fence));
+	txda_buffer_unref(gone);
+	/* What other queues do meanwhile says nothing about this one. */
+	for (unsigned i = 0; i < 8; i++) {
+		fresh[i] = new_buffer(4096);
+		assert_false(overlap(fresh[i], fill.dst, 4096));
+		ok(context, txda_queue_submit(other, NULL, 0, 0, &passed));
+		ok(context, txda_queue_wait(other, passed, TXDA_FOREVER));
+		txda_buffer_unref(new_buffer(4096));
+	}
+	release(1);
+	assert_int_equal(txda_queue_wait(queue, fence, TXDA_FOREVER), -EIO);
+	for (unsigned i = 0; i < 8; i++) {
+		ok(context, txda_buffer_read(fresh[i], 0, text, sizeof(text)));
+		for (unsigned k = 0; k < sizeof(text); k++)
+			assert_int_equal(text[k], 0);
+		txda_buffer_unref(fresh[i]);
+	}
+	/* With the queue its addresses are free again. */
+	queue = txda_queue_unref(queue);
+	gone = new_buffer(4096);
+	assert_int_equal(txda_buffer_va(gone), fill.dst);
+	txda_buffer_unref(gone);
+	txda_queue_unref(other);
+}
+
 TEST(test_fault)
 {
 	struct txda_pkt_fill fill = {
