@@ -287,7 +287,7 @@ int txda_queue_fault(struct txda_queue *queue, char *buf, size_t len);
  * One copy between two buffers of the chip, or within one; the ranges must not overlap. The queue
  * holds references to both until the fence has passed: its next call after that drops them, such as
  * txda_queue_wait(). If the queue fails, it keeps them until it is freed. Errors as
- * txda_queue_submit().
+ * txda_queue_submit(); -ENODEV also if the chip was reset between the making of the three.
  */
 int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t dst_offset,
 		    struct txda_buffer *src, uint64_t src_offset, uint64_t bytes,
@@ -424,7 +424,8 @@ int txda_model_tensor_ptr(struct txda_model *model, unsigned rank, const char *n
 			  void **ret_ptr);
 /*
  * Binds a tensor to memory provided by the caller: another model's tensor (dummy tensors) or a
- * buffer of that chip; not while the model runs.
+ * buffer of that chip; not while the model runs. -ENODEV: the chip was reset between the making of
+ * the two.
  */
 int txda_model_bind(struct txda_model *model, unsigned rank, const char *name,
 		    struct txda_buffer *buffer, uint64_t offset);

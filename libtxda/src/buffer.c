@@ -216,6 +216,16 @@ static int check_used(struct txda_buffer *buffer)
 			    : 0;
 }
 
+int txda__buffer_check_space(struct txda_buffer *buffer, const struct txda__space *space)
+{
+	return buffer->space == space
+		       ? 0
+		       : txda__fail(buffer->device->context, -ENODEV,
+				    "chip %u was reset: what was made before cannot be used with "
+				    "what was made after",
+				    buffer->device->index);
+}
+
 int txda__buffer_check_write(struct txda_buffer *buffer)
 {
 	return buffer->sealed ? txda__fail(buffer->device->context, -EACCES,

@@ -38,6 +38,8 @@ int txda__buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memor
  */
 int txda__buffer_import(struct txda_device *device, struct txda__space *space, int fd,
 			uint64_t bytes, unsigned flags, struct txda_buffer **ret_buffer);
+/* -ENODEV unless it is in @space: the chip was reset between the two. */
+int txda__buffer_check_space(struct txda_buffer *buffer, const struct txda__space *space);
 /* -EACCES if the host must not write to it, -EBUSY while it is idle. */
 int txda__buffer_check_write(struct txda_buffer *buffer);
 /* A read-only buffer of a file's own pages; -ENOTSUP: the backend has none. @bytes: the file's. */

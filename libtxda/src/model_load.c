@@ -378,6 +378,20 @@ static int make_queues(struct loading *l)
 	return 0;
 }
 
+/* Each object is made in the space that the chip has at that time: a reset mixes them. */
+static int check_space(struct txda__rank *rank)
+{
+	const struct txda__space *space = rank->control->space;
+	int ret = txda__buffer_check_space(rank->code, space);
+
+	if (ret >= 0)
+		ret = txda__buffer_check_space(rank->queue->memory, space);
+	for (uint32_t s = 0; s < rank->program.header->n_slots && ret >= 0; s++)
+		if (rank->slot_buffer[s])
+			ret = txda__buffer_check_space(rank->slot_buffer[s], space);
+	return ret;
+}
+
 static int load_model(struct loading *l)
 {
 	struct txda_model *m = l->model;
@@ -411,6 +425,8 @@ static int load_model(struct loading *l)
 		ret = make_queues(l);
 	if (ret >= 0)
 		ret = make_kv(l); /* last: it uses the remaining memory */
+	for (unsigned r = 0; r < m->tp && ret >= 0; r++)
+		ret = check_space(&m->rank[r]);
 	return ret;
 }
 

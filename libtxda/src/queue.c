@@ -413,10 +413,16 @@ int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t 
 	struct txda_pkt_copy copy = {.hdr = {.op = TXDA_PKT_COPY, .bytes = sizeof(copy)},
 				     .bytes = bytes};
 	struct txda__held held = {.dst = dst, .src = src};
+	int r;
 
 	if (dst->device != queue->device || src->device != queue->device)
 		return txda__fail(context, -EXDEV, "the buffers are not both chip %u's",
 				  queue->device->index);
+	r = txda__buffer_check_space(dst, queue->memory->space);
+	if (r >= 0)
+		r = txda__buffer_check_space(src, queue->memory->space);
+	if (r < 0)
+		return r;
 	if (!txda__range_ok(dst_offset, bytes, dst->bytes) ||
 	    !txda__range_ok(src_offset, bytes, src->bytes))
 		return txda__fail(context, -ERANGE,

@@ -115,6 +115,8 @@ static int load(struct txda_weights *w, const struct txda__weights_wish *wish)
 		r = txda__buffer_new(w->device, w->bytes, TXDA_MEMORY_DEVICE, true, flags,
 				     &w->buffer);
 	if (r >= 0)
+		r = txda__buffer_check_space(w->buffer, w->space);
+	if (r >= 0)
 		r = txda__buffer_load(w->buffer, 0, wish->fd, 0, w->bytes,
 				      wish->verify || mapped ? &sums : NULL, wish->progress,
 				      wish->arg);

@@ -158,6 +158,14 @@ static int serve(struct file *file, unsigned long request, void *arg)
 	return -ENOTTY;
 }
 
+static void reset(unsigned slot)
+{
+	for (unsigned i = 0; i < MAX_OBJECTS; i++)
+		if (fake.object[i] && fake.object[i]->file->slot == slot)
+			fake.object[i]->lost = true;
+	fake.resets[fake.chip[slot]]++;
+}
+
 static int fake_ioctl(int fd, unsigned long request, void *arg)
 {
 	struct file *file;
@@ -165,6 +173,8 @@ static int fake_ioctl(int fd, unsigned long request, void *arg)
 
 	pthread_mutex_lock(&fake_lock);
 	count(request);
+	if (fake_drm.reset_at && !--fake_drm.reset_at)
+		reset(0);
 	file = fake_file(fd);
 	check(file);
 	if (fake.gone[file->chip]) {
@@ -329,10 +339,7 @@ void fake_drm_unplug(unsigned slot)
 void fake_drm_reset(unsigned slot)
 {
 	pthread_mutex_lock(&fake_lock);
-	for (unsigned i = 0; i < MAX_OBJECTS; i++)
-		if (fake.object[i] && fake.object[i]->file->slot == slot)
-			fake.object[i]->lost = true;
-	fake.resets[fake.chip[slot]]++;
+	reset(slot);
 	pthread_mutex_unlock(&fake_lock);
 }
 

@@ -35,10 +35,11 @@ struct fake_drm_knobs {
 	unsigned fail_after;
 	int fail_error;
 	unsigned long fail_request; /* of these only; 0: of all */
-	bool no_advice;		    /* a kernel before version 1.2 */
-	bool no_links;		    /* ports are down, and all cards are different */
-	uint32_t known_bytes;	    /* an old kernel: its query structs end there; 0: all */
-	const char *device;	    /* directory of attributes of all chips; NULL: there is none */
+	unsigned reset_at;    /* slot 0 is reset at the ioctl with that number from now; 0: none */
+	bool no_advice;	      /* a kernel before version 1.2 */
+	bool no_links;	      /* ports are down, and all cards are different */
+	uint32_t known_bytes; /* an old kernel: its query structs end there; 0: all */
+	const char *device;   /* directory of attributes of all chips; NULL: there is none */
 	int version_major;
 	uint64_t mappable_bytes; /* of a chip's memory; what is beyond has no mmap */
 	int open_error;

@@ -539,6 +539,140 @@ TEST(test_reset)
 	case_remove(path);
 }
 
+static struct txda_buffer *new_buffer(const char *text)
+{
+	struct txda_buffer *ret;
+
+	ok(context, txda_buffer_new(device_of(context, 0), 65536, TXDA_MEMORY_DEVICE, 0, &ret));
+	ok(context, txda_buffer_write(ret, 0, text, strlen(text) + 1));
+	return ret;
+}
+
+static struct txda_model *load(struct txda_group *group, const struct txda_model_options *options)
+{
+	struct txda_model *ret;
+
+	ok(context, txda_model_load(group, options, &ret));
+	return ret;
+}
+
+/* What is of before a reset has addresses that are somebody else's after it. */
+TEST(test_reset_mixed)
+{
+	static const char *const dummies[] = {"x", NULL};
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
+	struct txda_model *old_model, *model, *shared;
+	struct txda_queue *old_queue;
+	struct txda_buffer *old, *buffer[4];
+	struct txda_group *group;
+	uint64_t fence;
+	char text[8];
+	char *path;
+
+	case_write(1, &path);
+	begin(1);
+	old_queue = queue;
+	old = new_buffer("before");
+	ok(context, txda_group_new(context, &group_options, &group));
+	options.path = path;
+	options.kv_blocks = 2;
+	options.dummies = dummies;
+	old_model = load(group, &options);
+	fake_drm_reset(0);
+	ok(context, txda_queue_new(device_of(context, 0), TXDA_QUEUE_COPY, &queue));
+	for (unsigned i = 0; i < ARRAY_SIZE(buffer); i++)
+		buffer[i] = new_buffer("after");
+	model = load(group, &options);
+
+	fails(context, txda_queue_copy(queue, old, 0, buffer[0], 0, 8, &fence), -ENODEV,
+	      "chip 0 was reset: what was made before");
+	fails(context, txda_queue_copy(queue, buffer[0], 0, old, 0, 8, &fence), -ENODEV,
+	      "chip 0 was reset");
+	fails(context, txda_queue_copy(old_queue, buffer[0], 0, buffer[1], 0, 8, &fence), -ENODEV,
+	      "chip 0 was reset");
+	assert_int_equal(txda_queue_copy(old_queue, old, 0, old, 8, 8, &fence), -EIO);
+	ok(context, txda_queue_copy(queue, buffer[0], 0, buffer[1], 0, 8, &fence));
+	ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
+	fails(context, txda_model_bind(model, 0, "x", old, 0), -ENODEV, "chip 0 was reset");
+	fails(context, txda_model_bind(old_model, 0, "x", buffer[0], 0), -ENODEV,
+	      "chip 0 was reset");
+	ok(context, txda_model_bind(model, 0, "x", buffer[0], 0));
+	options.share_kv = old_model;
+	fails(context, txda_model_load(group, &options, &shared), -ENODEV, "chip 0 was reset");
+	options.share_kv = model;
+	txda_model_unref(load(group, &options));
+	for (unsigned i = 0; i < ARRAY_SIZE(buffer); i++) {
+		ok(context, txda_buffer_read(buffer[i], 0, text, 6));
+		assert_string_equal(text, "after");
+		txda_buffer_unref(buffer[i]);
+	}
+	txda_model_unref(old_model);
+	txda_model_unref(model);
+	txda_group_unref(group);
+	txda_buffer_unref(old);
+	txda_queue_unref(old_queue);
+	end();
+	case_remove(path);
+}
+
+/* A reset at any moment of a load: it fails, or the model is of before or of after, not of both. */
+TEST(test_reset_loading)
+{
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
+	float wanted[CASE_R][CASE_H], got[CASE_R][CASE_H];
+	unsigned failed = 0, lost = 0, good = 0;
+
+	for (unsigned tp = 1; tp <= 2; tp++) {
+		bool hit = true;
+		char *path;
+
+		case_write(tp, &path);
+		fake_drm_start(2);
+		context = open_fake();
+		ok(context, run_tiny(tp, path, wanted));
+		txda_context_unref(context);
+		fake_drm_end();
+		options.path = path;
+		options.kv_blocks = 2;
+		group_options.tp = tp;
+		for (unsigned at = 1; hit; at++) {
+			struct txda_group *group;
+			struct txda_model *model = NULL;
+			int r;
+
+			fake_drm_start(2);
+			context = open_fake();
+			ok(context, txda_group_new(context, &group_options, &group));
+			fake_drm.reset_at = at;
+			r = txda_model_load(group, &options, &model);
+			hit = !fake_drm.reset_at;
+			fake_drm.reset_at = 0;
+			if (r < 0) {
+				failed++;
+				assert_true(r == -EIO || r == -ENODEV);
+			} else if ((r = case_run(model, got)) < 0) {
+				lost++;
+				assert_says(txda_context_error(context),
+					    "lost in a reset of the chip");
+			} else {
+				good++;
+				assert_memory_equal(got, wanted, sizeof(got));
+			}
+			txda_model_unref(model);
+			/* The next one works in any case. */
+			ok(context, run_tiny(tp, path, got));
+			assert_memory_equal(got, wanted, sizeof(got));
+			txda_group_unref(group);
+			txda_context_unref(context);
+			fake_drm_end();
+		}
+		case_remove(path);
+	}
+	assert_true(failed > 20 && lost && good);
+}
+
 /* Chips that came or went before anybody listened; and those that are not for this process. */
 TEST(test_catch_up)
 {
