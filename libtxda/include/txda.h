@@ -14,6 +14,9 @@
  *   never gives up.
  * - Threads: a function may be called from any thread; "not concurrently" marks handles that one
  *   thread at a time may use.
+ * - fork(): a child cannot use what it inherits. Calls on a context of its parent, or on objects of
+ *   it, give -EPERM; _unref() frees memory of the child and leaves the chips alone. A new context
+ *   works.
  * - The reason of the last failure as text: txda_context_error(), per context and per thread of
  *   the caller.
  *

@@ -112,6 +112,8 @@ int txda_buffer_new(struct txda_device *device, uint64_t bytes, enum txda_memory
 {
 	struct txda_context *context = device->context;
 
+	if (txda__forked(context))
+		return -EPERM;
 	if (memory != TXDA_MEMORY_DEVICE && memory != TXDA_MEMORY_HOST)
 		return txda__fail(context, -EINVAL, "no memory kind %d", (int)memory);
 	if (flags & ~(TXDA_BUFFER_READ_ONLY | TXDA_BUFFER_PRIVATE))
@@ -156,6 +158,8 @@ int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
 	struct txda__space *space;
 	int r;
 
+	if (txda__forked(device->context))
+		return -EPERM;
 	if (flags & ~TXDA_BUFFER_READ_ONLY)
 		return txda__fail(device->context, -EINVAL, "unknown buffer flags 0x%x",
 				  flags & ~TXDA_BUFFER_READ_ONLY);
@@ -171,7 +175,9 @@ int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
 
 int txda_buffer_export(struct txda_buffer *buffer, int *ret_fd)
 {
-	return ops_of(buffer)->mem_export(buffer->mem, ret_fd);
+	return txda__forked(buffer->device->context)
+		       ? -EPERM
+		       : ops_of(buffer)->mem_export(buffer->mem, ret_fd);
 }
 
 struct txda_buffer *txda_buffer_ref(struct txda_buffer *buffer)
@@ -188,12 +194,14 @@ struct txda_buffer *txda_buffer_unref(struct txda_buffer *buffer)
 	if (!buffer || !txda__unref(&buffer->refs))
 		return NULL;
 	device = buffer->device;
-	if (!buffer->idle)
-		ops_of(buffer)->mem_unbind(buffer->mem);
-	ops_of(buffer)->mem_free(buffer->mem);
+	if (!txda__inherited(device->context)) {
+		if (!buffer->idle)
+			ops_of(buffer)->mem_unbind(buffer->mem);
+		ops_of(buffer)->mem_free(buffer->mem);
+		txda__monitor_poke(&device->context->monitor);
+	}
 	txda__space_release(buffer->space, buffer->range);
 	txda__space_put(buffer->space);
-	txda__monitor_poke(&device->context->monitor);
 	free(buffer);
 	txda_device_unref(device);
 	return NULL;
@@ -235,7 +243,7 @@ int txda__buffer_check_write(struct txda_buffer *buffer)
 
 int txda_buffer_map(struct txda_buffer *buffer, void **ret_ptr)
 {
-	int r = check_used(buffer);
+	int r = txda__forked(buffer->device->context) ? -EPERM : check_used(buffer);
 
 	if (r < 0)
 		return r;
@@ -256,6 +264,8 @@ int txda_buffer_write(struct txda_buffer *buffer, uint64_t offset, const void *s
 	void *ptr;
 	int r;
 
+	if (txda__forked(buffer->device->context))
+		return -EPERM;
 	r = check_range(buffer, offset, bytes);
 	if (r >= 0)
 		r = txda__buffer_check_write(buffer);
@@ -273,6 +283,8 @@ int txda_buffer_read(struct txda_buffer *buffer, uint64_t offset, void *dst, uin
 	void *ptr;
 	int r;
 
+	if (txda__forked(buffer->device->context))
+		return -EPERM;
 	r = check_range(buffer, offset, bytes);
 	if (r >= 0 && ops_of(buffer)->mem_read)
 		return ops_of(buffer)->mem_read(buffer->mem, offset, dst, bytes);
@@ -289,6 +301,8 @@ int txda_buffer_advise(struct txda_buffer *buffer, enum txda_advice advice, bool
 	bool kept = true, used = advice == TXDA_ADVICE_WILLNEED;
 	int r;
 
+	if (txda__forked(buffer->device->context))
+		return -EPERM;
 	if (advice < TXDA_ADVICE_WILLNEED || advice > TXDA_ADVICE_DONTNEED)
 		return txda__fail(buffer->device->context, -EINVAL, "no advice %d", (int)advice);
 	if (ops->mem_advise && (!used || buffer->idle)) {
@@ -308,7 +322,7 @@ int txda_buffer_advise(struct txda_buffer *buffer, enum txda_advice advice, bool
 int txda_buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
 		     uint64_t bytes)
 {
-	int r = txda__buffer_check_write(buffer);
+	int r = txda__forked(buffer->device->context) ? -EPERM : txda__buffer_check_write(buffer);
 
 	return r < 0 ? r
 		     : txda__buffer_load(buffer, offset, fd, fd_offset, bytes, NULL, NULL, NULL);

@@ -1,5 +1,21 @@
 // SPDX-License-Identifier: MIT
+#include <unistd.h>
+
 #include "context.h"
+
+bool txda__inherited(const struct txda_context *context)
+{
+	return context->pid != getpid();
+}
+
+bool txda__forked(struct txda_context *context)
+{
+	if (!txda__inherited(context))
+		return false;
+	txda__note(context, "the context is of process %d, before fork(): make a new one",
+		   (int)context->pid);
+	return true;
+}
 
 unsigned txda__context_find(struct txda_context *context, unsigned physical)
 {

@@ -12,6 +12,7 @@
 #define TXDA_CONTEXT_H
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "backend.h"
 #include "spec.h"
@@ -65,6 +66,7 @@ struct txda__weights_table {
 struct txda_context {
 	atomic_uint refs;
 	uint64_t id; /* unique in this process, never reused; > 0 */
+	pid_t pid;   /* of the process that made it */
 	struct txda__backend *backend;
 	/* increases when a chip is added; entries below the number are complete */
 	atomic_uint n_devices;
@@ -79,6 +81,15 @@ struct txda_context {
 	struct txda__weights_table weights;
 	struct txda__monitor monitor;
 };
+
+/*
+ * Whether this process got the context by fork(). Its threads are not here, its locks may be held,
+ * and the memory that it shares with chips is the parent's: of an object whose last reference goes
+ * here, only the memory is freed that no lock protects.
+ */
+bool txda__inherited(const struct txda_context *context);
+/* Likewise, with a message recorded: the call that asks gives -EPERM. */
+bool txda__forked(struct txda_context *context);
 
 /* ---- for a backend whose chips are hot-plugged; one thread at a time (events.h) -------------- */
 

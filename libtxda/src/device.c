@@ -19,16 +19,19 @@ void txda__device_init(struct txda_device *device, struct txda_context *context,
 void txda__device_fini(struct txda_device *device)
 {
 	txda__space_put(device->space);
-	pthread_mutex_destroy(&device->lock);
+	if (!txda__inherited(device->context))
+		pthread_mutex_destroy(&device->lock);
 }
 
 int txda_context_device_count(struct txda_context *context)
 {
-	return (int)context->n_devices;
+	return txda__forked(context) ? -EPERM : (int)context->n_devices;
 }
 
 int txda_device_get(struct txda_context *context, unsigned index, struct txda_device **ret_device)
 {
+	if (txda__forked(context))
+		return -EPERM;
 	if (index >= context->n_devices)
 		return txda__fail(context, -ENODEV, "chip %u does not exist; this process sees %u",
 				  index, context->n_devices);
@@ -55,6 +58,8 @@ int txda_device_info(struct txda_device *device, struct txda_device_info *ret_in
 	struct txda_device_info info = {0};
 	int r;
 
+	if (txda__forked(device->context))
+		return -EPERM;
 	r = device->context->backend->ops->info(device->context->backend, device->physical, &info);
 	if (r < 0)
 		return r;
@@ -68,6 +73,8 @@ int txda_device_status(struct txda_device *device, struct txda_device_status *re
 	struct txda_device_status status = {0};
 	int r;
 
+	if (txda__forked(device->context))
+		return -EPERM;
 	r = device->context->backend->ops->status(device->context->backend, device->physical,
 						  &status);
 	if (r < 0)
@@ -85,6 +92,8 @@ int txda_device_link(struct txda_device *device, unsigned port, struct txda_link
 	struct txda_link_info info = {.device = UINT32_MAX};
 	int r;
 
+	if (txda__forked(device->context))
+		return -EPERM;
 	r = ops->link(device->context->backend, device->physical, port, &info);
 	if (r < 0)
 		return r;
@@ -97,6 +106,8 @@ int txda_device_distance(struct txda_device *a, struct txda_device *b)
 {
 	const struct txda__backend *backend = a->context->backend;
 
+	if (txda__forked(a->context))
+		return -EPERM;
 	if (a->context != b->context)
 		return txda__fail(a->context, -EXDEV, "the chips belong to two contexts");
 	return (int)backend->ops->distance(a->context->backend, a->physical, b->physical);

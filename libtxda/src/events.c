@@ -80,6 +80,8 @@ int txda_context_event_fd(struct txda_context *context)
 	struct txda__backend *backend = context->backend;
 	int fd;
 
+	if (txda__forked(context))
+		return -EPERM;
 	if (!backend->ops->events_fd)
 		return events->fd;
 	pthread_mutex_lock(&events->backend_lock);
@@ -112,6 +114,8 @@ int txda_context_event(struct txda_context *context, struct txda_event *ret_even
 	uint64_t drained;
 	int r;
 
+	if (txda__forked(context))
+		return -EPERM;
 	take_backend_events(context);
 	pthread_mutex_lock(&events->lock);
 	if (!events->count) {

@@ -137,6 +137,8 @@ int txda_group_new(struct txda_context *context, const struct txda_group_options
 	struct txda_group *group;
 	int r;
 
+	if (txda__forked(context))
+		return -EPERM;
 	r = txda__copy_in(context, &o, sizeof(o), options, "txda_group_options");
 	if (r < 0)
 		return r;
@@ -188,5 +190,5 @@ struct txda_device *txda_group_device(struct txda_group *group, unsigned rank)
 
 int txda_group_explain(struct txda_group *group, char *buf, size_t len)
 {
-	return snprintf(buf, len, "%s", group->explanation);
+	return txda__forked(group->context) ? -EPERM : snprintf(buf, len, "%s", group->explanation);
 }

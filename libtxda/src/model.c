@@ -35,9 +35,11 @@ void txda__model_free(struct txda_model *model)
 		model->rank[r].queue = txda_queue_unref(model->rank[r].queue);
 	for (unsigned r = 0; r < model->tp; r++)
 		free_rank(&model->rank[r]);
-	if (model->fd >= 0)
-		close(model->fd);
-	pthread_mutex_destroy(&model->lock);
+	if (!txda__inherited(txda__model_context(model))) {
+		if (model->fd >= 0)
+			close(model->fd);
+		pthread_mutex_destroy(&model->lock);
+	}
 	txda_group_unref(model->group);
 	free(model);
 }
@@ -78,6 +80,8 @@ int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info)
 		.normalize = c->normalize,
 	};
 
+	if (txda__forked(txda__model_context(model)))
+		return -EPERM;
 	memcpy(info.name, c->name, sizeof(info.name));
 	memcpy(info.family, c->family, sizeof(info.family));
 	memcpy(info.weights, c->weights, sizeof(info.weights));
@@ -99,11 +103,13 @@ int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info)
 
 int txda_model_tensor_count(struct txda_model *model)
 {
-	return (int)model->n_io;
+	return txda__forked(txda__model_context(model)) ? -EPERM : (int)model->n_io;
 }
 
 int txda_model_find(struct txda_model *model, const char *name, unsigned *ret_index)
 {
+	if (txda__forked(txda__model_context(model)))
+		return -EPERM;
 	for (unsigned i = 0; i < model->n_io; i++)
 		if (!strcmp(model->io[i].name, name)) {
 			*ret_index = i;
@@ -122,6 +128,8 @@ int txda_model_tensor(struct txda_model *model, unsigned index, struct txda_tens
 	const struct txda__io *io;
 	bool wide;
 
+	if (txda__forked(context))
+		return -EPERM;
 	if (index >= model->n_io)
 		return txda__fail(context, -ENOENT, "tensor %u does not exist; model %.60s has %u",
 				  index, model->info.name, model->n_io);

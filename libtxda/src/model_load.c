@@ -440,6 +440,8 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 	char err[400];
 	int ret;
 
+	if (txda__forked(context))
+		return -EPERM;
 	ret = txda__copy_in(context, &o, sizeof(o), options, "txda_model_options");
 	if (ret < 0)
 		return ret;
@@ -527,6 +529,8 @@ int txda_model_plan(struct txda_context *context, const char *path,
 	char err[400];
 	int dir_fd, ret;
 
+	if (txda__forked(context))
+		return -EPERM;
 	ret = txda__case_open(path, &dir_fd, &info, err, sizeof(err));
 	if (ret < 0)
 		return txda__fail(context, ret, "%s: %s", path, err);

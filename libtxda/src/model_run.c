@@ -133,6 +133,8 @@ int txda_model_run(struct txda_model *model, const struct txda_step *step, uint6
 	uint64_t fence;
 	int ret;
 
+	if (txda__forked(context))
+		return -EPERM;
 	ret = txda__copy_in(context, &s, sizeof(s), step, "txda_step");
 	if (ret >= 0)
 		ret = check_step(model, &s);
@@ -161,6 +163,8 @@ int txda_model_sync(struct txda_model *model, uint64_t fence, uint64_t deadline_
 {
 	int ret;
 
+	if (txda__forked(txda__model_context(model)))
+		return -EPERM;
 	for (unsigned r = 0; r < model->tp; r++) {
 		ret = txda_queue_wait(model->rank[r].queue, fence, deadline_ns);
 		if (ret == -ETIMEDOUT)
@@ -178,6 +182,8 @@ int txda_model_fd(struct txda_model *model)
 {
 	int fd;
 
+	if (txda__forked(txda__model_context(model)))
+		return -EPERM;
 	pthread_mutex_lock(&model->lock);
 	if (model->fd < 0) {
 		/* Initially readable: a fence may have passed just before the fd was created. */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "context.h"
 #include "device.h"
@@ -110,14 +111,19 @@ unsigned txda__context_admit(struct txda_context *context, const struct txda_dev
 
 static void free_context(struct txda_context *context)
 {
-	txda__monitor_stop(&context->monitor);
+	bool ours = !txda__inherited(context);
+
+	if (ours)
+		txda__monitor_stop(&context->monitor);
 	for (unsigned i = 0; i < context->n_devices; i++)
 		txda__device_fini(&context->device[i]);
-	if (context->backend)
-		context->backend->ops->close(context->backend);
+	if (ours) {
+		if (context->backend)
+			context->backend->ops->close(context->backend);
+		txda__weights_fini(&context->weights);
+		txda__events_fini(&context->events);
+	}
 	free(context->visible);
-	txda__weights_fini(&context->weights);
-	txda__events_fini(&context->events);
 	free(context);
 }
 
@@ -145,6 +151,7 @@ int txda_context_new(const struct txda_context_options *options, struct txda_con
 	atomic_init(&context->n_devices, 0);
 	atomic_init(&context->n_logical, 0);
 	context->id = atomic_fetch_add(&last_id, 1) + 1;
+	context->pid = getpid();
 	snprintf(context->name, sizeof(context->name), "%s",
 		 o.name ? o.name : program_invocation_short_name);
 	r = txda__events_init(&context->events);

@@ -42,7 +42,8 @@ void txda__profile_collect(struct txda_model *model, uint64_t fence)
 
 int txda_model_op_count(struct txda_model *model)
 {
-	return (int)model->rank[0].program.header->n_ops;
+	return txda__forked(txda__model_context(model)) ? -EPERM
+							: (int)model->rank[0].program.header->n_ops;
 }
 
 int txda_model_op(struct txda_model *model, unsigned index, const char **ret_opcode,
@@ -50,6 +51,8 @@ int txda_model_op(struct txda_model *model, unsigned index, const char **ret_opc
 {
 	const struct txda__program *p = &model->rank[0].program;
 
+	if (txda__forked(txda__model_context(model)))
+		return -EPERM;
 	if (index >= p->header->n_ops)
 		return txda__fail(txda__model_context(model), -ENOENT,
 				  "op %u does not exist; model %.60s has %u", index,

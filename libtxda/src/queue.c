@@ -104,6 +104,8 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 	void *host;
 	int r;
 
+	if (txda__forked(context))
+		return -EPERM;
 	if (queue_class != TXDA_QUEUE_COMPUTE && queue_class != TXDA_QUEUE_COPY)
 		return txda__fail(context, -EINVAL, "no queue class %d", (int)queue_class);
 	queue = calloc(1, sizeof(*queue));
@@ -136,8 +138,8 @@ int txda_queue_new(struct txda_device *device, enum txda_queue_class queue_class
 	return 0;
 }
 
-/* Takes the buffers of the oldest copy, if its fence has passed, or in any case. */
-static bool take_held(struct txda_queue *queue, bool any, struct txda__held *ret)
+/* Takes the buffers of the oldest copy, if its fence has passed. */
+static bool take_held(struct txda_queue *queue, struct txda__held *ret)
 {
 	bool taken;
 
@@ -145,7 +147,7 @@ static bool take_held(struct txda_queue *queue, bool any, struct txda__held *ret
 		return false;
 	pthread_mutex_lock(&queue->lock);
 	*ret = queue->held[queue->oldest_held];
-	taken = queue->n_held && (any || ret->fence <= txda__queue_passed(queue));
+	taken = queue->n_held && ret->fence <= txda__queue_passed(queue);
 	if (taken) {
 		queue->oldest_held = (queue->oldest_held + 1) % TXDA__IN_FLIGHT;
 		queue->n_held--;
@@ -154,15 +156,19 @@ static bool take_held(struct txda_queue *queue, bool any, struct txda__held *ret
 	return taken;
 }
 
-/* Of copies that have passed; when there is no hardware queue any more, of all. */
+static void drop(const struct txda__held *held)
+{
+	txda_buffer_unref(held->dst);
+	txda_buffer_unref(held->src);
+}
+
+/* Of copies that have passed. */
 static void drop_held(struct txda_queue *queue)
 {
 	struct txda__held held;
 
-	while (take_held(queue, !queue->hw, &held)) {
-		txda_buffer_unref(held.dst);
-		txda_buffer_unref(held.src);
-	}
+	while (take_held(queue, &held))
+		drop(&held);
 }
 
 struct txda_queue *txda_queue_ref(struct txda_queue *queue)
@@ -179,16 +185,18 @@ struct txda_queue *txda_queue_unref(struct txda_queue *queue)
 	if (!queue || !txda__unref(&queue->refs))
 		return NULL;
 	device = queue->device;
-	if (queue->hw) {
-		ops_of(queue)->queue_free(queue->hw);
-		txda__space_remove_queue(queue->memory->space, &queue->progress);
-		queue->hw = NULL;
+	if (!txda__inherited(device->context)) {
+		if (queue->hw) {
+			ops_of(queue)->queue_free(queue->hw);
+			txda__space_remove_queue(queue->memory->space, &queue->progress);
+		}
+		if (queue->owns_fd)
+			close(atomic_load(&queue->fd));
+		for (; queue->n_held; queue->n_held--)
+			drop(&queue->held[queue->oldest_held++ % TXDA__IN_FLIGHT]);
+		pthread_mutex_destroy(&queue->lock);
 	}
-	drop_held(queue);
 	txda_buffer_unref(queue->memory);
-	if (queue->owns_fd)
-		close(atomic_load(&queue->fd));
-	pthread_mutex_destroy(&queue->lock);
 	free(queue);
 	txda_device_unref(device);
 	return NULL;
@@ -270,8 +278,7 @@ static void unhold(struct txda_queue *queue, const struct txda__held *held)
 	pthread_mutex_lock(&queue->lock);
 	queue->n_held--;
 	pthread_mutex_unlock(&queue->lock);
-	txda_buffer_unref(held->dst);
-	txda_buffer_unref(held->src);
+	drop(held);
 }
 
 /* @held: what the stream uses, or NULL. */
@@ -333,7 +340,9 @@ static int submit(struct txda_queue *queue, const void *packets, size_t bytes, u
 int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t bytes, unsigned flags,
 		      uint64_t *ret_fence)
 {
-	return submit(queue, packets, bytes, flags, NULL, ret_fence);
+	return txda__forked(queue->device->context)
+		       ? -EPERM
+		       : submit(queue, packets, bytes, flags, NULL, ret_fence);
 }
 
 static int wait_for(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns)
@@ -360,8 +369,11 @@ static int wait_for(struct txda_queue *queue, uint64_t fence, uint64_t deadline_
 
 int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns)
 {
-	int r = wait_for(queue, fence, deadline_ns);
+	int r;
 
+	if (txda__forked(queue->device->context))
+		return -EPERM;
+	r = wait_for(queue, fence, deadline_ns);
 	drop_held(queue);
 	return r;
 }
@@ -382,6 +394,8 @@ int txda_queue_fd(struct txda_queue *queue)
 {
 	int fd;
 
+	if (txda__forked(queue->device->context))
+		return -EPERM;
 	pthread_mutex_lock(&queue->lock);
 	fd = atomic_load(&queue->fd);
 	if (fd < 0) {
@@ -400,9 +414,9 @@ int txda_queue_fd(struct txda_queue *queue)
 
 int txda_queue_fault(struct txda_queue *queue, char *buf, size_t len)
 {
-	bool faulted = latch_fault(queue) < 0;
-
-	return snprintf(buf, len, "%s", faulted ? queue->fault : "");
+	if (txda__forked(queue->device->context))
+		return -EPERM;
+	return snprintf(buf, len, "%s", latch_fault(queue) < 0 ? queue->fault : "");
 }
 
 int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t dst_offset,
@@ -415,6 +429,8 @@ int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t 
 	struct txda__held held = {.dst = dst, .src = src};
 	int r;
 
+	if (txda__forked(context))
+		return -EPERM;
 	if (dst->device != queue->device || src->device != queue->device)
 		return txda__fail(context, -EXDEV, "the buffers are not both chip %u's",
 				  queue->device->index);

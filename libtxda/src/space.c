@@ -44,9 +44,19 @@ static int make_space(struct txda_device *device, struct txda__space **ret_space
 	return 0;
 }
 
+static void free_ranges(struct txda__range *range)
+{
+	while (range) {
+		struct txda__range *next = range->next;
+
+		free(range);
+		range = next;
+	}
+}
+
 /*
  * Gives back ranges whose queues have passed their marks. Those that were released meanwhile are
- * next: the marks are set to the last fences of now. The lock is held, or nobody uses the space.
+ * next: the marks are set to the last fences of now. The lock is held.
  */
 static void reuse(struct txda__space *space)
 {
@@ -54,13 +64,9 @@ static void reuse(struct txda__space *space)
 		for (struct txda__progress *q = space->queues; q; q = q->next)
 			if (__atomic_load_n(q->word, __ATOMIC_ACQUIRE) < q->mark)
 				return;
-		while (space->marked) {
-			struct txda__range *range = space->marked;
-
-			space->marked = range->next;
-			txda__vas_release(&space->vas, range->va, range->bytes);
-			free(range);
-		}
+		for (struct txda__range *r = space->marked; r; r = r->next)
+			txda__vas_release(&space->vas, r->va, r->bytes);
+		free_ranges(space->marked);
 		space->marked = space->released;
 		space->released = NULL;
 		for (struct txda__progress *q = space->queues; q; q = q->next)
@@ -76,12 +82,13 @@ struct txda__space *txda__space_ref(struct txda__space *space)
 
 void txda__space_put(struct txda__space *space)
 {
-	if (!space || !txda__unref(&space->refs))
+	if (!space || !txda__unref(&space->refs) || txda__inherited(space->context))
 		return;
 	ops_of(space)->vm_free(space->vm);
-	reuse(space);
-	txda__vas_free(&space->vas);
 	pthread_mutex_destroy(&space->lock);
+	free_ranges(space->marked);
+	free_ranges(space->released);
+	txda__vas_free(&space->vas);
 	free(space);
 }
 
@@ -131,6 +138,10 @@ int txda__space_take(struct txda__space *space, uint64_t bytes, uint64_t align,
 
 void txda__space_release(struct txda__space *space, struct txda__range *range)
 {
+	if (txda__inherited(space->context)) {
+		free(range);
+		return;
+	}
 	pthread_mutex_lock(&space->lock);
 	range->next = space->released;
 	space->released = range;
@@ -204,6 +215,8 @@ int txda__spaces_join(struct txda__space *const *space, unsigned n, unsigned *re
 
 void txda__space_leave(struct txda__space *space, unsigned slot)
 {
+	if (txda__inherited(space->context))
+		return;
 	pthread_mutex_lock(&space->lock);
 	ops_of(space)->vm_leave(space->vm, slot);
 	space->group_slots &= ~(1u << slot);

@@ -257,7 +257,9 @@ struct txda_weights *txda_weights_ref(struct txda_weights *weights)
 {
 	struct txda__weights_table *table;
 
-	if (weights) {
+	if (weights && txda__inherited(weights->device->context)) {
+		__atomic_add_fetch(&weights->refs, 1, __ATOMIC_RELAXED);
+	} else if (weights) {
 		table = &weights->device->context->weights;
 		pthread_mutex_lock(&table->lock);
 		weights->refs++;
@@ -275,14 +277,19 @@ struct txda_weights *txda_weights_unref(struct txda_weights *weights)
 	if (!weights)
 		return NULL;
 	device = weights->device;
-	table = &device->context->weights;
-	pthread_mutex_lock(&table->lock);
-	last = --weights->refs == 0;
-	if (last)
-		unlink_locked(table, weights);
-	pthread_mutex_unlock(&table->lock);
+	if (txda__inherited(device->context)) {
+		last = __atomic_sub_fetch(&weights->refs, 1, __ATOMIC_ACQ_REL) == 0;
+	} else {
+		table = &device->context->weights;
+		pthread_mutex_lock(&table->lock);
+		last = --weights->refs == 0;
+		if (last)
+			unlink_locked(table, weights);
+		pthread_mutex_unlock(&table->lock);
+		if (last)
+			txda__weights_own_end(weights);
+	}
 	if (last) {
-		txda__weights_own_end(weights);
 		txda_buffer_unref(weights->buffer);
 		txda__space_put(weights->space);
 		free(weights);

@@ -20,6 +20,8 @@ int txda_model_weights(struct txda_model *model, unsigned rank, struct txda_weig
 {
 	struct txda_context *context = txda__model_context(model);
 
+	if (txda__forked(context))
+		return -EPERM;
 	if (rank >= model->tp)
 		return txda__fail(context, -EINVAL, "rank %u does not exist; model %.60s has %u",
 				  rank, model->info.name, model->tp);
@@ -43,12 +45,16 @@ int txda_weights_info(struct txda_weights *weights, struct txda_weights_info *re
 		.memory_id = weights->memory_id,
 	};
 
+	if (txda__forked(weights->device->context))
+		return -EPERM;
 	return txda__copy_out(weights->device->context, ret_info, &info, sizeof(info),
 			      "txda_weights_info");
 }
 
 int txda_weights_export(struct txda_weights *weights, int *ret_fd)
 {
+	if (txda__forked(weights->device->context))
+		return -EPERM;
 	if (!weights->keep)
 		return txda__fail(weights->device->context, -ENOTSUP,
 				  "the weights were loaded without keep_weights");
@@ -102,6 +108,8 @@ int txda_weights_import(struct txda_device *device, int fd, const struct txda_we
 	struct txda_weights_info i;
 	int r;
 
+	if (txda__forked(context))
+		return -EPERM;
 	r = txda__copy_in(context, &i, sizeof(i), info, "txda_weights_info");
 	if (r < 0)
 		return r;
@@ -168,6 +176,8 @@ int txda_weights_check(struct txda_weights *weights, const char *path, unsigned 
 	int dir_fd, fd = -1, r;
 	char err[400];
 
+	if (txda__forked(context))
+		return -EPERM;
 	/* A load uses the weights of the chip's current address space. */
 	if (ops->vm_lost && ops->vm_lost(weights->space->vm))
 		return txda__fail(context, -ESTALE,

@@ -3,6 +3,7 @@
  */
 #include <poll.h>
 #include <pthread.h>
+#include <sys/wait.h>
 
 #include "clock.h"
 #include "drm_context.h"
@@ -752,6 +753,40 @@ TEST(test_health)
 		assert_true(tries < 19);
 	}
 	assert_int_equal(event.kind, TXDA_EVENT_FAULT);
+	end();
+}
+
+/* A child makes no call to the kernel for what it inherited: the node is the parent's. */
+TEST(test_fork)
+{
+	struct txda_buffer *buffer = NULL;
+	unsigned long calls;
+	uint64_t fence;
+	int status;
+	pid_t pid;
+
+	begin(1);
+	ok(context, txda_buffer_new(device_of(context, 0), 65536, TXDA_MEMORY_DEVICE, 0, &buffer));
+	fence = submit_wait(1);
+	calls = fake_drm_calls(0);
+	pid = fork();
+	if (!pid) {
+		alarm(60);
+		if (txda_queue_wait(queue, fence, TXDA_FOREVER) != -EPERM ||
+		    txda_queue_submit(queue, NULL, 0, 0, &fence) != -EPERM ||
+		    txda_buffer_advise(buffer, TXDA_ADVICE_COLD, NULL) != -EPERM)
+			_exit(1);
+		txda_buffer_unref(buffer);
+		close_rig();
+		_exit(fake_drm_calls(0) == calls ? 0 : 2);
+	}
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(txda_queue_wait(queue, fence, 0), -ETIMEDOUT);
+	release(1);
+	ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
+	txda_buffer_unref(buffer);
 	end();
 }
 

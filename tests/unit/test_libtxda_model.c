@@ -3,6 +3,7 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/wait.h>
 
 #include "libtxda_case.h"
 #include "libtxda_test.h"
@@ -488,6 +489,175 @@ TEST_WITH(test_timing, NULL, end)
 		ok(context, txda_model_sync(model, fence, 0));
 	}
 	txda_model_unref(model);
+}
+
+/* One of everything, and a stream that waits until @word is set. */
+struct family {
+	struct txda_device *device;
+	struct txda_model *model;
+	struct txda_weights *weights;
+	struct txda_queue *queue;
+	struct txda_buffer *word, *data;
+	uint64_t fence;
+};
+
+/* The first call that does not give -EPERM; 0: all do. */
+static int first_that_works(struct family *f)
+{
+	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_device_status status = TXDA_INIT(struct txda_device_status);
+	struct txda_weights_info weights = TXDA_INIT(struct txda_weights_info);
+	struct txda_device_info device = TXDA_INIT(struct txda_device_info);
+	struct txda_tensor_info tensor = TXDA_INIT(struct txda_tensor_info);
+	struct txda_model_plan plan = TXDA_INIT(struct txda_model_plan);
+	struct txda_model_info info = TXDA_INIT(struct txda_model_info);
+	struct txda_link_info link = TXDA_INIT(struct txda_link_info);
+	struct txda_event event = TXDA_INIT(struct txda_event);
+	struct txda_step step = TXDA_INIT(struct txda_step);
+	char text[8] = "";
+	const char *words;
+	struct txda_weights *w;
+	struct txda_buffer *b;
+	struct txda_device *d;
+	struct txda_group *g;
+	struct txda_queue *q;
+	struct txda_model *m;
+	unsigned index;
+	uint64_t number;
+	bool kept;
+	void *ptr;
+	int fd;
+
+	options.path = path;
+	step.tokens = step.seqs = 1;
+#define REFUSED(call)                                                                              \
+	do {                                                                                       \
+		if ((call) != -EPERM)                                                              \
+			return __LINE__;                                                           \
+	} while (0)
+	REFUSED(txda_context_device_count(context));
+	REFUSED(txda_context_event_fd(context));
+	REFUSED(txda_context_event(context, &event));
+	REFUSED(txda_device_get(context, 0, &d));
+	REFUSED(txda_device_info(f->device, &device));
+	REFUSED(txda_device_status(f->device, &status));
+	REFUSED(txda_device_distance(f->device, f->device));
+	REFUSED(txda_device_link(f->device, 0, &link));
+	REFUSED(txda_group_new(context, &group_options, &g));
+	REFUSED(txda_group_explain(group, text, sizeof(text)));
+	REFUSED(txda_buffer_new(f->device, 4096, TXDA_MEMORY_DEVICE, 0, &b));
+	REFUSED(txda_buffer_map(f->data, &ptr));
+	REFUSED(txda_buffer_write(f->data, 0, text, 1));
+	REFUSED(txda_buffer_read(f->data, 0, text, 1));
+	REFUSED(txda_buffer_load(f->data, 0, 0, 0, 0));
+	REFUSED(txda_buffer_export(f->data, &fd));
+	REFUSED(txda_buffer_import(f->device, 0, 0, &b));
+	REFUSED(txda_buffer_advise(f->data, TXDA_ADVICE_COLD, &kept));
+	REFUSED(txda_queue_new(f->device, TXDA_QUEUE_COPY, &q));
+	REFUSED(txda_queue_submit(f->queue, NULL, 0, 0, &number));
+	REFUSED(txda_queue_wait(f->queue, f->fence, TXDA_FOREVER));
+	REFUSED(txda_queue_fd(f->queue));
+	REFUSED(txda_queue_fault(f->queue, text, sizeof(text)));
+	REFUSED(txda_queue_copy(f->queue, f->data, 0, f->data, 64, 8, &number));
+	REFUSED(txda_model_load(group, &options, &m));
+	REFUSED(txda_model_plan(context, path, &plan));
+	REFUSED(txda_model_info(f->model, &info));
+	REFUSED(txda_model_tensor_count(f->model));
+	REFUSED(txda_model_tensor(f->model, 0, &tensor));
+	REFUSED(txda_model_find(f->model, "x", &index));
+	REFUSED(txda_model_set_input(f->model, "x", text, 4));
+	REFUSED(txda_model_get_output(f->model, "y", text, 4));
+	REFUSED(txda_model_tensor_ptr(f->model, 0, "x", &ptr));
+	REFUSED(txda_model_tensor_buffer(f->model, 0, "x", &b, &number));
+	REFUSED(txda_model_bind(f->model, 0, "x", f->data, 0));
+	REFUSED(txda_model_run(f->model, &step, &number));
+	REFUSED(txda_model_sync(f->model, 1, TXDA_FOREVER));
+	REFUSED(txda_model_fd(f->model));
+	REFUSED(txda_model_op_count(f->model));
+	REFUSED(txda_model_op(f->model, 0, &words, &words));
+	REFUSED(txda_model_weights(f->model, 0, &w));
+	REFUSED(txda_weights_info(f->weights, &weights));
+	REFUSED(txda_weights_export(f->weights, &fd));
+	REFUSED(txda_weights_import(f->device, 0, &weights, &w));
+	REFUSED(txda_weights_check(f->weights, path, 0));
+#undef REFUSED
+	return strstr(txda_context_error(context), "before fork()") ? 0 : __LINE__;
+}
+
+static void drop_family(struct family *f)
+{
+	txda_weights_unref(f->weights);
+	txda_model_unref(f->model);
+	txda_queue_unref(f->queue);
+	txda_buffer_unref(f->word);
+	txda_buffer_unref(f->data);
+	txda_device_unref(f->device);
+}
+
+static int in_child(struct family *f)
+{
+	int line = first_that_works(f);
+
+	if (line)
+		return line % 250 + 1;
+	txda_weights_unref(txda_weights_ref(f->weights));
+	drop_family(f);
+	group = txda_group_unref(group);
+	txda_context_unref(context);
+	/* It may have a context of its own. */
+	context = open_context("mem=64M,cores=2");
+	group = new_group(0, 1);
+	f->model = load(group, 1);
+	run_and_check(f->model, 3, 2, 1);
+	txda_model_unref(f->model);
+	txda_group_unref(group);
+	txda_context_unref(context);
+	return 0;
+}
+
+/* A child has what it inherited in name only, and its parent does not notice what it does. */
+TEST_WITH(test_fork, NULL, end)
+{
+	struct txda_pkt_fence wait = {.hdr = {.op = TXDA_PKT_WAIT, .bytes = sizeof(wait)},
+				      .value = 1};
+	struct family f = {0};
+	struct txda_queue *other;
+	uint64_t fence, value = 1;
+	int status;
+	pid_t pid;
+
+	begin("mem=64M,cores=2", 1);
+	ok(context, txda_device_get(context, 0, &f.device));
+	f.model = load(group, 1);
+	ok(context, txda_model_weights(f.model, 0, &f.weights));
+	ok(context, txda_queue_new(f.device, TXDA_QUEUE_COMPUTE, &f.queue));
+	ok(context, txda_buffer_new(f.device, 4096, TXDA_MEMORY_DEVICE, 0, &f.word));
+	ok(context, txda_buffer_new(f.device, 8192, TXDA_MEMORY_DEVICE, 0, &f.data));
+	ok(context, txda_buffer_write(f.data, 0, "payload", 8));
+	wait.va = txda_buffer_va(f.word);
+	ok(context, txda_queue_submit(f.queue, &wait, sizeof(wait), 0, &f.fence));
+	ok(context, txda_queue_copy(f.queue, f.data, 4096, f.data, 0, 4096, &f.fence));
+	pid = fork();
+	if (!pid) {
+		alarm(120); /* instead of a hang */
+		_exit(in_child(&f));
+	}
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+
+	assert_int_equal(txda_queue_wait(f.queue, f.fence, 0), -ETIMEDOUT);
+	ok(context, txda_buffer_write(f.word, 0, &value, sizeof(value)));
+	ok(context, txda_queue_new(f.device, TXDA_QUEUE_COPY, &other));
+	ok(context, txda_queue_submit(other, NULL, 0, 0, &fence));
+	ok(context, txda_queue_wait(f.queue, f.fence, TXDA_FOREVER));
+	ok(context, txda_buffer_read(f.data, 4096, &value, sizeof(value)));
+	assert_memory_equal(&value, "payload", 8);
+	run_and_check(f.model, 3, 2, 1);
+	txda_queue_unref(other);
+	drop_family(&f);
+	assert_int_equal(used_bytes(context, 0), 0);
 }
 
 /* As many launches as go, and models that span chips up to the number of group slots. */
