@@ -124,6 +124,7 @@ static void txda_group_dissolve(struct txda_group *group)
 	kfree(group);
 }
 
+/* A job does not say which slots it uses: any job of a member may use the group. */
 static bool txda_group_is_busy(const struct txda_group *group)
 {
 	u32 rank;
@@ -309,8 +310,9 @@ static int txda_group_check_member(const struct txda_vm *vm)
 }
 
 /*
- * The group replaces whatever its members have in that slot. A job that is submitted concurrently
- * may see the slot before, between or after; ordering that is up to the client.
+ * The group replaces whatever its members have in that slot, which no job may be using; jobs of the
+ * members that use other slots do not matter. A job that is submitted concurrently may see the slot
+ * before, between or after; ordering that is up to the client.
  */
 static int txda_group_install(struct txda_group *group)
 {
@@ -324,8 +326,7 @@ static int txda_group_install(struct txda_group *group)
 		if (err)
 			return err;
 		old = group->vm[rank]->groups[group->slot];
-		if (group->vm[rank]->groups_refused || atomic_read(&group->vm[rank]->jobs) ||
-		    (old && txda_group_is_busy(old)))
+		if (group->vm[rank]->groups_refused || (old && txda_group_is_busy(old)))
 			return -EBUSY;
 	}
 	for (rank = 0; rank < group->size; rank++) {

@@ -100,7 +100,7 @@ struct txda_vm {
 	/** @queues: Queues that use it; negative when it is being destroyed. See txda_vm_use(). */
 	atomic_t queues;
 
-	/** @jobs: Jobs of its queues that are queued or running: VM_SET_GROUP is -EBUSY. */
+	/** @jobs: Jobs of its queues that are queued or running: its groups stay (group.h). */
 	atomic_t jobs;
 
 	/** @fault_lock: Protects @fault. */

@@ -76,8 +76,8 @@ struct txda__backend_ops {
 	 * @slot; ranks are positions in @vm.
 	 */
 	int (*vm_join)(struct txda__vm *const *vm, unsigned size, unsigned slot);
-	/* Removes the space's group from that slot. */
-	void (*vm_leave)(struct txda__vm *vm, unsigned slot);
+	/* Removes the space's group from that slot. -EBUSY: a member works; the group stays. */
+	int (*vm_leave)(struct txda__vm *vm, unsigned slot);
 
 	/*
 	 * Zeroed memory for one address space, @bytes a multiple of the page size; @flags

@@ -250,9 +250,9 @@ static void cmodel_vm_free(struct txda__vm *vm)
 	free(vm);
 }
 
-static void cmodel_vm_leave(struct txda__vm *vm, unsigned slot)
+static int cmodel_vm_leave(struct txda__vm *vm, unsigned slot)
 {
-	cm_vm_set_group(vm->vm, slot, 0, 0, 0);
+	return cm_vm_set_group(vm->vm, slot, 0, 0, 0);
 }
 
 static int cmodel_vm_join(struct txda__vm *const *vm, unsigned size, unsigned slot)

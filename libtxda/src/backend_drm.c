@@ -570,8 +570,8 @@ static const char *join_error(int r)
 	switch (r) {
 	case -EXDEV: return "two of them are not linked";
 	case -EBUSY:
-		return "one of them has work in flight, or a compute queue that takes turns "
-		       "because no other was left";
+		return "one of them has a compute queue that takes turns because no other was "
+		       "left, or work in flight with a driver that takes no group then";
 	default: return strerror(-r);
 	}
 }
@@ -595,12 +595,12 @@ static int drm_vm_join(struct txda__vm *const *vm, unsigned size, unsigned slot)
 	return 0;
 }
 
-static void drm_vm_leave(struct txda__vm *vm, unsigned slot)
+static int drm_vm_leave(struct txda__vm *vm, unsigned slot)
 {
 	struct drm_txda_vm_set_group args = {.vm_id = vm->id, .slot = slot};
 
 	args.members.stride = sizeof(struct drm_txda_member);
-	txda__drm_ioctl(vm->chip, DRM_IOCTL_TXDA_VM_SET_GROUP, &args);
+	return txda__drm_ioctl(vm->chip, DRM_IOCTL_TXDA_VM_SET_GROUP, &args);
 }
 
 const struct txda__backend_ops txda__backend_drm = {

@@ -171,18 +171,34 @@ void txda__space_remove_queue(struct txda__space *space, struct txda__progress *
 /* A slot that no member uses; all members' locks are held. */
 static int find_slot(struct txda__space *const *space, unsigned n, unsigned *ret_slot)
 {
-	unsigned taken = 0;
+	unsigned taken = 0, leaving = 0;
 
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
 		taken |= space[i]->group_slots;
+		leaving |= space[i]->leaving;
+	}
 	for (unsigned slot = 0; slot < TXDA__GROUP_SLOTS; slot++)
 		if (!(taken & (1u << slot))) {
 			*ret_slot = slot;
 			return 0;
 		}
 	return txda__fail(space[0]->context, -EBUSY,
-			  "the %u chips run %u models that span chips; no more fit", n,
-			  TXDA__GROUP_SLOTS);
+			  "the %u chips have %u groups for models that span chips; no more fit (%d "
+			  "models are freed, but their groups stay until the chips have no work)",
+			  n, TXDA__GROUP_SLOTS, __builtin_popcount(leaving));
+}
+
+/* Leaves the groups that are to be left, as far as they can be. The lock is held. */
+static void leave(struct txda__space *space)
+{
+	for (unsigned slot = 0; slot < TXDA__GROUP_SLOTS; slot++) {
+		unsigned bit = 1u << slot;
+
+		if (space->leaving & bit && ops_of(space)->vm_leave(space->vm, slot) >= 0) {
+			space->leaving &= ~bit;
+			space->group_slots &= ~bit;
+		}
+	}
 }
 
 int txda__spaces_join(struct txda__space *const *space, unsigned n, unsigned *ret_slot)
@@ -200,6 +216,8 @@ int txda__spaces_join(struct txda__space *const *space, unsigned n, unsigned *re
 	for (unsigned i = 0; i < TXDA__MAX_CHIPS; i++)
 		if (by_index[i])
 			pthread_mutex_lock(&by_index[i]->lock);
+	for (unsigned i = 0; i < n; i++)
+		leave(space[i]);
 	r = find_slot(space, n, &slot);
 	if (r >= 0)
 		r = ops_of(space[0])->vm_join(vm, n, slot);
@@ -218,7 +236,7 @@ void txda__space_leave(struct txda__space *space, unsigned slot)
 	if (txda__inherited(space->context))
 		return;
 	pthread_mutex_lock(&space->lock);
-	ops_of(space)->vm_leave(space->vm, slot);
-	space->group_slots &= ~(1u << slot);
+	space->leaving |= 1u << slot;
+	leave(space);
 	pthread_mutex_unlock(&space->lock);
 }

@@ -46,6 +46,7 @@ struct txda__space {
 	struct txda__range *marked; /* released, in use until the queues have passed their marks */
 	struct txda__range *released; /* after the marks were set */
 	unsigned group_slots;	      /* bit i: slot i is taken */
+	unsigned leaving;	      /* by a group that could not be left yet */
 };
 
 /* The device's current space, created if necessary, with a reference. */
@@ -68,7 +69,11 @@ void txda__space_remove_queue(struct txda__space *space, struct txda__progress *
  * free in all of them. -EBUSY: none is.
  */
 int txda__spaces_join(struct txda__space *const *space, unsigned n, unsigned *ret_slot);
-/* A member leaves; call when the last queue of the group that ran in it is gone. */
+/*
+ * A member leaves; call when the last queue of the group that ran in it is gone. While other work of
+ * a member is in flight the driver may keep the group: the slot stays taken, and the next join or
+ * leave tries again.
+ */
 void txda__space_leave(struct txda__space *space, unsigned slot);
 
 #endif /* TXDA_SPACE_H */

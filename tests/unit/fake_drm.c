@@ -160,9 +160,15 @@ static int serve(struct file *file, unsigned long request, void *arg)
 
 static void reset(unsigned slot)
 {
-	for (unsigned i = 0; i < MAX_OBJECTS; i++)
-		if (fake.object[i] && fake.object[i]->file->slot == slot)
-			fake.object[i]->lost = true;
+	for (unsigned i = 0; i < MAX_OBJECTS; i++) {
+		struct object *o = fake.object[i];
+
+		if (!o || o->file->slot != slot)
+			continue;
+		o->lost = true;
+		for (uint32_t g = 0; g < DRM_TXDA_GROUP_SLOTS; g++)
+			fake_dissolve(o->group[g], g);
+	}
 	fake.resets[fake.chip[slot]]++;
 }
 

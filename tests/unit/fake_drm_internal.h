@@ -25,7 +25,7 @@
 #include "txda_isa.h"
 
 #define MAX_FILES   16
-#define MAX_OBJECTS 256
+#define MAX_OBJECTS 1024
 #define MAX_FENCES  1024
 #define MODEL_CHIPS 16	     /* each that is plugged in is another one */
 #define MAX_JOBS    32	     /* of a queue, in flight */
@@ -73,8 +73,9 @@ struct object {
 	bool lost;
 	struct buffer *page_buffer;
 	struct cm_queue *queue;
-	unsigned n_queues; /* VM: so far */
-	unsigned index;	   /* QUEUE: of its word in the page */
+	unsigned n_queues;		      /* VM: so far */
+	uint64_t group[DRM_TXDA_GROUP_SLOTS]; /* VM: the one in the slot, or 0 */
+	unsigned index;			      /* QUEUE: of its word in the page */
 	uint64_t *word;
 	uint64_t submitted;
 	uint32_t timeline;	     /* QUEUE: of its last job */
@@ -130,6 +131,8 @@ int fake_dmabuf(struct buffer *buffer);
 struct buffer *fake_dmabuf_find(int fd);
 /* The kernel's struct of @bytes at @from goes to where @answer says. */
 void fake_answer(struct drm_txda_answer *answer, const void *from, uint32_t bytes);
+/* The group in that slot ends, for all its members. */
+void fake_dissolve(uint64_t group, uint32_t slot);
 /* Frees what was kept by dma-bufs that were closed everywhere. */
 void fake_reap(void);
 

@@ -40,6 +40,8 @@ static int vm_destroy(struct file *file, void *arg)
 		if (fake.object[i] && fake.object[i]->kind == QUEUE &&
 		    fake.object[i]->file == file && fake.object[i]->vm_id == a->id)
 			return -EBUSY;
+	for (uint32_t slot = 0; slot < DRM_TXDA_GROUP_SLOTS; slot++)
+		fake_dissolve(o->group[slot], slot);
 	fake_drop(o);
 	return 0;
 }
@@ -85,27 +87,78 @@ static int vm_bind(struct file *file, void *arg)
 		CM_MAP_READ | (op->flags & DRM_TXDA_BIND_READONLY ? 0 : CM_MAP_WRITE));
 }
 
+void fake_dissolve(uint64_t group, uint32_t slot)
+{
+	for (unsigned i = 0; i < MAX_OBJECTS; i++) {
+		struct object *o = fake.object[i];
+
+		if (!group || !o || o->kind != VM || o->group[slot] != group)
+			continue;
+		o->group[slot] = 0;
+		cm_vm_set_group(o->vm, slot, 0, 0, 0);
+	}
+}
+
+static bool has_jobs(const struct object *vm)
+{
+	struct txda_fault fault;
+
+	for (unsigned i = 0; i < MAX_OBJECTS; i++) {
+		struct object *o = fake.object[i];
+
+		if (o && o->kind == QUEUE && o->file == vm->file && o->vm_id == vm->id &&
+		    o->submitted > fake_jobs_done(o) && !o->lost &&
+		    cm_queue_fault(o->queue, &fault) < 0)
+			return true;
+	}
+	return false;
+}
+
+/* Any job of a member may use the group. */
+static bool is_busy(uint64_t group, uint32_t slot)
+{
+	for (unsigned i = 0; group && i < MAX_OBJECTS; i++)
+		if (fake.object[i] && fake.object[i]->kind == VM &&
+		    fake.object[i]->group[slot] == group && has_jobs(fake.object[i]))
+			return true;
+	return false;
+}
+
 static int vm_set_group(struct file *file, void *arg)
 {
 	struct drm_txda_vm_set_group *a = arg;
 	const struct drm_txda_member *m = (void *)(uintptr_t)a->members.array;
 	struct object *vm = fake_find(file, VM, a->vm_id);
+	struct object *member[DRM_TXDA_MAX_GROUP];
 	uint64_t id = ++fake.last_group;
 	int r = 0;
 
 	if (!vm)
 		return -ENOENT;
-	if (!a->members.count)
-		return cm_vm_set_group(vm->vm, a->slot, 0, 0, 0);
+	if (!a->members.count) {
+		if (is_busy(vm->group[a->slot], a->slot))
+			return -EBUSY;
+		fake_dissolve(vm->group[a->slot], a->slot);
+		return 0;
+	}
 	if (fake_drm.no_links)
 		return -EXDEV;
-	for (unsigned i = 0; i < a->members.count && r >= 0; i++) {
+	for (unsigned i = 0; i < a->members.count; i++) {
 		struct file *other = fake_file(m[i].fd);
 
-		vm = other ? fake_find(other, VM, m[i].vm_id) : NULL;
-		if (!vm || fake.gone[other->chip])
-			return vm ? -ENODEV : -ENOENT;
-		r = cm_vm_set_group(vm->vm, a->slot, id, i, a->members.count);
+		member[i] = other ? fake_find(other, VM, m[i].vm_id) : NULL;
+		if (!member[i] || fake.gone[other->chip])
+			return member[i] ? -ENODEV : -ENOENT;
+		if (member[i]->lost)
+			return -EIO;
+		if (is_busy(member[i]->group[a->slot], a->slot))
+			return -EBUSY;
+	}
+	for (unsigned i = 0; i < a->members.count; i++)
+		fake_dissolve(member[i]->group[a->slot], a->slot);
+	for (unsigned i = 0; i < a->members.count && r >= 0; i++) {
+		r = cm_vm_set_group(member[i]->vm, a->slot, id, i, a->members.count);
+		member[i]->group[a->slot] = id;
 	}
 	return r;
 }

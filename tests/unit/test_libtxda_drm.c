@@ -380,6 +380,60 @@ TEST(test_join)
 }
 
 /*
+ * Models that span chips come and go while others work on the same chips; a group that cannot be left
+ * then keeps its slot until it can.
+ */
+TEST(test_busy_groups)
+{
+	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	float wanted[CASE_R][CASE_H], got[CASE_R][CASE_H];
+	struct txda_model *model[17];
+	struct txda_group *group;
+	unsigned n = 0;
+	uint64_t fence;
+	char *path;
+	int r;
+
+	case_write(2, &path);
+	begin(2);
+	group_options.tp = 2;
+	ok(context, txda_group_new(context, &group_options, &group));
+	options.path = path;
+	options.kv_blocks = 1;
+	ok(context, run_tiny(2, path, wanted));
+	ok(context, txda_model_load(group, &options, &model[0]));
+	fence = submit_wait(1);
+	/* Each of them keeps its slot; model 0 has one. */
+	for (unsigned i = 0; i < 15; i++) {
+		ok(context, run_tiny(2, path, got));
+		assert_memory_equal(got, wanted, sizeof(got));
+		ok(context, case_run(model[0], got));
+		assert_memory_equal(got, wanted, sizeof(got));
+	}
+	fails(context, txda_model_load(group, &options, &model[1]), -EBUSY,
+	      "the 2 chips have 16 groups for models that span chips; no more fit (15 models");
+	release(1);
+	ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
+	/* The driver's own count follows a moment later. */
+	while ((r = txda_model_load(group, &options, &model[1])) == -EBUSY)
+		usleep(100);
+	ok(context, r);
+	for (n = 2; n < 17 && (r = txda_model_load(group, &options, &model[n])) >= 0; n++)
+		;
+	assert_int_equal(r, -EBUSY);
+	assert_int_equal(n, 16);
+	for (unsigned i = 0; i < n; i++) {
+		ok(context, case_run(model[i], got));
+		assert_memory_equal(got, wanted, sizeof(got));
+		txda_model_unref(model[i]);
+	}
+	txda_group_unref(group);
+	end();
+	case_remove(path);
+}
+
+/*
  * Each ioctl of a model's life fails in turn, with each kind of error: the call that needed it says
  * so, nothing is left behind (fake_drm_end() looks), and the next try works.
  */

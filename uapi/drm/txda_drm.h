@@ -617,8 +617,9 @@ struct drm_txda_member {
  * Makes the members a group in slot @slot of each of their address spaces, replacing what was
  * there; an empty array leaves the group that @vm_id is in. Ranks are positions in @members. The
  * caller proves its right to each address space by holding the file. The collectives of txda_isa.h
- * name the slot. -EXDEV: two members are not connected by C2C. -EBUSY: a job of a member is in
- * flight, or a compute queue of it shares (DRM_TXDA_QUEUE_SHARE).
+ * name the slot. -EXDEV: two members are not connected by C2C. -EBUSY: a job of a member of the
+ * group that would be replaced or left is in flight, or a compute queue of a new member shares
+ * (DRM_TXDA_QUEUE_SHARE).
  */
 struct drm_txda_vm_set_group {
 	/** @vm_id: An address space of this file; one of the members. */
