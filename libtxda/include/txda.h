@@ -416,9 +416,10 @@ int txda_model_tensor(struct txda_model *model, unsigned index, struct txda_tens
 int txda_model_find(struct txda_model *model, const char *name, unsigned *ret_index);
 
 /*
- * Inputs exist once per chip; set_input copies to all chips. Outputs are those of rank 0.
- * input_ptr/output_ptr give the host mapping, so that callers can access the data in place (rank by
- * rank) without a copy.
+ * Inputs exist once per chip; set_input copies to all chips. Outputs are those of the first chip that
+ * has them. Both are -EBUSY while a launch of the model is in flight. tensor_ptr gives the host
+ * mapping, so that callers can access the data in place (rank by rank) without a copy; they take
+ * care themselves that no launch is in flight.
  */
 int txda_model_set_input(struct txda_model *model, const char *name, const void *data,
 			 uint64_t bytes);
@@ -427,8 +428,8 @@ int txda_model_tensor_ptr(struct txda_model *model, unsigned rank, const char *n
 			  void **ret_ptr);
 /*
  * Binds a tensor to memory provided by the caller: another model's tensor (dummy tensors) or a
- * buffer of that chip; not while the model runs. -ENODEV: the chip was reset between the making of
- * the two.
+ * buffer of that chip. -EBUSY: a launch is in flight, which may use what is replaced; -ENODEV: the
+ * chip was reset between the making of the two.
  */
 int txda_model_bind(struct txda_model *model, unsigned rank, const char *name,
 		    struct txda_buffer *buffer, uint64_t offset);

@@ -219,6 +219,8 @@ int txda_model_bind(struct txda_model *model, unsigned rank, const char *name,
 	int ret;
 
 	ret = find_slot(model, rank, name, &slot);
+	if (ret >= 0)
+		ret = txda__model_check_idle(model);
 	if (ret < 0)
 		return ret;
 	bytes = txda__slot_bytes(&model->rank[rank], slot);
@@ -277,6 +279,8 @@ int txda_model_set_input(struct txda_model *model, const char *name, const void 
 	int ret;
 
 	ret = find_bytes(model, name, TXDA_TENSOR_INPUT, bytes, &index);
+	if (ret >= 0)
+		ret = txda__model_check_idle(model);
 	for (unsigned r = 0; r < model->tp && ret >= 0; r++) {
 		if (model->io[index].slot[r] < 0)
 			continue;
@@ -298,6 +302,8 @@ int txda_model_get_output(struct txda_model *model, const char *name, void *data
 	int ret;
 
 	ret = find_bytes(model, name, TXDA_TENSOR_OUTPUT, bytes, &index);
+	if (ret >= 0)
+		ret = txda__model_check_idle(model);
 	if (ret >= 0)
 		ret = txda_model_tensor_ptr(model, model->io[index].first_rank, name, &ptr);
 	if (ret >= 0)

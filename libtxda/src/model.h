@@ -60,9 +60,7 @@ struct txda_model {
 	struct txda__io io[TXDA__MAX_IO];
 	unsigned kv_blocks;
 	uint64_t kv_block_bytes[TXDA_MAX_CHIPS_PER_GROUP];
-	bool broken; /* a launch reached only some of the ranks */
-	/* the fence of the last launch, the same on all ranks */
-	uint64_t last;
+	bool broken;		       /* a launch reached only some of the ranks */
 	pthread_mutex_t lock;	       /* protects what follows */
 	int fd;			       /* or -1 */
 	struct txda_op_timing *timing; /* of launch timing_fence, or NULL */
@@ -96,6 +94,11 @@ bool txda__is_dummy(const char *name, const char *const *dummies);
 /* Binds a slot to memory; takes a reference and drops the previous one. */
 void txda__bind_slot(struct txda__rank *rank, unsigned slot, struct txda_buffer *buffer,
 		     uint64_t offset, uint64_t bytes);
+/*
+ * 0 when no launch is in flight, so that tensors may be written or bound; -EBUSY, or why a launch
+ * has failed. Reads two words a rank.
+ */
+int txda__model_check_idle(struct txda_model *model);
 /* Fills in the costs in @info (cost.c). */
 void txda__model_cost(const struct txda_model *model, struct txda_model_info *info);
 /* Blocks of a sequence's state; 0: the program keeps none. */

@@ -68,6 +68,26 @@ static int explain_fault(struct txda_model *model, int error)
 		"%s on chip %u: %s", culprit->purpose, culprit->device->index, culprit->fault);
 }
 
+int txda__model_check_idle(struct txda_model *model)
+{
+	for (unsigned r = 0; r < model->tp; r++) {
+		struct txda_queue *queue = model->rank[r].queue;
+		uint64_t last = atomic_load(&queue->progress.last),
+			 passed = txda__queue_passed(queue);
+
+		if (passed >= last)
+			continue;
+		if (atomic_load(&queue->faulted))
+			return explain_fault(model, -EIO);
+		return txda__fail(txda__model_context(model), -EBUSY,
+				  "model %.60s: launch %llu is in flight on rank %u (%llu has "
+				  "passed)",
+				  model->info.name, (unsigned long long)last, r,
+				  (unsigned long long)passed);
+	}
+	return 0;
+}
+
 /* Conditions checked before any rank gets the launch, so that either all get it or none. */
 static int check_ready(struct txda_model *model)
 {
@@ -90,7 +110,8 @@ static int check_ready(struct txda_model *model)
 		/* Reads one word per rank; only a failed queue is asked for the reason. */
 		if (atomic_load(&rank->queue->faulted))
 			return explain_fault(model, -EIO);
-		if (model->last - txda__queue_passed(rank->queue) >= TXDA__MAX_STEPS)
+		if (atomic_load(&rank->queue->progress.last) - txda__queue_passed(rank->queue) >=
+		    TXDA__MAX_STEPS)
 			return txda__fail(context, -EAGAIN, "%d launches are in flight",
 					  TXDA__MAX_STEPS);
 	}
@@ -141,7 +162,8 @@ int txda_model_run(struct txda_model *model, const struct txda_step *step, uint6
 	if (ret >= 0)
 		ret = check_ready(model);
 	if (ret >= 0 && s.timing)
-		ret = txda__profile_start(model, s.timing, model->last + 1);
+		ret = txda__profile_start(model, s.timing,
+					  atomic_load(&model->rank[0].queue->progress.last) + 1);
 	if (ret < 0)
 		return ret;
 	for (unsigned r = 0; r < model->tp; r++) {
@@ -153,7 +175,6 @@ int txda_model_run(struct txda_model *model, const struct txda_step *step, uint6
 			txda__profile_cancel(model);
 		return explain_fault(model, ret);
 	}
-	model->last = fence;
 	if (ret_fence)
 		*ret_fence = fence;
 	return 0;

@@ -7,6 +7,7 @@
 
 #include "libtxda_case.h"
 #include "libtxda_test.h"
+#include "model.h"
 
 #define PAGES(bytes) (((uint64_t)(bytes) + 4095) & ~4095ull)
 
@@ -410,6 +411,63 @@ TEST_WITH(test_bind, NULL, end)
 	txda_buffer_unref(elsewhere);
 	txda_model_unref(second);
 	assert_int_equal(used_bytes(context, 0), 0);
+}
+
+/* What a launch in flight may use does not change, whichever rank is still working. */
+TEST(test_in_flight)
+{
+	for (unsigned tp = 1; tp <= 2; tp++) {
+		struct txda_pkt_fence wait = {.hdr = {.op = TXDA_PKT_WAIT, .bytes = sizeof(wait)},
+					      .value = 1};
+		struct txda_step step = TXDA_INIT(struct txda_step);
+		struct txda_buffer *word, *other;
+		struct txda_model *model;
+		struct txda_queue *queue;
+		const int32_t bad = 1000;
+		uint64_t fence, one = 1;
+		float x[CASE_H] = {1};
+
+		begin("chips=2,mem=64M,cores=2", tp);
+		model = load(group, 1);
+		ok(context, txda_buffer_new(device_of(context, tp - 1), 65536, TXDA_MEMORY_DEVICE,
+					    0, &word));
+		ok(context,
+		   txda_buffer_new(device_of(context, 0), 65536, TXDA_MEMORY_DEVICE, 0, &other));
+		ok(context, txda_model_set_input(model, "x", x, sizeof(x)));
+		wait.va = txda_buffer_va(word);
+		for (unsigned r = 0; r < tp; r++) /* the same fences on all */
+			ok(context, txda_queue_submit(model->rank[r].queue, &wait,
+						      r == tp - 1 ? sizeof(wait) : 0, 0, NULL));
+		step.tokens = step.seqs = 1;
+		ok(context, txda_model_run(model, &step, &fence));
+		fails(context, txda_model_set_input(model, "x", x, sizeof(x)), -EBUSY,
+		      "model tiny: launch 2 is in flight on rank");
+		fails(context, txda_model_get_output(model, "y", x, sizeof(x)), -EBUSY,
+		      "launch 2 is in flight");
+		fails(context, txda_model_bind(model, 0, "x", other, 0), -EBUSY,
+		      "launch 2 is in flight");
+		fails(context, txda_model_bind(model, tp - 1, "x", other, 0), -EBUSY,
+		      "launch 2 is in flight");
+		ok(context, txda_buffer_write(word, 0, &one, sizeof(one)));
+		ok(context, txda_queue_new(device_of(context, tp - 1), TXDA_QUEUE_COPY, &queue));
+		ok(context, txda_queue_submit(queue, NULL, 0, 0, NULL));
+		ok(context, txda_model_sync(model, fence, TXDA_FOREVER));
+		ok(context, txda_model_bind(model, 0, "x", other, 0));
+		run_and_check(model, 3, 2, (float)tp);
+
+		/* After a launch that failed it is told why. */
+		ok(context, txda_model_set_input(model, "rows", &bad, sizeof(bad)));
+		step.rows = 1;
+		ok(context, txda_model_run(model, &step, &fence));
+		assert_int_equal(txda_model_sync(model, fence, TXDA_FOREVER), -EIO);
+		fails(context, txda_model_set_input(model, "rows", &bad, sizeof(bad)), -EIO,
+		      "1000");
+		txda_queue_unref(queue);
+		txda_buffer_unref(word);
+		txda_buffer_unref(other);
+		txda_model_unref(model);
+		end(state);
+	}
 }
 
 /* A fault of one model leaves others alone, and a new load of it works. */
