@@ -9,7 +9,8 @@
  * - Handles are opaque and reference-counted: _new() or _open() gives one reference, _ref() adds
  *   one, _unref() drops one and accepts NULL (both return the handle or NULL). A child keeps its
  *   parent alive.
- * - Option structs start with their size, so that they may grow: use TXDA_INIT(options).
+ * - Option structs start with their size, so that they may grow: use TXDA_INIT(options). Members
+ *   that the library does not know, and reserved ones, must be 0, or -E2BIG.
  * - Every wait takes an absolute CLOCK_MONOTONIC deadline in nanoseconds: 0 polls, TXDA_FOREVER
  *   never gives up.
  * - Threads: a function may be called from any thread; "not concurrently" marks handles that one
@@ -110,6 +111,7 @@ struct txda_device_info {
 	unsigned cores;
 	char driver[16];   /* version of the kernel driver, or "" */
 	char firmware[16]; /* version of the chip's firmware, or "" */
+	uint32_t reserved;
 };
 
 struct txda_device_status {
@@ -179,6 +181,7 @@ struct txda_group_options {
 	const unsigned *devices; /* [tp] indices, or NULL: group @replica of the map */
 	const char *map;	 /* named or spelled map; NULL: auto */
 	unsigned replica;	 /* which group of the map */
+	uint32_t reserved;
 };
 
 int txda_group_new(struct txda_context *context, const struct txda_group_options *options,
@@ -330,6 +333,7 @@ struct txda_model_options {
 	 * launches fail; to notice that, the library handles SIGBUS and passes on what is not its own.
 	 */
 	bool map_weights;
+	uint8_t reserved[7];
 };
 
 int txda_model_load(struct txda_group *group, const struct txda_model_options *options,
@@ -395,6 +399,7 @@ struct txda_model_info {
 	unsigned kv_reach[TXDA_MAX_KV_GROUPS];
 	/* Stateful models: blocks of a sequence's state, from the same pool (input `state_table`). */
 	unsigned state_blocks;
+	uint32_t reserved;
 };
 int txda_model_info(struct txda_model *model, struct txda_model_info *ret_info);
 struct txda_group *txda_model_group(struct txda_model *model); /* borrowed */
@@ -590,6 +595,7 @@ struct txda_watch_event {
 	char serial[32];
 	int pid;	/* the process whose queue faulted or had the chip reset, else 0 */
 	char text[192]; /* without the chip's name */
+	uint32_t reserved;
 };
 struct txda_watch;
 int txda_watch_new(struct txda_watch **ret_watch);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -102,6 +103,29 @@ const char *txda__bytes(uint64_t bytes, char buf[24])
 	snprintf(buf, 24, value < 10 ? "%.2f %s" : "%.1f %s", value, unit[i]);
 	return buf;
 }
+
+/*
+ * A member in the padding at a struct's end would not change its size, so libraries and programs of
+ * other versions would not notice it.
+ */
+#define ENDS_WITH(type, member)                                                                    \
+	static_assert(offsetof(struct type, member) + sizeof(((struct type *)0)->member) ==        \
+			      sizeof(struct type),                                                 \
+		      #type " has padding at its end")
+ENDS_WITH(txda_context_options, name);
+ENDS_WITH(txda_device_info, reserved);
+ENDS_WITH(txda_device_status, utilisation_permille);
+ENDS_WITH(txda_link_info, port);
+ENDS_WITH(txda_group_options, reserved);
+ENDS_WITH(txda_model_options, reserved);
+ENDS_WITH(txda_model_plan, state_blocks);
+ENDS_WITH(txda_model_info, reserved);
+ENDS_WITH(txda_tensor_info, bytes);
+ENDS_WITH(txda_step, n_ops);
+ENDS_WITH(txda_weights_info, memory_id);
+ENDS_WITH(txda_event, text);
+ENDS_WITH(txda_process_info, busy_ns);
+ENDS_WITH(txda_watch_event, reserved);
 
 int txda__copy_in(struct txda_context *context, void *dst, size_t known, const void *src,
 		  const char *what)

@@ -139,7 +139,8 @@ int txda_group_new(struct txda_context *context, const struct txda_group_options
 
 	if (txda__forked(context))
 		return -EPERM;
-	r = txda__copy_in(context, &o, sizeof(o), options, "txda_group_options");
+	r = txda__copy_in(context, &o, offsetof(struct txda_group_options, reserved), options,
+			  "txda_group_options");
 	if (r < 0)
 		return r;
 	if (o.tp > TXDA_MAX_CHIPS_PER_GROUP)

@@ -65,8 +65,8 @@ const char *txda__bytes(uint64_t bytes, char buf[24]);
 
 /*
  * Copies an option struct whose first member is its size_t size: the part that this version knows
- * (@known bytes) to @dst, the rest zeroed. NULL means all zero. -E2BIG if a newer caller set a
- * field that this version does not know.
+ * (@known bytes, up to a reserved member if there is one) to @dst, the rest zeroed. NULL means all
+ * zero. -E2BIG if a newer caller set a field that this version does not know.
  */
 int txda__copy_in(struct txda_context *context, void *dst, size_t known, const void *src,
 		  const char *what);

@@ -442,7 +442,8 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 
 	if (txda__forked(context))
 		return -EPERM;
-	ret = txda__copy_in(context, &o, sizeof(o), options, "txda_model_options");
+	ret = txda__copy_in(context, &o, offsetof(struct txda_model_options, reserved), options,
+			    "txda_model_options");
 	if (ret < 0)
 		return ret;
 	if (!o.path)

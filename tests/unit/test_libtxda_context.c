@@ -214,6 +214,33 @@ static void *fail_elsewhere(void *arg)
 	return NULL;
 }
 
+/* What a later version may put behind the last member is refused by this one, byte for byte. */
+TEST(test_reserved)
+{
+	struct txda_context *context = open_context("mem=64M,cores=1");
+	struct txda_model_options mo = TXDA_INIT(struct txda_model_options);
+	struct txda_group_options go = TXDA_INIT(struct txda_group_options);
+	unsigned char *last = (unsigned char *)(&mo + 1);
+	struct txda_group *group = NULL;
+	struct txda_model *model = NULL;
+
+	ok(context, txda_group_new(context, &go, &group));
+	go.reserved = 1u << 31;
+	fails(context, txda_group_new(context, &go, &group), -E2BIG,
+	      "txda_group_options has options that libtxda");
+	mo.path = "/nowhere";
+	mo.map_weights = true;
+	assert_int_equal(txda_model_load(group, &mo, &model), -ENOENT);
+	for (unsigned char *byte = (unsigned char *)(&mo.map_weights + 1); byte < last; byte++) {
+		*byte = 1;
+		fails(context, txda_model_load(group, &mo, &model), -E2BIG,
+		      "txda_model_options has options that libtxda");
+		*byte = 0;
+	}
+	txda_group_unref(group);
+	txda_context_unref(context);
+}
+
 TEST(test_messages)
 {
 	struct txda_context *context[6];
