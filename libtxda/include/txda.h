@@ -279,7 +279,7 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 		      uint64_t *ret_fence);
 /*
  * 0 when the queue has passed @fence, -ETIMEDOUT, -EIO after a fault (txda_queue_fault()), -ENODEV
- * if the chip is lost.
+ * if the chip is lost, -EINVAL if the queue has not given out that fence.
  */
 int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns);
 /*

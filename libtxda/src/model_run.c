@@ -188,7 +188,7 @@ int txda_model_sync(struct txda_model *model, uint64_t fence, uint64_t deadline_
 		return -EPERM;
 	for (unsigned r = 0; r < model->tp; r++) {
 		ret = txda_queue_wait(model->rank[r].queue, fence, deadline_ns);
-		if (ret == -ETIMEDOUT)
+		if (ret == -ETIMEDOUT || ret == -EINVAL)
 			return ret;
 		if (ret < 0) {
 			txda__profile_cancel(model);

@@ -348,10 +348,16 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
 static int wait_for(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns)
 {
 	struct txda_context *context = queue->device->context;
+	uint64_t last = atomic_load(&queue->progress.last);
 	int r;
 
 	if (txda__queue_passed(queue) >= fence)
 		return 0;
+	if (fence > last)
+		return txda__fail(context, -EINVAL,
+				  "chip %u: fence %llu was not given out; the last one is %llu",
+				  queue->device->index, (unsigned long long)fence,
+				  (unsigned long long)last);
 	r = ops_of(queue)->queue_wait(queue->hw, queue->progress.word, fence, deadline_ns);
 	if (r >= 0 || txda__queue_passed(queue) >= fence)
 		return 0;

@@ -529,6 +529,9 @@ TEST_WITH(test_timing, NULL, end)
 	step.tokens = step.seqs = step.rows = 1;
 	step.timing = timing;
 	ok(context, txda_model_run(model, &step, &fence));
+	/* A fence that is none does not lose the timeline. */
+	fails(context, txda_model_sync(model, fence + 1, TXDA_FOREVER), -EINVAL,
+	      "was not given out");
 	assert_int_equal(txda_model_run(model, &step, &again), -EBUSY);
 	ok(context, txda_model_sync(model, fence, TXDA_FOREVER));
 	assert_true(timing[0].start_ns > 0 && timing[0].start_ns <= timing[0].end_ns);

@@ -49,7 +49,10 @@ TEST(test_fences)
 		ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
 		assert_int_equal(*word, (uint64_t)i << 32 | i);
 	}
-	assert_int_equal(txda_queue_wait(queue, fence + 1, 0), -ETIMEDOUT);
+	/* Nothing will ever pass what was not given out. */
+	fails(context, txda_queue_wait(queue, fence + 1, TXDA_FOREVER), -EINVAL,
+	      "fence 2001 was not given out; the last one is 2000");
+	assert_int_equal(txda_queue_wait(queue, UINT64_MAX, TXDA_FOREVER), -EINVAL);
 	ok(context, txda_queue_wait(queue, 1, 0));
 	assert_int_equal(txda_queue_fault(queue, NULL, 0), 0);
 	/* What makes no stream. */
@@ -96,6 +99,7 @@ TEST(test_deadlines)
 	assert_int_equal(txda_queue_wait(queue, fence, start + 30000000), -ETIMEDOUT);
 	assert_true(clock_ns() - start >= 30000000);
 	assert_true(clock_ns() - start < 5000000000ull);
+	assert_int_equal(txda_queue_wait(queue, fence + 1, TXDA_FOREVER), -EINVAL);
 	release(1);
 	ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
 	/* A queue may go while its work waits. */
@@ -371,6 +375,7 @@ TEST(test_fault)
 	assert_true(len > 10);
 	ok(context, txda_queue_wait(queue, fence - 1, 0)); /* what passed, passed */
 	assert_int_equal(txda_queue_submit(queue, NULL, 0, 0, &fence), -EIO);
+	assert_int_equal(txda_queue_wait(queue, fence + 1, TXDA_FOREVER), -EINVAL);
 
 	poll_fd.fd = txda_context_event_fd(context);
 	assert_int_equal(poll(&poll_fd, 1, 10000), 1);
