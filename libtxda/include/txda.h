@@ -242,8 +242,8 @@ enum txda_advice {
 
 /*
  * Whether the buffer is in use. When memory is short, the kernel takes that of idle buffers. While
- * a buffer is idle, streams that use it fault, txda_buffer_map() and copies fail with -EBUSY, and
- * its host mapping must not be accessed. TXDA_ADVICE_WILLNEED makes it usable again, at the same
+ * a buffer is idle, streams that use it fault, txda_buffer_map(), copies, bindings and launches fail
+ * with -EBUSY, and its host mapping must not be accessed. TXDA_ADVICE_WILLNEED makes it usable again, at the same
  * addresses; -ENOMEM: there is no room, and it stays idle. *@ret_kept (may be NULL): its contents
  * are what they were, else zeros. -EBUSY: work that uses it is not finished. -ENOTSUP: imported or
  * exported. Device models have no memory of their own, so there it only returns that all is kept.
@@ -293,7 +293,8 @@ int txda_queue_fault(struct txda_queue *queue, char *buf, size_t len);
  * One copy between two buffers of the chip, or within one; the ranges must not overlap. The queue
  * holds references to both until the fence has passed: its next call after that drops them, such as
  * txda_queue_wait(). If the queue fails, it keeps them until it is freed. Errors as
- * txda_queue_submit(); -ENODEV also if the chip was reset between the making of the three.
+ * txda_queue_submit(); -ENODEV also if the chip was reset between the making of the three; -EACCES:
+ * @dst is TXDA_BUFFER_READ_ONLY; -EBUSY: one of them is idle.
  */
 int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t dst_offset,
 		    struct txda_buffer *src, uint64_t src_offset, uint64_t bytes,

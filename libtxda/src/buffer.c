@@ -217,7 +217,7 @@ uint64_t txda_buffer_va(struct txda_buffer *buffer)
 	return buffer->va;
 }
 
-static int check_used(struct txda_buffer *buffer)
+int txda__buffer_check_used(struct txda_buffer *buffer)
 {
 	return buffer->idle ? txda__fail(buffer->device->context, -EBUSY,
 					 "the buffer is idle (txda_buffer_advise())")
@@ -238,12 +238,12 @@ int txda__buffer_check_write(struct txda_buffer *buffer)
 {
 	return buffer->sealed ? txda__fail(buffer->device->context, -EACCES,
 					   "the buffer was imported to be read only")
-			      : check_used(buffer);
+			      : txda__buffer_check_used(buffer);
 }
 
 int txda_buffer_map(struct txda_buffer *buffer, void **ret_ptr)
 {
-	int r = txda__forked(buffer->device->context) ? -EPERM : check_used(buffer);
+	int r = txda__forked(buffer->device->context) ? -EPERM : txda__buffer_check_used(buffer);
 
 	if (r < 0)
 		return r;
@@ -253,7 +253,7 @@ int txda_buffer_map(struct txda_buffer *buffer, void **ret_ptr)
 static int check_range(struct txda_buffer *buffer, uint64_t offset, uint64_t bytes)
 {
 	if (txda__range_ok(offset, bytes, buffer->bytes))
-		return check_used(buffer);
+		return txda__buffer_check_used(buffer);
 	return txda__fail(buffer->device->context, -ERANGE,
 			  "bytes %llu to %llu of a buffer of %llu", (unsigned long long)offset,
 			  (unsigned long long)(offset + bytes), (unsigned long long)buffer->bytes);

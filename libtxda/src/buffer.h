@@ -40,6 +40,8 @@ int txda__buffer_import(struct txda_device *device, struct txda__space *space, i
 			uint64_t bytes, unsigned flags, struct txda_buffer **ret_buffer);
 /* -ENODEV unless it is in @space: the chip was reset between the two. */
 int txda__buffer_check_space(struct txda_buffer *buffer, const struct txda__space *space);
+/* -EBUSY while it is idle: work that uses it would fault. */
+int txda__buffer_check_used(struct txda_buffer *buffer);
 /* -EACCES if the host must not write to it, -EBUSY while it is idle. */
 int txda__buffer_check_write(struct txda_buffer *buffer);
 /* A read-only buffer of a file's own pages; -ENOTSUP: the backend has none. @bytes: the file's. */

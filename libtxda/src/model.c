@@ -230,6 +230,8 @@ int txda_model_bind(struct txda_model *model, unsigned rank, const char *name,
 			"tensor \"%.60s\" of rank %u is on chip %u, the buffer on chip %u", name,
 			rank, model->rank[rank].device->index, buffer->device->index);
 	ret = txda__buffer_check_space(buffer, model->rank[rank].control->space);
+	if (ret >= 0)
+		ret = txda__buffer_check_used(buffer);
 	if (ret < 0)
 		return ret;
 	if (offset % 64 || !txda__range_ok(offset, bytes, buffer->bytes))

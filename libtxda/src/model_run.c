@@ -101,12 +101,14 @@ static int check_ready(struct txda_model *model)
 		const struct txda__rank *rank = &model->rank[r];
 
 		for (uint32_t s = 0; s < rank->program.header->n_slots; s++)
-			if (!rank->slot_buffer[s])
-				return txda__fail(context, -ENXIO,
-						  "tensor \"%.60s\" of rank %u is not bound yet",
+			if (!rank->slot_buffer[s] || rank->slot_buffer[s]->idle)
+				return txda__fail(context, rank->slot_buffer[s] ? -EBUSY : -ENXIO,
+						  "tensor \"%.60s\" of rank %u is %s",
 						  txda__program_string(&rank->program,
 								       rank->program.slot[s].name),
-						  r);
+						  r,
+						  rank->slot_buffer[s] ? "in an idle buffer"
+								       : "not bound yet");
 		/* Reads one word per rank; only a failed queue is asked for the reason. */
 		if (atomic_load(&rank->queue->faulted))
 			return explain_fault(model, -EIO);

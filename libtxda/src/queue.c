@@ -443,8 +443,14 @@ int txda_queue_copy(struct txda_queue *queue, struct txda_buffer *dst, uint64_t 
 	r = txda__buffer_check_space(dst, queue->memory->space);
 	if (r >= 0)
 		r = txda__buffer_check_space(src, queue->memory->space);
+	if (r >= 0)
+		r = txda__buffer_check_used(dst);
+	if (r >= 0)
+		r = txda__buffer_check_used(src);
 	if (r < 0)
 		return r;
+	if (dst->read_only)
+		return txda__fail(context, -EACCES, "copy into a buffer that the chip only reads");
 	if (!txda__range_ok(dst_offset, bytes, dst->bytes) ||
 	    !txda__range_ok(src_offset, bytes, src->bytes))
 		return txda__fail(context, -ERANGE,

@@ -728,6 +728,50 @@ TEST(test_reset_loading)
 	assert_true(failed > 20 && lost && good);
 }
 
+/* What is idle is not used: the queue would fault, the model would be lost. */
+TEST(test_idle)
+{
+	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_step step = TXDA_INIT(struct txda_step);
+	struct txda_buffer *idle, *other;
+	struct txda_model *model;
+	struct txda_group *group;
+	uint64_t fence;
+	char *path;
+
+	case_write(1, &path);
+	begin(1);
+	idle = new_buffer("idle");
+	other = new_buffer("other");
+	ok(context, txda_group_new(context, &group_options, &group));
+	options.path = path;
+	options.kv_blocks = 2;
+	model = load(group, &options);
+	ok(context, txda_model_bind(model, 0, "x", idle, 0));
+	step.tokens = step.seqs = 1;
+	for (unsigned advice = TXDA_ADVICE_COLD; advice <= TXDA_ADVICE_DONTNEED; advice++) {
+		ok(context, txda_buffer_advise(idle, advice, NULL));
+		fails(context, txda_queue_copy(queue, idle, 0, other, 0, 8, &fence), -EBUSY,
+		      "the buffer is idle");
+		assert_int_equal(txda_queue_copy(queue, other, 0, idle, 0, 8, &fence), -EBUSY);
+		fails(context, txda_model_run(model, &step, &fence), -EBUSY,
+		      "tensor \"x\" of rank 0 is in an idle buffer");
+		assert_int_equal(txda_model_bind(model, 0, "x", idle, 0), -EBUSY);
+		ok(context, txda_buffer_advise(idle, TXDA_ADVICE_WILLNEED, NULL));
+		ok(context, txda_queue_copy(queue, idle, 0, other, 0, 8, &fence));
+		ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
+		ok(context, txda_model_run(model, &step, &fence));
+		ok(context, txda_model_sync(model, fence, TXDA_FOREVER));
+	}
+	txda_model_unref(model);
+	txda_group_unref(group);
+	txda_buffer_unref(other);
+	txda_buffer_unref(idle);
+	end();
+	case_remove(path);
+}
+
 /* Chips that came or went before anybody listened; and those that are not for this process. */
 TEST(test_catch_up)
 {

@@ -222,9 +222,13 @@ TEST(test_copy)
 	ok(context, txda_queue_copy(queue, big, 0, big, 8, 8, &fence));
 	ok(context, txda_queue_copy(queue, big, 0, big, 0, 0, &fence));
 	ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
-	/* The chip only reads what is read-only. */
-	ok(context, txda_queue_copy(queue, host, 0, big, 0, 8, &fence));
-	assert_int_equal(txda_queue_wait(queue, fence, TXDA_FOREVER), -EIO);
+	/* The chip only reads what is read-only; the queue goes on. */
+	fails(context, txda_queue_copy(queue, host, 0, big, 0, 8, &fence), -EACCES,
+	      "a buffer that the chip only reads");
+	assert_int_equal(txda_queue_copy(queue, host, 0, big, 0, 0, &fence), -EACCES);
+	assert_int_equal(txda_queue_copy(queue, host, 0, host, 8, 8, &fence), -EACCES);
+	ok(context, txda_queue_copy(queue, big, 0, host, 0, 8, &fence));
+	ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
 	txda_buffer_unref(big);
 	txda_buffer_unref(host);
 	txda_buffer_unref(elsewhere);
