@@ -229,7 +229,16 @@ int txda_buffer_read(struct txda_buffer *buffer, uint64_t offset, void *dst, uin
 /* Reads @bytes of @fd at @fd_offset directly into the buffer; used to load weights. */
 int txda_buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
 		     uint64_t bytes);
-/* An fd (memfd or dma-buf) that another process or device may import; the caller closes it. */
+/*
+ * An fd (memfd or dma-buf) that another process or device may import; the caller closes it.
+ * TXDA_BUFFER_READ_ONLY restricts what a chip may do with this buffer, and nobody else. With
+ * TXDA_SHARE_READ_ONLY whoever gets the fd may only read: its import fails with -EACCES unless it
+ * says TXDA_BUFFER_READ_ONLY, too. A memfd keeps other users from writing; this user's processes can
+ * do as they like with each other. -EBUSY: on a real chip all fds of a buffer that are open at the
+ * same time have the same rights. txda_buffer_export() is txda_buffer_share() without flags.
+ */
+#define TXDA_SHARE_READ_ONLY (1u << 0)
+int txda_buffer_share(struct txda_buffer *buffer, unsigned flags, int *ret_fd);
 int txda_buffer_export(struct txda_buffer *buffer, int *ret_fd);
 int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
 		       struct txda_buffer **ret_buffer);

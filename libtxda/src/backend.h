@@ -88,7 +88,8 @@ struct txda__backend_ops {
 	/* The caller keeps ownership of @fd. @flags TXDA__IMPORT_*. */
 	int (*mem_import)(struct txda__vm *vm, int fd, unsigned flags, struct txda__mem **ret_mem,
 			  uint64_t *ret_bytes);
-	int (*mem_export)(struct txda__mem *mem, int *ret_fd);
+	/* @read_only: the fd gives no right to write. -EBUSY: it cannot differ from one that exists. */
+	int (*mem_export)(struct txda__mem *mem, bool read_only, int *ret_fd);
 	/*
 	 * Memory that is the file's own pages, which the device reads only; @bytes is the file's
 	 * size. mem_load() of the whole file checks that they can be read. NULL: not supported.

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -307,7 +308,8 @@ static int make_memfd(uint64_t bytes, bool keep, int *ret_fd)
 
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, (off_t)bytes) < 0 ||
+	/* Others who get a descriptor to read from cannot open one to write to. */
+	if (fchmod(fd, 0644) < 0 || ftruncate(fd, (off_t)bytes) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | (keep ? 0 : F_SEAL_SEAL)) < 0) {
 		int r = -errno;
 
@@ -459,14 +461,16 @@ static int cmodel_mem_freeze(struct txda__mem *mem)
 	return 0;
 }
 
-static int cmodel_mem_export(struct txda__mem *mem, int *ret_fd)
+static int cmodel_mem_export(struct txda__mem *mem, bool read_only, int *ret_fd)
 {
+	char path[32];
 	int fd;
 
 	if (mem->fd < 0 || mem->file)
 		return txda__fail(mem->cmodel->base.context, -ENOTSUP,
 				  "export: the buffer is private");
-	fd = fcntl(mem->fd, F_DUPFD_CLOEXEC, 3);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", mem->fd);
+	fd = read_only ? open(path, O_RDONLY | O_CLOEXEC) : fcntl(mem->fd, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
 		return txda__fail(mem->cmodel->base.context, -errno, "export: %s", strerror(errno));
 	*ret_fd = fd;

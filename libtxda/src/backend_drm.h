@@ -181,7 +181,7 @@ int txda__drm_mem_new(struct txda__vm *vm, uint64_t bytes, enum txda_memory memo
 		      struct txda__mem **ret_mem);
 int txda__drm_mem_import(struct txda__vm *vm, int fd, unsigned flags, struct txda__mem **ret_mem,
 			 uint64_t *ret_bytes);
-int txda__drm_mem_export(struct txda__mem *mem, int *ret_fd);
+int txda__drm_mem_export(struct txda__mem *mem, bool read_only, int *ret_fd);
 int txda__drm_mem_freeze(struct txda__mem *mem);
 void txda__drm_mem_free(struct txda__mem *mem);
 int txda__drm_mem_bind(struct txda__mem *mem, uint64_t va, bool read_only);

@@ -241,6 +241,8 @@ static int import_dmabuf(struct txda__mem *mem, int fd, bool own)
 	if (r < 0)
 		return txda__fail(drm_context(chip), r, "fd %d cannot be imported on chip %u: %s",
 				  fd, chip->index, strerror(-r));
+	if (!mem->read_only && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
+		return txda__fail(drm_context(chip), -EACCES, "fd %d does not allow writing", fd);
 	if (!info.size || info.size % TXDA__PAGE || info.size > (1ull << 40))
 		return txda__fail(drm_context(chip), -EINVAL,
 				  "the dma-buf has %llu bytes; it must be whole pages up to 1 TiB",
@@ -301,23 +303,29 @@ int txda__drm_mem_freeze(struct txda__mem *mem)
 	return 0;
 }
 
-int txda__drm_mem_export(struct txda__mem *mem, int *ret_fd)
+int txda__drm_mem_export(struct txda__mem *mem, bool read_only, int *ret_fd)
 {
-	struct drm_prime_handle args = {.handle = mem->bo->handle,
-					.flags = DRM_CLOEXEC | (mem->frozen ? 0 : DRM_RDWR),
-					.fd = -1};
+	struct drm_prime_handle args = {.handle = mem->bo->handle, .fd = -1};
 	struct drm_chip *chip = mem->vm->chip;
-	int r = txda__drm_ioctl(chip, DRM_IOCTL_PRIME_HANDLE_TO_FD, &args);
+	bool writable;
+	int r;
 
+	read_only |= mem->frozen;
+	args.flags = DRM_CLOEXEC | (read_only ? 0 : DRM_RDWR);
+	r = txda__drm_ioctl(chip, DRM_IOCTL_PRIME_HANDLE_TO_FD, &args);
 	if (r < 0)
 		return txda__fail(
 			drm_context(chip), r == -EPERM || r == -EINVAL ? -ENOTSUP : r, "export: %s",
 			r == -EPERM || r == -EINVAL ? "the buffer is private" : strerror(-r));
-	/* A buffer has one dma-buf: an existing one keeps the access rights it was created with. */
-	if (mem->frozen && (fcntl(args.fd, F_GETFL) & O_ACCMODE) == O_RDWR) {
+	/*
+	 * A buffer has one dma-buf: an existing one keeps the access rights it was created with. That
+	 * of imported memory is its owner's.
+	 */
+	writable = (fcntl(args.fd, F_GETFL) & O_ACCMODE) == O_RDWR;
+	if (read_only ? writable : !writable && !mem->read_only) {
 		close(args.fd);
-		return txda__fail(drm_context(chip), -EBUSY,
-				  "export: the buffer is shared for writing");
+		return txda__fail(drm_context(chip), -EBUSY, "export: the buffer is shared for %s",
+				  read_only ? "writing" : "reading only");
 	}
 	*ret_fd = args.fd;
 	return 0;

@@ -173,11 +173,21 @@ int txda_buffer_import(struct txda_device *device, int fd, unsigned flags,
 	return r;
 }
 
+int txda_buffer_share(struct txda_buffer *buffer, unsigned flags, int *ret_fd)
+{
+	struct txda_context *context = buffer->device->context;
+
+	if (txda__forked(context))
+		return -EPERM;
+	if (flags & ~TXDA_SHARE_READ_ONLY)
+		return txda__fail(context, -EINVAL, "unknown share flags 0x%x",
+				  flags & ~TXDA_SHARE_READ_ONLY);
+	return ops_of(buffer)->mem_export(buffer->mem, flags & TXDA_SHARE_READ_ONLY, ret_fd);
+}
+
 int txda_buffer_export(struct txda_buffer *buffer, int *ret_fd)
 {
-	return txda__forked(buffer->device->context)
-		       ? -EPERM
-		       : ops_of(buffer)->mem_export(buffer->mem, ret_fd);
+	return txda_buffer_share(buffer, 0, ret_fd);
 }
 
 struct txda_buffer *txda_buffer_ref(struct txda_buffer *buffer)

@@ -54,6 +54,7 @@ struct buffer {
 /* A dma-buf: a pipe, told by its inode, whose other end tells when nobody has it any more. */
 struct dmabuf {
 	struct buffer *buffer; /* NULL: free */
+	bool writable;
 	ino_t inode;
 	int end;
 };
@@ -67,6 +68,7 @@ struct object {
 	struct file *file;
 	uint32_t id;
 	struct buffer *buffer; /* HANDLE */
+	bool read_only;	       /* HANDLE: imported so */
 	uint32_t vm_id;	       /* HANDLE: private to; QUEUE */
 	struct cm_vm *vm;
 	uint64_t *page; /* VM: the fake's own */
@@ -126,8 +128,11 @@ struct object *fake_make(struct file *file, enum kind kind);
 /* Frees an object. The model's parts without a lock of ours that its callbacks take. */
 void fake_drop(struct object *o);
 struct buffer *fake_buffer(uint64_t bytes);
-/* A dma-buf of the buffer, which lives as long as somebody has the fd; and the buffer of an fd. */
-int fake_dmabuf(struct buffer *buffer);
+/*
+ * The buffer's dma-buf, which lives as long as somebody has an fd of it, with the rights that it was
+ * made with; and the buffer of an fd.
+ */
+int fake_dmabuf(struct buffer *buffer, bool writable);
 struct buffer *fake_dmabuf_find(int fd);
 /* The kernel's struct of @bytes at @from goes to where @answer says. */
 void fake_answer(struct drm_txda_answer *answer, const void *from, uint32_t bytes);

@@ -79,6 +79,8 @@ static int vm_bind(struct file *file, void *arg)
 		return -ENOENT;
 	if ((bo->vm_id && bo->vm_id != a->vm_id) || op->bo_offset + op->size > bo->buffer->bytes)
 		return -EINVAL;
+	if (bo->read_only && !(op->flags & DRM_TXDA_BIND_READONLY))
+		return -EACCES;
 	if (fake_drm.no_links && bo->buffer->device && bo->buffer->slot != file->slot)
 		return -EXDEV;
 	return cm_vm_map(
@@ -302,7 +304,7 @@ static int prime_export(struct file *file, void *arg)
 	if (o->vm_id)
 		return -EPERM;
 	o->buffer->exported = true;
-	a->fd = fake_dmabuf(o->buffer);
+	a->fd = fake_dmabuf(o->buffer, a->flags & DRM_RDWR);
 	return 0;
 }
 
@@ -310,22 +312,25 @@ static int prime_import(struct file *file, void *arg)
 {
 	struct drm_prime_handle *a = arg;
 	struct buffer *buffer;
+	bool read_only;
 	struct object *o;
 
 	if (fcntl(a->fd, F_GETFD) < 0)
 		return -EBADF;
+	read_only = (fcntl(a->fd, F_GETFL) & O_ACCMODE) == O_RDONLY;
 	buffer = fake_dmabuf_find(a->fd);
 	if (!buffer)
 		return -EINVAL;
-	/* One handle for one buffer in one file. */
+	/* One handle for one buffer in one file; another one that may only be read. */
 	for (unsigned i = 0; i < MAX_OBJECTS; i++)
 		if (fake.object[i] && fake.object[i]->file == file &&
-		    fake.object[i]->buffer == buffer) {
+		    fake.object[i]->buffer == buffer && fake.object[i]->read_only == read_only) {
 			a->handle = fake.object[i]->id;
 			return 0;
 		}
 	o = fake_make(file, HANDLE);
 	o->buffer = buffer;
+	o->read_only = read_only;
 	buffer->refs++;
 	a->handle = o->id;
 	return 0;

@@ -37,21 +37,39 @@ static void put_buffer(struct buffer *b, unsigned chip)
 	free(b);
 }
 
-int fake_dmabuf(struct buffer *buffer)
+/* One more descriptor of it; a pipe may be opened for both directions. */
+static int open_dmabuf(const struct dmabuf *d)
+{
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", d->end);
+	fd = open(path, (d->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	check(fd >= 0);
+	return fd;
+}
+
+int fake_dmabuf(struct buffer *buffer, bool writable)
 {
 	struct dmabuf *d = fake.dmabuf;
 	struct stat st;
-	int fds[2];
+	int fds[2], fd;
 
 	fake_reap();
+	for (unsigned i = 0; i < MAX_FILES; i++)
+		if (fake.dmabuf[i].buffer == buffer)
+			return open_dmabuf(&fake.dmabuf[i]);
 	while (d < fake.dmabuf + MAX_FILES && d->buffer)
 		d++;
 	check(d < fake.dmabuf + MAX_FILES);
 	check(!pipe2(fds, O_CLOEXEC));
 	check(!fstat(fds[0], &st));
-	*d = (struct dmabuf){.buffer = buffer, .inode = st.st_ino, .end = fds[1]};
+	*d = (struct dmabuf){
+		.buffer = buffer, .writable = writable, .inode = st.st_ino, .end = fds[1]};
 	buffer->refs++;
-	return fds[0];
+	fd = open_dmabuf(d);
+	close(fds[0]);
+	return fd;
 }
 
 struct buffer *fake_dmabuf_find(int fd)

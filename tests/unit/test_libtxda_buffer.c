@@ -7,6 +7,7 @@
  */
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "libtxda_test.h"
@@ -187,6 +188,67 @@ TEST(test_share)
 	assert_int_equal(txda_buffer_import(device, plain, 0, &peer), -EINVAL);
 	close(plain);
 	assert_int_equal(txda_buffer_import(device, -1, 0, &peer), -EBADF);
+	txda_context_unref(context);
+}
+
+/* Who gets a descriptor to read from can do no more, also a process of another user. */
+TEST(test_share_read_only)
+{
+	struct txda_context *context = open_context("chips=2,mem=64M,cores=1");
+	struct txda_buffer *buffer, *peer = NULL;
+	struct txda_device *device = device_of(context, 0);
+	struct stat st;
+	char text[8];
+	int fd = -1, again;
+	void *map;
+
+	/* In either case the flag of the buffer is about the chip only. */
+	for (unsigned flags = 0; flags <= TXDA_BUFFER_READ_ONLY; flags++) {
+		ok(context, txda_buffer_new(device, 8192, TXDA_MEMORY_DEVICE, flags, &buffer));
+		ok(context, txda_buffer_write(buffer, 100, "hello", 6));
+		fails(context, txda_buffer_share(buffer, 2, &fd), -EINVAL,
+		      "unknown share flags 0x2");
+		assert_int_equal(fd, -1);
+		ok(context, txda_buffer_share(buffer, TXDA_SHARE_READ_ONLY, &fd));
+		assert_true(write(fd, "x", 1) < 0);
+		assert_true(ftruncate(fd, 0) < 0);
+		assert_ptr_equal(mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0),
+				 MAP_FAILED);
+		map = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
+		assert_ptr_not_equal(map, MAP_FAILED);
+		assert_true(mprotect(map, 8192, PROT_READ | PROT_WRITE) < 0);
+		munmap(map, 8192);
+		/* Others cannot open it again to write. */
+		assert_int_equal(fstat(fd, &st), 0);
+		assert_int_equal(st.st_mode & 0777, 0644);
+		assert_int_equal(run_other(fd), 2);
+		for (unsigned chip = 0; chip < 2; chip++) {
+			fails(context, txda_buffer_import(device_of(context, chip), fd, 0, &peer),
+			      -EACCES, "does not allow writing");
+			ok(context, txda_buffer_import(device_of(context, chip), fd,
+						       TXDA_BUFFER_READ_ONLY, &peer));
+			ok(context, txda_buffer_read(peer, 100, text, 6));
+			assert_string_equal(text, "hello");
+			assert_int_equal(txda_buffer_write(peer, 0, text, 4), -EACCES);
+			/* Nor does it come back by another export. */
+			ok(context, txda_buffer_export(peer, &again));
+			assert_true(write(again, "x", 1) < 0);
+			close(again);
+			txda_buffer_unref(peer);
+		}
+		close(fd);
+		fd = -1;
+		ok(context, txda_buffer_share(buffer, 0, &again));
+		assert_int_equal(run_other(again), 0);
+		close(again);
+		ok(context, txda_buffer_read(buffer, 100, text, 6));
+		assert_string_equal(text, "world");
+		txda_buffer_unref(buffer);
+	}
+	ok(context,
+	   txda_buffer_new(device, 8192, TXDA_MEMORY_DEVICE, TXDA_BUFFER_PRIVATE, &buffer));
+	assert_int_equal(txda_buffer_share(buffer, TXDA_SHARE_READ_ONLY, &fd), -ENOTSUP);
+	txda_buffer_unref(buffer);
 	txda_context_unref(context);
 }
 

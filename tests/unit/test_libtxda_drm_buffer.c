@@ -158,6 +158,48 @@ TEST_WITH(test_sharing, NULL, end)
 	txda_buffer_unref(a);
 }
 
+/* A buffer has one dma-buf, whose rights are those that it was made with. */
+TEST_WITH(test_share_read_only, NULL, end)
+{
+	struct txda_buffer *a, *b = NULL;
+	int fd = -1, other = -1;
+	char text[8];
+
+	begin(2);
+	ok(context, txda_buffer_new(chip(0), 8192, TXDA_MEMORY_DEVICE, 0, &a));
+	ok(context, txda_buffer_write(a, 0, "payload", 8));
+	ok(context, txda_buffer_share(a, TXDA_SHARE_READ_ONLY, &fd));
+	assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+	for (unsigned i = 0; i < 2; i++) {
+		fails(context, txda_buffer_import(chip(i), fd, 0, &b), -EACCES,
+		      "does not allow writing");
+		ok(context, txda_buffer_import(chip(i), fd, TXDA_BUFFER_READ_ONLY, &b));
+		ok(context, txda_buffer_read(b, 0, text, 8));
+		assert_string_equal(text, "payload");
+		assert_int_equal(txda_buffer_write(b, 0, "x", 1), -EACCES);
+		txda_buffer_unref(b);
+	}
+	fails(context, txda_buffer_export(a, &other), -EBUSY, "shared for reading only");
+	assert_int_equal(other, -1);
+	close(fd);
+	ok(context, txda_buffer_export(a, &fd));
+	assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDWR);
+	fails(context, txda_buffer_share(a, TXDA_SHARE_READ_ONLY, &other), -EBUSY,
+	      "shared for writing");
+	ok(context, txda_buffer_import(chip(1), fd, 0, &b));
+	ok(context, txda_buffer_write(b, 0, "changed", 8));
+	ok(context, txda_buffer_read(a, 0, text, 8));
+	assert_string_equal(text, "changed");
+	txda_buffer_unref(b);
+	/* Who imports it to read may pass on what it got. */
+	ok(context, txda_buffer_import(chip(1), fd, TXDA_BUFFER_READ_ONLY, &b));
+	ok(context, txda_buffer_export(b, &other));
+	close(other);
+	txda_buffer_unref(b);
+	close(fd);
+	txda_buffer_unref(a);
+}
+
 /* What an error of the kernel's limits is attributed to. */
 static void check_limits(int fd)
 {
