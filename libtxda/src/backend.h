@@ -152,6 +152,11 @@ struct txda__backend_ops {
 	int (*queue_wait)(struct txda__hwqueue *queue, const uint64_t *word, uint64_t fence,
 			  uint64_t deadline_ns);
 	/*
+	 * Ends the queue's work at once: waits fail, and nothing is submitted any more. NULL: streams
+	 * that wait for other chips disturb nobody.
+	 */
+	void (*queue_stop)(struct txda__hwqueue *queue);
+	/*
 	 * Writes to @fd, an eventfd, when @fence is passed or the queue fails. NULL: passed() is
 	 * called for every fence anyway.
 	 */

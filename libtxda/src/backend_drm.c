@@ -632,6 +632,7 @@ const struct txda__backend_ops txda__backend_drm = {
 	.mem_load = txda__drm_mem_load,
 	.queue_new = txda__drm_queue_new,
 	.queue_free = txda__drm_queue_free,
+	.queue_stop = txda__drm_queue_stop,
 	.queue_submit = txda__drm_queue_submit,
 	.queue_wait = txda__drm_queue_wait,
 	.queue_arm = txda__drm_queue_arm,

@@ -139,7 +139,8 @@ struct txda__mem {
 struct txda__hwqueue {
 	struct txda__hwqueue *next; /* in chip.queues */
 	struct txda__vm *vm;
-	uint32_t id, timeline;
+	uint32_t id; /* 0: stopped */
+	uint32_t timeline;
 	struct txda__queue_events events;
 };
 
@@ -212,6 +213,7 @@ int64_t txda__drm_mem_load(struct txda__mem *mem, uint64_t offset, int fd, uint6
 int txda__drm_queue_new(struct txda__vm *vm, enum txda_queue_class queue_class,
 			const struct txda__queue_events *events, struct txda__hwqueue **ret_queue);
 void txda__drm_queue_free(struct txda__hwqueue *queue);
+void txda__drm_queue_stop(struct txda__hwqueue *queue);
 int txda__drm_queue_submit(struct txda__hwqueue *queue, uint64_t va, uint64_t bytes, uint64_t fence,
 			   bool wait_soon);
 int txda__drm_queue_wait(struct txda__hwqueue *queue, const uint64_t *word, uint64_t fence,

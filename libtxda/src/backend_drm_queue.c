@@ -60,7 +60,8 @@ void txda__drm_hwqueue_destroy(struct drm_chip *chip, uint32_t id, uint32_t time
 	struct drm_txda_queue_destroy queue = {.id = id};
 	struct drm_syncobj_destroy destroy = {.handle = timeline};
 
-	txda__drm_ioctl(chip, DRM_IOCTL_TXDA_QUEUE_DESTROY, &queue);
+	if (id)
+		txda__drm_ioctl(chip, DRM_IOCTL_TXDA_QUEUE_DESTROY, &queue);
 	txda__drm_ioctl(chip, DRM_IOCTL_SYNCOBJ_DESTROY, &destroy);
 }
 
@@ -140,6 +141,18 @@ void txda__drm_queue_free(struct txda__hwqueue *queue)
 	pthread_mutex_unlock(&chip->lock);
 	txda__drm_hwqueue_destroy(chip, queue->id, queue->timeline);
 	free(queue);
+}
+
+/* Its fences signal with errors; the timeline stays for those who wait. */
+void txda__drm_queue_stop(struct txda__hwqueue *queue)
+{
+	struct drm_chip *chip = queue->vm->chip;
+	struct drm_txda_queue_destroy args = {.id = queue->id};
+
+	pthread_mutex_lock(&chip->lock);
+	queue->id = 0; /* another queue may get the number */
+	pthread_mutex_unlock(&chip->lock);
+	txda__drm_ioctl(chip, DRM_IOCTL_TXDA_QUEUE_DESTROY, &args);
 }
 
 int txda__drm_queue_submit(struct txda__hwqueue *queue, uint64_t va, uint64_t bytes, uint64_t fence,

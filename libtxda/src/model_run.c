@@ -149,6 +149,17 @@ static int launch(struct txda_model *model, unsigned r, const struct txda_step *
 				 step->flags & TXDA_SUBMIT_WAIT_SOON, ret_fence);
 }
 
+/* Ends the launch on the ranks that have it: they would wait for the others until the time limit. */
+static void stop_ranks(struct txda_model *model, unsigned n)
+{
+	char why[96];
+
+	snprintf(why, sizeof(why), "stopped, since rank %u did not get the launch", n);
+	for (unsigned r = 0; r < n; r++)
+		txda__queue_stop(model->rank[r].queue, why);
+	model->broken = n > 0;
+}
+
 int txda_model_run(struct txda_model *model, const struct txda_step *step, uint64_t *ret_fence)
 {
 	struct txda_context *context = txda__model_context(model);
@@ -172,10 +183,11 @@ int txda_model_run(struct txda_model *model, const struct txda_step *step, uint6
 		ret = launch(model, r, &s, s.timing && !r, &fence);
 		if (ret >= 0)
 			continue;
-		model->broken = r > 0;
+		ret = explain_fault(model, ret);
+		stop_ranks(model, r);
 		if (s.timing)
 			txda__profile_cancel(model);
-		return explain_fault(model, ret);
+		return ret;
 	}
 	if (ret_fence)
 		*ret_fence = fence;

@@ -45,16 +45,35 @@ static void on_passed(void *arg)
 
 /*
  * Saves the description of a fault while the program that it refers to still exists; the first
- * caller reports the event. The backend is called without our lock, since it may wait for the
- * thread that is about to call on_faulted().
+ * caller reports the event.
+ */
+static int save_fault(struct txda_queue *queue, unsigned code, const char *text)
+{
+	bool first = false;
+
+	pthread_mutex_lock(&queue->lock);
+	if (!atomic_load(&queue->faulted)) {
+		snprintf(queue->fault, sizeof(queue->fault), "%s", text);
+		queue->fault_code = code;
+		first = true;
+		atomic_store(&queue->faulted, true);
+	}
+	code = queue->fault_code;
+	pthread_mutex_unlock(&queue->lock);
+	if (first)
+		txda__event(queue->device->context, TXDA_EVENT_FAULT, queue->device->index,
+			    "%s%s%s", queue->purpose, queue->purpose[0] ? ": " : "", queue->fault);
+	return code == TXDA_FAULT_LOST ? -ENODEV : -EIO;
+}
+
+/*
+ * The backend is called without our lock, since it may wait for the thread that is about to call
+ * on_faulted().
  */
 static int latch_fault(struct txda_queue *queue)
 {
 	char text[sizeof(queue->fault)] = "";
 	struct txda_fault fault = {0};
-	bool first = false;
-	unsigned code;
-	int r;
 
 	if (!atomic_load(&queue->faulted)) {
 		if (ops_of(queue)->queue_fault(queue->hw, &fault, text, sizeof(text)) >= 0)
@@ -62,21 +81,15 @@ static int latch_fault(struct txda_queue *queue)
 		if (!text[0])
 			txda__fault_text(&fault, queue->program, text, sizeof(text));
 	}
+	return save_fault(queue, fault.code, text);
+}
 
-	pthread_mutex_lock(&queue->lock);
-	if (!atomic_load(&queue->faulted)) {
-		memcpy(queue->fault, text, sizeof(text));
-		queue->fault_code = fault.code;
-		first = true;
-		atomic_store(&queue->faulted, true);
-	}
-	code = queue->fault_code;
-	pthread_mutex_unlock(&queue->lock);
-	r = code == TXDA_FAULT_LOST ? -ENODEV : -EIO;
-	if (first)
-		txda__event(queue->device->context, TXDA_EVENT_FAULT, queue->device->index,
-			    "%s%s%s", queue->purpose, queue->purpose[0] ? ": " : "", queue->fault);
-	return r;
+void txda__queue_stop(struct txda_queue *queue, const char *why)
+{
+	save_fault(queue, TXDA_FAULT_COLLECTIVE, why);
+	if (ops_of(queue)->queue_stop)
+		ops_of(queue)->queue_stop(queue->hw);
+	signal_fd(queue);
 }
 
 static void on_faulted(void *arg)

@@ -68,6 +68,8 @@ static inline uint64_t txda__queue_passed(const struct txda_queue *queue)
 
 /* 0, or -EIO/-ENODEV with the message recorded when the queue has failed. */
 int txda__queue_check(struct txda_queue *queue);
+/* Fails the queue with that text and ends its work; for the thread that submits. */
+void txda__queue_stop(struct txda_queue *queue, const char *why);
 /*
  * Signals completions and faults through @fd, which the caller owns and which must outlive the
  * queue's work.

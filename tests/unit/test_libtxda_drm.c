@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "drm_context.h"
 #include "libtxda_case.h"
+#include "model.h"
 
 static struct txda_context *context;
 static struct txda_queue *queue;
@@ -427,6 +428,64 @@ TEST(test_busy_groups)
 		ok(context, case_run(model[i], got));
 		assert_memory_equal(got, wanted, sizeof(got));
 		txda_model_unref(model[i]);
+	}
+	txda_group_unref(group);
+	end();
+	case_remove(path);
+}
+
+/* A launch that does not reach all chips ends at once on those that have it; the cache can be kept. */
+TEST(test_half_launch)
+{
+	static const int error[] = {-ENOMEM, -EPERM, -EBUSY, -EIO};
+	struct txda_group_options group_options = TXDA_INIT(struct txda_group_options);
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	float wanted[CASE_R][CASE_H], got[CASE_R][CASE_H];
+	struct txda_model *model, *second;
+	struct txda_group *group;
+	char *path;
+
+	case_write(2, &path);
+	begin(2);
+	group_options.tp = 2;
+	ok(context, txda_group_new(context, &group_options, &group));
+	options.path = path;
+	ok(context, run_tiny(2, path, wanted));
+	for (unsigned i = 0; i < ARRAY_SIZE(error); i++) {
+		struct txda_step step = TXDA_INIT(struct txda_step);
+		uint64_t fence = 77;
+		int fd;
+
+		options.kv_blocks = 2;
+		options.share_kv = NULL;
+		ok(context, txda_model_load(group, &options, &model));
+		ok(context, case_run(model, got));
+		fd = txda_model_fd(model);
+		readable(fd, -1);
+		fake_drm.fail_request = DRM_IOCTL_TXDA_QUEUE_SUBMIT;
+		fake_drm.fail_error = error[i];
+		fake_drm.fail_after = 1;
+		step.tokens = step.seqs = 1;
+		assert_true(txda_model_run(model, &step, &fence) < 0);
+		assert_says(txda_context_error(context),
+			    error[i] == -EBUSY ? "are in flight" : "chip 1 did not accept");
+		assert_int_equal(fence, 77);
+		assert_true(readable(fd, -1));
+		/* Without a limit of time: that of the chip does not matter. */
+		fails(context, txda_queue_wait(model->rank[0].queue, 2, TXDA_FOREVER), -EIO,
+		      "stopped, since rank 1 did not get the launch");
+		ok(context, txda_model_sync(model, 1, TXDA_FOREVER));
+		fails(context, txda_model_run(model, &step, &fence), -EIO,
+		      "a launch reached only some chips");
+		options.kv_blocks = 0;
+		options.share_kv = model;
+		ok(context, txda_model_load(group, &options, &second));
+		txda_model_unref(model);
+		ok(context, case_run(second, got));
+		assert_memory_equal(got, wanted, sizeof(got));
+		txda_model_unref(second);
+		/* Nobody else's queue was hit. */
+		pass(queue);
 	}
 	txda_group_unref(group);
 	end();
