@@ -344,6 +344,12 @@ struct txda_model_options {
 	 */
 	bool map_weights;
 	uint8_t reserved[7];
+	uint64_t deadline_ns; /* the load then gives -ETIMEDOUT; 0: no limit */
+	/*
+	 * NULL, or called with progress_arg by the loading thread every few MiB and while it waits for
+	 * another load of the same weights: other than 0 ends the load with -ECANCELED.
+	 */
+	int (*cancel)(void *arg);
 };
 
 int txda_model_load(struct txda_group *group, const struct txda_model_options *options,

@@ -58,10 +58,11 @@ struct txda__sums {
 
 /*
  * Like txda_buffer_load(), with a progress callback, called by this thread with the bytes done so
- * far. @ret_sums: NULL, or receives the checksums.
+ * far; an error of it, with a message recorded, ends the load. @ret_sums: NULL, or receives the
+ * checksums.
  */
 int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
 		      uint64_t bytes, struct txda__sums *ret_sums,
-		      void (*progress)(void *arg, uint64_t done), void *arg);
+		      int (*progress)(void *arg, uint64_t done), void *arg);
 
 #endif /* TXDA_BUFFER_H */

@@ -117,7 +117,7 @@ ENDS_WITH(txda_device_info, reserved);
 ENDS_WITH(txda_device_status, utilisation_permille);
 ENDS_WITH(txda_link_info, port);
 ENDS_WITH(txda_group_options, reserved);
-ENDS_WITH(txda_model_options, reserved);
+ENDS_WITH(txda_model_options, cancel);
 ENDS_WITH(txda_model_plan, state_blocks);
 ENDS_WITH(txda_model_info, reserved);
 ENDS_WITH(txda_tensor_info, bytes);
@@ -127,10 +127,22 @@ ENDS_WITH(txda_event, text);
 ENDS_WITH(txda_process_info, busy_ns);
 ENDS_WITH(txda_watch_event, reserved);
 
+int txda__check_reserved(struct txda_context *context, const void *reserved, size_t bytes,
+			 const char *what)
+{
+	const unsigned char *byte = reserved;
+
+	for (size_t i = 0; i < bytes; i++)
+		if (byte[i])
+			return txda__fail(context, -E2BIG,
+					  "%s has options that libtxda %s does not know", what,
+					  txda_version());
+	return 0;
+}
+
 int txda__copy_in(struct txda_context *context, void *dst, size_t known, const void *src,
 		  const char *what)
 {
-	const unsigned char *bytes = src;
 	size_t size;
 
 	memset(dst, 0, known);
@@ -141,13 +153,10 @@ int txda__copy_in(struct txda_context *context, void *dst, size_t known, const v
 		return txda__fail(context, -EINVAL,
 				  "%s.size is %zu: start from TXDA_INIT(struct %s)", what, size,
 				  what);
-	for (size_t i = known; i < size; i++)
-		if (bytes[i])
-			return txda__fail(context, -E2BIG,
-					  "%s has options that libtxda %s does not know", what,
-					  txda_version());
 	memcpy(dst, src, size < known ? size : known);
-	return 0;
+	return size <= known ? 0
+			     : txda__check_reserved(context, (const char *)src + known,
+						    size - known, what);
 }
 
 int txda__copy_out(struct txda_context *context, void *dst, const void *src, size_t known,

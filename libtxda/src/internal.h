@@ -70,6 +70,9 @@ const char *txda__bytes(uint64_t bytes, char buf[24]);
  */
 int txda__copy_in(struct txda_context *context, void *dst, size_t known, const void *src,
 		  const char *what);
+/* -E2BIG unless the @bytes at @reserved, a member in the middle of such a struct, are 0. */
+int txda__check_reserved(struct txda_context *context, const void *reserved, size_t bytes,
+			 const char *what);
 /*
  * Copies a result struct to the caller, as much as its size allows. The caller's size member is
  * kept.

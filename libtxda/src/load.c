@@ -109,6 +109,16 @@ static void *help(void *arg)
 	return NULL;
 }
 
+static void report(struct load *load, int (*progress)(void *arg, uint64_t done), void *arg)
+{
+	int r = 0;
+
+	if (progress && !atomic_load(&load->error))
+		r = progress(arg, atomic_load(&load->done));
+	if (r < 0)
+		fail(load, r);
+}
+
 static unsigned helpers_wanted(uint64_t bytes)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -121,7 +131,7 @@ static unsigned helpers_wanted(uint64_t bytes)
 
 int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint64_t fd_offset,
 		      uint64_t bytes, struct txda__sums *ret_sums,
-		      void (*progress)(void *arg, uint64_t done), void *arg)
+		      int (*progress)(void *arg, uint64_t done), void *arg)
 {
 	struct txda_context *context = buffer->device->context;
 	struct load load = {.buffer = buffer,
@@ -152,10 +162,10 @@ int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint6
 	while (n < wanted && !txda__thread_start(&helper[n], "txda-load", help, &load))
 		n++;
 	while (load_piece(&load))
-		if (progress)
-			progress(arg, atomic_load(&load.done));
+		report(&load, progress, arg);
 	while (n)
 		pthread_join(helper[--n], NULL);
+	report(&load, progress, arg);
 	r = atomic_load(&load.error);
 	if (ret_sums && r >= 0) {
 		*ret_sums = (struct txda__sums){.piece = load.crcs};
@@ -168,9 +178,5 @@ int txda__buffer_load(struct txda_buffer *buffer, uint64_t offset, int fd, uint6
 	if (r == -ENODATA)
 		return txda__fail(context, r, "the file ends before %llu bytes at %llu",
 				  (unsigned long long)bytes, (unsigned long long)fd_offset);
-	if (r < 0)
-		return txda__fail(context, r, "%s", load.message);
-	if (progress)
-		progress(arg, bytes);
-	return 0;
+	return r < 0 ? txda__fail(context, r, "%s", load.message) : 0;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "model.h"
 #include "space.h"
 #include "weights.h"
@@ -15,14 +16,31 @@ struct loading {
 	struct txda_context *context;
 	const struct txda_model_options *options;
 	int dir_fd;
-	uint64_t before, total; /* bytes of weights: of finished ranks, of all */
+	uint64_t before, told,
+		total; /* bytes of weights: of finished ranks, last reported, of all */
 };
 
-static void report_progress(void *arg, uint64_t done)
+/* Whether the caller still wants the model. */
+static int check_wanted(const struct loading *l)
+{
+	const struct txda_model_options *o = l->options;
+
+	if (o->cancel && o->cancel(o->progress_arg))
+		return txda__fail(l->context, -ECANCELED, "the load was cancelled");
+	if (o->deadline_ns && clock_ns() >= o->deadline_ns)
+		return txda__fail(l->context, -ETIMEDOUT, "the load's deadline has passed");
+	return 0;
+}
+
+static int report_progress(void *arg, uint64_t done)
 {
 	struct loading *l = arg;
 
-	l->options->progress(l->options->progress_arg, l->before + done, l->total);
+	if (l->options->progress && l->before + done > l->told) {
+		l->told = l->before + done;
+		l->options->progress(l->options->progress_arg, l->told, l->total);
+	}
+	return check_wanted(l);
 }
 
 static int load_weights(struct loading *l, unsigned r)
@@ -46,7 +64,7 @@ static int load_weights(struct loading *l, unsigned r)
 		.verify = l->options->verify_weights,
 		.keep = l->options->keep_weights,
 		.map = l->options->map_weights,
-		.progress = l->options->progress ? report_progress : NULL,
+		.progress = report_progress,
 		.arg = l,
 	};
 	ret = txda__weights_get(rank->device, &wish, &rank->weights);
@@ -413,7 +431,9 @@ static int load_model(struct loading *l)
 
 		if (m->precise)
 			txda__mark_doubled(rank);
-		ret = make_control(l, rank);
+		ret = check_wanted(l);
+		if (ret >= 0)
+			ret = make_control(l, rank);
 		if (ret >= 0)
 			ret = load_weights(l, r);
 		if (ret >= 0)
@@ -442,8 +462,10 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 
 	if (txda__forked(context))
 		return -EPERM;
-	ret = txda__copy_in(context, &o, offsetof(struct txda_model_options, reserved), options,
-			    "txda_model_options");
+	ret = txda__copy_in(context, &o, sizeof(o), options, "txda_model_options");
+	if (ret >= 0)
+		ret = txda__check_reserved(context, o.reserved, sizeof(o.reserved),
+					   "txda_model_options");
 	if (ret < 0)
 		return ret;
 	if (!o.path)

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "buffer.h"
+#include "clock.h"
 #include "crc32c.h"
 #include "set_error.h"
 #include "space.h"
@@ -16,11 +17,18 @@
  * mapped.
  */
 #define VERIFY_BYTES (1u << 20)
+/* How often somebody who waits for another's load is asked whether to go on. */
+#define ASK_NS 10000000
 
 void txda__weights_init(struct txda__weights_table *table)
 {
+	pthread_condattr_t attr;
+
 	pthread_mutex_init(&table->lock, NULL);
-	pthread_cond_init(&table->changed, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&table->changed, &attr);
+	pthread_condattr_destroy(&attr);
 	table->first = NULL;
 }
 
@@ -73,7 +81,8 @@ static int judge_sum(uint32_t crc, uint32_t wanted, char *message, size_t size)
 				   "checksum is 0x%08x; model_info.json says 0x%08x", crc, wanted);
 }
 
-static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *message, size_t size)
+static int verify_buffer(struct txda_buffer *buffer, const struct txda__weights_wish *wish,
+			 char *message, size_t size)
 {
 	uint64_t total = txda_buffer_bytes(buffer), bytes;
 	void *part = malloc(VERIFY_BYTES);
@@ -87,12 +96,14 @@ static int verify_buffer(struct txda_buffer *buffer, uint32_t wanted, char *mess
 		r = txda_buffer_read(buffer, at, part, bytes);
 		if (r >= 0)
 			crc = crc32c(crc, part, bytes);
+		if (r >= 0)
+			r = wish->progress(wish->arg, at + bytes);
 	}
 	free(part);
 	if (r < 0)
 		return set_error(r, message, size, "%s",
 				 txda_context_error(buffer->device->context));
-	return judge_sum(crc, wanted, message, size);
+	return judge_sum(crc, wish->crc32c, message, size);
 }
 
 /* Without the lock: the state is LOADING, so no other thread uses @w. */
@@ -172,6 +183,28 @@ struct txda_weights *txda__weights_add(struct txda__weights_table *table,
 	return w;
 }
 
+/* Waits until the thread that loads has an outcome, or this one does not want to wait any more. */
+static int wait_for_other(struct txda__weights_table *table, struct txda_weights *w,
+			  const struct txda__weights_wish *wish)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&table->lock);
+	while (w->state == TXDA__WEIGHTS_LOADING && r >= 0) {
+		uint64_t until = clock_ns() + ASK_NS;
+		struct timespec ts = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+
+		pthread_cond_timedwait(&table->changed, &table->lock, &ts);
+		pthread_mutex_unlock(&table->lock);
+		r = wish->progress(wish->arg, 0);
+		pthread_mutex_lock(&table->lock);
+	}
+	if (r >= 0)
+		r = w->error;
+	pthread_mutex_unlock(&table->lock);
+	return r;
+}
+
 /* Loads or waits, with a reference held. */
 static int settle(struct txda__weights_table *table, struct txda_weights *w, bool mine,
 		  const struct txda__weights_wish *wish)
@@ -189,29 +222,37 @@ static int settle(struct txda__weights_table *table, struct txda_weights *w, boo
 		pthread_mutex_unlock(&table->lock);
 		return r;
 	}
+	r = wait_for_other(table, w, wish);
 	pthread_mutex_lock(&table->lock);
-	while (w->state == TXDA__WEIGHTS_LOADING)
-		pthread_cond_wait(&table->changed, &table->lock);
-	r = w->error;
 	verify &= !w->verified;
 	pthread_mutex_unlock(&table->lock);
 	if (r >= 0 && verify) {
 		char message[sizeof(w->message)];
 
-		r = verify_buffer(w->buffer, w->crc32c, message, sizeof(message));
+		r = verify_buffer(w->buffer, wish, message, sizeof(message));
 		if (r < 0)
 			return txda__fail(w->device->context, r, "%s", message);
 		pthread_mutex_lock(&table->lock);
 		w->verified = true;
 		pthread_mutex_unlock(&table->lock);
 	}
-	if (r >= 0 && wish->progress)
-		wish->progress(wish->arg, w->bytes);
+	return r < 0 ? r : wish->progress(wish->arg, w->bytes);
+}
+
+/* Why its load failed; 0: it did not, so far. */
+static int failed(struct txda__weights_table *table, struct txda_weights *w)
+{
+	int r;
+
+	pthread_mutex_lock(&table->lock);
+	r = w->error;
+	pthread_mutex_unlock(&table->lock);
 	return r;
 }
 
-int txda__weights_get(struct txda_device *device, const struct txda__weights_wish *wish,
-		      struct txda_weights **ret_weights)
+/* One attempt. *@ret_again: another thread loaded, and gave up. */
+static int try_get(struct txda_device *device, const struct txda__weights_wish *wish,
+		   struct txda_weights **ret_weights, bool *ret_again)
 {
 	struct txda_context *context = device->context;
 	struct txda__weights_table *table = &context->weights;
@@ -240,17 +281,32 @@ int txda__weights_get(struct txda_device *device, const struct txda__weights_wis
 	if (!w)
 		return txda__fail(context, -ENOMEM, "out of memory");
 	r = settle(table, w, mine, wish);
-	if (r < 0) {
-		/* The message of a failed load goes to all threads that waited for it. */
-		if (w->state == TXDA__WEIGHTS_FAILED)
-			txda__fail(context, r, "%s: %s", wish->name, w->message);
-		else
-			txda__fail_prefix(context, r, "%s", wish->name);
-		txda_weights_unref(w);
-		return r;
+	if (r >= 0) {
+		*ret_weights = w;
+		return 0;
 	}
-	*ret_weights = w;
-	return 0;
+	/* The message of a failed load goes to all threads that waited for it. */
+	if (failed(table, w) != r)
+		txda__fail_prefix(context, r, "%s", wish->name);
+	else if (!mine && (r == -ECANCELED || r == -ETIMEDOUT))
+		*ret_again = true;
+	else
+		txda__fail(context, r, "%s: %s", wish->name, w->message);
+	txda_weights_unref(w);
+	return r;
+}
+
+int txda__weights_get(struct txda_device *device, const struct txda__weights_wish *wish,
+		      struct txda_weights **ret_weights)
+{
+	bool again;
+	int r;
+
+	do {
+		again = false;
+		r = try_get(device, wish, ret_weights, &again);
+	} while (again);
+	return r;
 }
 
 struct txda_weights *txda_weights_ref(struct txda_weights *weights)

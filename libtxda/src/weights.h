@@ -4,7 +4,7 @@
  *
  * A file is identified by device, inode, size, modification time and the checksum in its case dir,
  * so a replaced file counts as a different one. The first caller loads; concurrent callers wait for
- * the result (and get the same error). weights.c has the table and the loads, weights_keep.c the
+ * the result and get the same error, unless the first one gave up: then another one loads. weights.c has the table and the loads, weights_keep.c the
  * export and import between processes: an imported copy is a normal entry of the table, so a model
  * that needs that file finds it there. weights_map.c has weights that are a file's own pages at
  * first.
@@ -44,10 +44,14 @@ struct txda__weights_wish {
 	const char *name; /* checksum of param.bin */
 	uint64_t bytes;
 	uint32_t crc32c;
-	bool verify;				    /* the contents must have that checksum */
-	bool keep;				    /* exportable, if they are not loaded yet */
-	bool map;				    /* the file's own pages may be used */
-	void (*progress)(void *arg, uint64_t done); /* the bytes already loaded; or NULL */
+	bool verify; /* the contents must have that checksum */
+	bool keep;   /* exportable, if they are not loaded yet */
+	bool map;    /* the file's own pages may be used */
+	/*
+	 * With the bytes already loaded, also while another thread loads them; an error, with a message
+	 * recorded, ends this caller's load or wait
+	 */
+	int (*progress)(void *arg, uint64_t done);
 	void *arg;
 };
 

@@ -220,7 +220,6 @@ TEST(test_reserved)
 	struct txda_context *context = open_context("mem=64M,cores=1");
 	struct txda_model_options mo = TXDA_INIT(struct txda_model_options);
 	struct txda_group_options go = TXDA_INIT(struct txda_group_options);
-	unsigned char *last = (unsigned char *)(&mo + 1);
 	struct txda_group *group = NULL;
 	struct txda_model *model = NULL;
 
@@ -231,11 +230,11 @@ TEST(test_reserved)
 	mo.path = "/nowhere";
 	mo.map_weights = true;
 	assert_int_equal(txda_model_load(group, &mo, &model), -ENOENT);
-	for (unsigned char *byte = (unsigned char *)(&mo.map_weights + 1); byte < last; byte++) {
-		*byte = 1;
+	for (unsigned i = 0; i < sizeof(mo.reserved); i++) {
+		mo.reserved[i] = 1;
 		fails(context, txda_model_load(group, &mo, &model), -E2BIG,
 		      "txda_model_options has options that libtxda");
-		*byte = 0;
+		mo.reserved[i] = 0;
 	}
 	txda_group_unref(group);
 	txda_context_unref(context);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
+#include "clock.h"
 #include "libtxda_case.h"
 #include "libtxda_test.h"
 #include "model.h"
@@ -352,6 +353,99 @@ TEST_WITH(test_load_threads, NULL, end)
 			txda_model_unref(loader[i].model);
 		assert_int_equal(used_bytes(context, 0), 0);
 	}
+}
+
+struct canceller {
+	unsigned calls, at;	     /* at 0: never */
+	pthread_barrier_t *in, *out; /* which that call passes, if there are any */
+};
+
+static int cancel_at(void *arg)
+{
+	struct canceller *c = arg;
+
+	if (++c->calls != c->at)
+		return 0;
+	if (c->in) {
+		pthread_barrier_wait(c->in);
+		pthread_barrier_wait(c->out);
+	}
+	return 1;
+}
+
+static void *load_cancelled(void *arg)
+{
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_model *model = NULL;
+
+	options.path = path;
+	options.kv_blocks = 1;
+	options.cancel = cancel_at;
+	options.progress_arg = arg;
+	fails(context, txda_model_load(group, &options, &model), -ECANCELED,
+	      "the load was cancelled");
+	assert_null(model);
+	return NULL;
+}
+
+/* A load ends when its caller does not want it any more, and leaves nothing; others go on. */
+TEST_WITH(test_cancel, NULL, end)
+{
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct canceller canceller = {.at = 0}, loading = {.at = 2};
+	struct loader loader = {.path = NULL};
+	pthread_barrier_t in, out;
+	pthread_t first, second;
+	struct txda_model *model;
+	unsigned calls;
+
+	begin("mem=64M,cores=2", 1);
+	options.path = path;
+	options.kv_blocks = 1;
+	options.deadline_ns = 1;
+	fails(context, txda_model_load(group, &options, &model), -ETIMEDOUT,
+	      "the load's deadline has passed");
+	options.deadline_ns = TXDA_FOREVER;
+	options.verify_weights = true;
+	options.cancel = cancel_at;
+	options.progress_arg = &canceller;
+	ok(context, txda_model_load(group, &options, &model));
+	calls = canceller.calls;
+	assert_true(calls >= 2);
+	txda_model_unref(model);
+	for (canceller.at = 1; canceller.at <= calls; canceller.at++) {
+		canceller.calls = 0;
+		fails(context, txda_model_load(group, &options, &model), -ECANCELED,
+		      "the load was cancelled");
+		assert_int_equal(used_bytes(context, 0), 0);
+	}
+
+	/* One thread loads weights, a second one waits for it, a third one not any longer. */
+	pthread_barrier_init(&in, NULL, 2);
+	pthread_barrier_init(&out, NULL, 2);
+	loading.in = &in;
+	loading.out = &out;
+	assert_int_equal(pthread_create(&first, NULL, load_cancelled, &loading), 0);
+	pthread_barrier_wait(&in);
+	loader = (struct loader){.group = group, .path = path};
+	assert_int_equal(pthread_create(&second, NULL, load_in_thread, &loader), 0);
+	options.deadline_ns = clock_ns() + 30000000;
+	options.cancel = NULL;
+	assert_int_equal(txda_model_load(group, &options, &model), -ETIMEDOUT);
+	options.deadline_ns = 0;
+	options.cancel = cancel_at;
+	canceller.calls = 0;
+	canceller.at = 3;
+	assert_int_equal(txda_model_load(group, &options, &model), -ECANCELED);
+	pthread_barrier_wait(&out);
+	pthread_join(first, NULL);
+	pthread_join(second, NULL);
+	assert_int_equal(loader.result, 0);
+	run_and_check(loader.model, 3, 2, 1);
+	txda_model_unref(loader.model);
+	assert_int_equal(used_bytes(context, 0), 0);
+	pthread_barrier_destroy(&in);
+	pthread_barrier_destroy(&out);
 }
 
 TEST_WITH(test_bind, NULL, end)
