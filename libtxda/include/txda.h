@@ -322,9 +322,10 @@ struct txda_model_options {
 	const char *program; /* NULL: the first program of model_info.json */
 	/* 0: as many as fit into the free memory, up to max_kv_blocks */
 	unsigned kv_blocks;
-	unsigned max_kv_blocks;	     /* 0: unlimited */
-	uint64_t kv_reserve_bytes;   /* memory to leave free per chip when kv_blocks is 0 */
-	struct txda_model *share_kv; /* use this model's KV cache (same group and geometry) */
+	unsigned max_kv_blocks;	   /* 0: unlimited */
+	uint64_t kv_reserve_bytes; /* memory to leave free per chip when kv_blocks is 0 */
+	/* use this model's KV cache (same group and geometry), also if that model has failed */
+	struct txda_model *share_kv;
 	/*
 	 * NULL-terminated names of inputs or outputs that are declared but bound later with
 	 * txda_model_bind()

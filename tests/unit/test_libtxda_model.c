@@ -570,9 +570,11 @@ TEST(test_fault)
 	for (unsigned tp = 1; tp <= 2; tp++) {
 		struct txda_event event = TXDA_INIT(struct txda_event);
 		struct txda_step step = TXDA_INIT(struct txda_step);
-		struct txda_model *bad, *good, *same;
+		struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+		struct txda_model *bad, *good, *same, *heir;
 		struct txda_group *b;
 		const int32_t row = 1000;
+		char text[8];
 		uint64_t fence;
 
 		begin("chips=4,mem=64M,cores=2", tp);
@@ -593,7 +595,16 @@ TEST(test_fault)
 		assert_says(event.text, "model tiny");
 		run_and_check(good, 4, 4, (float)tp);
 		run_and_check(same, 4, 4, (float)tp);
+		/* Its KV cache can be taken over. */
+		ok(context, txda_buffer_write(bad->rank[tp - 1].kv, 8, "kept", 5));
+		options.path = path;
+		options.share_kv = bad;
+		ok(context, txda_model_load(group, &options, &heir));
 		txda_model_unref(bad);
+		ok(context, txda_buffer_read(heir->rank[tp - 1].kv, 8, text, 5));
+		assert_string_equal(text, "kept");
+		run_and_check(heir, 4, 4, (float)tp);
+		txda_model_unref(heir);
 		bad = load(group, 1);
 		run_and_check(bad, 4, 4, (float)tp);
 		txda_model_unref(bad);
