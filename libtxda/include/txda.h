@@ -13,8 +13,9 @@
  *   that the library does not know, and reserved ones, must be 0, or -E2BIG.
  * - Every wait takes an absolute CLOCK_MONOTONIC deadline in nanoseconds: 0 polls, TXDA_FOREVER
  *   never gives up.
- * - Threads: a function may be called from any thread; "not concurrently" marks handles that one
- *   thread at a time may use.
+ * - Threads: a function may be called from any thread; "not concurrently" marks those of which one
+ *   thread at a time may call one, for the same handle. What a handle or a call refers to must stay
+ *   until the call has returned.
  * - fork(): a child cannot use what it inherits. Calls on a context of its parent, or on objects of
  *   it, give -EPERM; _unref() frees memory of the child and leaves the chips alone. A new context
  *   works.
@@ -291,6 +292,8 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
  * if the chip is lost, -EINVAL if the queue has not given out that fence.
  */
 int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns);
+/* The last fence that the queue has passed, 0 at first. Never blocks. */
+int txda_queue_passed(struct txda_queue *queue, uint64_t *ret_fence);
 /*
  * An eventfd, owned by the queue, that becomes readable when a fence passes or the queue fails
  * (read it to clear it).
@@ -438,6 +441,8 @@ int txda_model_tensor(struct txda_model *model, unsigned index, struct txda_tens
 int txda_model_find(struct txda_model *model, const char *name, unsigned *ret_index);
 
 /*
+ * Not concurrently for one model: set_input, get_output, bind and txda_model_run().
+ *
  * Inputs exist once per chip; set_input copies to all chips. Outputs are those of the first chip that
  * has them. Both are -EBUSY while a launch of the model is in flight. tensor_ptr gives the host
  * mapping, so that callers can access the data in place (rank by rank) without a copy; they take
@@ -469,7 +474,8 @@ struct txda_step {
 	unsigned flags;	 /* TXDA_SUBMIT_WAIT_SOON */
 	/*
 	 * [op count] of rank 0, filled by the txda_model_sync() that completes this launch; or
-	 * NULL
+	 * NULL. It must stay until a sync of this launch, or of a later one, returns something other
+	 * than -ETIMEDOUT, or the model is freed.
 	 */
 	struct txda_op_timing *timing;
 	/*
@@ -479,12 +485,16 @@ struct txda_step {
 	 */
 	unsigned first_op, n_ops;
 };
+/* Not concurrently for one model. */
 int txda_model_run(struct txda_model *model, const struct txda_step *step, uint64_t *ret_fence);
 /*
  * Waits for a launch on all chips. Errors as txda_queue_wait(); txda_context_error() describes the
  * fault.
  */
 int txda_model_sync(struct txda_model *model, uint64_t fence, uint64_t deadline_ns);
+/* The last launch that all chips have passed, 0 at first. Never blocks. */
+int txda_model_passed(struct txda_model *model, uint64_t *ret_fence);
+/* As txda_queue_fd(); becomes readable when a launch passes on one of the chips. */
 int txda_model_fd(struct txda_model *model);
 
 /* ---- weights that outlive a process ---------------------------------------------------------- */
@@ -563,6 +573,8 @@ struct txda_event {
 	unsigned device; /* index, or UINT_MAX for a chip without an index yet */
 	uint64_t time_ns;
 	char text[192];
+	uint32_t dropped; /* older ones that are lost: at most 64 wait to be taken */
+	uint32_t reserved;
 };
 /* Readable when there may be an event. Owned by the context; poll it, do not read it. */
 int txda_context_event_fd(struct txda_context *context);

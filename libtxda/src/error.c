@@ -123,7 +123,7 @@ ENDS_WITH(txda_model_info, reserved);
 ENDS_WITH(txda_tensor_info, bytes);
 ENDS_WITH(txda_step, n_ops);
 ENDS_WITH(txda_weights_info, memory_id);
-ENDS_WITH(txda_event, text);
+ENDS_WITH(txda_event, reserved);
 ENDS_WITH(txda_process_info, busy_ns);
 ENDS_WITH(txda_watch_event, reserved);
 

@@ -48,8 +48,11 @@ void txda__event(struct txda_context *context, enum txda_event_kind kind, unsign
 
 	pthread_mutex_lock(&events->lock);
 	if (events->count == TXDA__EVENTS) {
+		uint32_t dropped = events->ring[events->head].dropped + 1;
+
 		events->head = (events->head + 1) % TXDA__EVENTS;
 		events->count--;
+		events->ring[events->head].dropped += dropped;
 	}
 	events->ring[(events->head + events->count++) % TXDA__EVENTS] = event;
 	if (write(events->fd, &one, sizeof(one)) < 0)

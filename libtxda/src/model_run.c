@@ -213,6 +213,19 @@ int txda_model_sync(struct txda_model *model, uint64_t fence, uint64_t deadline_
 	return 0;
 }
 
+int txda_model_passed(struct txda_model *model, uint64_t *ret_fence)
+{
+	uint64_t fence = UINT64_MAX;
+
+	if (txda__forked(txda__model_context(model)))
+		return -EPERM;
+	for (unsigned r = 0; r < model->tp; r++)
+		if (txda__queue_passed(model->rank[r].queue) < fence)
+			fence = txda__queue_passed(model->rank[r].queue);
+	*ret_fence = fence;
+	return 0;
+}
+
 int txda_model_fd(struct txda_model *model)
 {
 	int fd;

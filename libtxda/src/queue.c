@@ -397,6 +397,15 @@ int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_
 	return r;
 }
 
+int txda_queue_passed(struct txda_queue *queue, uint64_t *ret_fence)
+{
+	if (txda__forked(queue->device->context))
+		return -EPERM;
+	drop_held(queue);
+	*ret_fence = txda__queue_passed(queue);
+	return 0;
+}
+
 void txda__queue_set_fd(struct txda_queue *queue, int fd)
 {
 	atomic_store(&queue->fd, fd);

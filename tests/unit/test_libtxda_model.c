@@ -518,7 +518,7 @@ TEST(test_in_flight)
 		struct txda_model *model;
 		struct txda_queue *queue;
 		const int32_t bad = 1000;
-		uint64_t fence, one = 1;
+		uint64_t fence, passed, one = 1;
 		float x[CASE_H] = {1};
 
 		begin("chips=2,mem=64M,cores=2", tp);
@@ -534,6 +534,8 @@ TEST(test_in_flight)
 						      r == tp - 1 ? sizeof(wait) : 0, 0, NULL));
 		step.tokens = step.seqs = 1;
 		ok(context, txda_model_run(model, &step, &fence));
+		ok(context, txda_model_passed(model, &passed));
+		assert_true(passed < fence);
 		fails(context, txda_model_set_input(model, "x", x, sizeof(x)), -EBUSY,
 		      "model tiny: launch 2 is in flight on rank");
 		fails(context, txda_model_get_output(model, "y", x, sizeof(x)), -EBUSY,
@@ -546,6 +548,8 @@ TEST(test_in_flight)
 		ok(context, txda_queue_new(device_of(context, tp - 1), TXDA_QUEUE_COPY, &queue));
 		ok(context, txda_queue_submit(queue, NULL, 0, 0, NULL));
 		ok(context, txda_model_sync(model, fence, TXDA_FOREVER));
+		ok(context, txda_model_passed(model, &passed));
+		assert_int_equal(passed, fence);
 		ok(context, txda_model_bind(model, 0, "x", other, 0));
 		run_and_check(model, 3, 2, (float)tp);
 
@@ -718,11 +722,13 @@ static int first_that_works(struct family *f)
 	REFUSED(txda_buffer_read(f->data, 0, text, 1));
 	REFUSED(txda_buffer_load(f->data, 0, 0, 0, 0));
 	REFUSED(txda_buffer_export(f->data, &fd));
+	REFUSED(txda_buffer_share(f->data, TXDA_SHARE_READ_ONLY, &fd));
 	REFUSED(txda_buffer_import(f->device, 0, 0, &b));
 	REFUSED(txda_buffer_advise(f->data, TXDA_ADVICE_COLD, &kept));
 	REFUSED(txda_queue_new(f->device, TXDA_QUEUE_COPY, &q));
 	REFUSED(txda_queue_submit(f->queue, NULL, 0, 0, &number));
 	REFUSED(txda_queue_wait(f->queue, f->fence, TXDA_FOREVER));
+	REFUSED(txda_queue_passed(f->queue, &number));
 	REFUSED(txda_queue_fd(f->queue));
 	REFUSED(txda_queue_fault(f->queue, text, sizeof(text)));
 	REFUSED(txda_queue_copy(f->queue, f->data, 0, f->data, 64, 8, &number));
@@ -739,6 +745,7 @@ static int first_that_works(struct family *f)
 	REFUSED(txda_model_bind(f->model, 0, "x", f->data, 0));
 	REFUSED(txda_model_run(f->model, &step, &number));
 	REFUSED(txda_model_sync(f->model, 1, TXDA_FOREVER));
+	REFUSED(txda_model_passed(f->model, &number));
 	REFUSED(txda_model_fd(f->model));
 	REFUSED(txda_model_op_count(f->model));
 	REFUSED(txda_model_op(f->model, 0, &words, &words));

@@ -37,9 +37,11 @@ TEST(test_fences)
 {
 	struct txda_pkt_fill fill = {.hdr = {.op = TXDA_PKT_FILL, .bytes = sizeof(fill)},
 				     .bytes = 8};
-	uint64_t fence;
+	uint64_t fence, passed = 77;
 
 	begin("mem=64M,cores=2", TXDA_QUEUE_COMPUTE);
+	ok(context, txda_queue_passed(queue, &passed));
+	assert_int_equal(passed, 0);
 	fill.dst = txda_buffer_va(buffer);
 	for (unsigned i = 1; i <= 2000; i++) {
 		fill.value = i;
@@ -54,6 +56,8 @@ TEST(test_fences)
 	      "fence 2001 was not given out; the last one is 2000");
 	assert_int_equal(txda_queue_wait(queue, UINT64_MAX, TXDA_FOREVER), -EINVAL);
 	ok(context, txda_queue_wait(queue, 1, 0));
+	ok(context, txda_queue_passed(queue, &passed));
+	assert_int_equal(passed, fence);
 	assert_int_equal(txda_queue_fault(queue, NULL, 0), 0);
 	/* What makes no stream. */
 	assert_int_equal(txda_queue_submit(queue, &fill, 12, 0, &fence), -EINVAL);
@@ -268,11 +272,17 @@ TEST(test_held)
 		ok(context, txda_queue_copy(queue, kept, 0, to, 0, 65536, &fence));
 		txda_buffer_unref(from);
 		txda_buffer_unref(to);
+		ok(context, txda_queue_passed(queue, &last));
+		assert_true(last < fence);
 		assert_int_equal(used_bytes(context, 0), used + 3 * 65536);
 		fresh = new_buffer(65536);
 		assert_false(overlap(fresh, from_va, 65536) || overlap(fresh, to_va, 65536));
 		release(round);
-		ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
+		/* Who waits by other means learns of it, too. */
+		if (round % 2)
+			ok(context, txda_queue_wait(queue, fence, TXDA_FOREVER));
+		while (last < fence)
+			ok(context, txda_queue_passed(queue, &last));
 		assert_int_equal(used_bytes(context, 0), used + 2 * 65536);
 		ok(context, txda_buffer_read(kept, 100, text, 8));
 		assert_string_equal(text, "payload");
@@ -397,8 +407,11 @@ TEST(test_fault)
 		assert_int_equal(txda_queue_wait(second, fence, TXDA_FOREVER), -EIO);
 		txda_queue_unref(second);
 	}
-	while (txda_context_event(context, &event) >= 0)
+	while (txda_context_event(context, &event) >= 0) {
+		/* ... and how many did is told with the oldest of those that are left. */
+		assert_int_equal(event.dropped, kept ? 0 : 100 - TXDA__EVENTS);
 		kept++;
+	}
 	assert_int_equal(kept, TXDA__EVENTS);
 
 	/* Other queues go on, also new ones of the same chip. */
