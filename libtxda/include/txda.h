@@ -361,7 +361,10 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 struct txda_model *txda_model_ref(struct txda_model *model);
 struct txda_model *txda_model_unref(struct txda_model *model);
 
-/* Exact memory of one chip for a case dir before anything is loaded. */
+/*
+ * Exact memory of one chip for a case dir before anything is loaded. Inputs and outputs (io_bytes)
+ * are in host memory with real chips.
+ */
 struct txda_model_plan {
 	size_t size;
 	unsigned tp;
@@ -374,6 +377,12 @@ struct txda_model_plan {
 };
 int txda_model_plan(struct txda_context *context, const char *path,
 		    struct txda_model_plan *ret_plan);
+/*
+ * Likewise for a load with these options, of which path, program, dummies and precise count. With a
+ * program it is for that one alone.
+ */
+int txda_model_plan_load(struct txda_context *context, const struct txda_model_options *options,
+			 struct txda_model_plan *ret_plan);
 
 struct txda_model_info {
 	size_t size;

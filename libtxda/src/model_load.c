@@ -450,6 +450,19 @@ static int load_model(struct loading *l)
 	return ret;
 }
 
+static int take_options(struct txda_context *context, const struct txda_model_options *options,
+			struct txda_model_options *ret)
+{
+	static const char what[] = "txda_model_options";
+	int r = txda__copy_in(context, ret, sizeof(*ret), options, what);
+
+	if (r >= 0)
+		r = txda__check_reserved(context, ret->reserved, sizeof(ret->reserved), what);
+	if (r >= 0 && !ret->path)
+		r = txda__fail(context, -EINVAL, "%s.path is NULL", what);
+	return r;
+}
+
 int txda_model_load(struct txda_group *group, const struct txda_model_options *options,
 		    struct txda_model **ret_model)
 {
@@ -462,14 +475,9 @@ int txda_model_load(struct txda_group *group, const struct txda_model_options *o
 
 	if (txda__forked(context))
 		return -EPERM;
-	ret = txda__copy_in(context, &o, sizeof(o), options, "txda_model_options");
-	if (ret >= 0)
-		ret = txda__check_reserved(context, o.reserved, sizeof(o.reserved),
-					   "txda_model_options");
+	ret = take_options(context, options, &o);
 	if (ret < 0)
 		return ret;
-	if (!o.path)
-		return txda__fail(context, -EINVAL, "txda_model_options.path is NULL");
 	model = calloc(1, sizeof(*model));
 	if (!model)
 		return txda__fail(context, -ENOMEM, "out of memory");
@@ -506,7 +514,8 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 
 /* Adds the memory that a program of the case needs on the rank that needs most. */
 static int plan_program(struct txda_context *context, const struct case_info *info, int dir_fd,
-			const char *program, struct txda_model_plan *plan)
+			const char *program, const struct txda_model_options *o,
+			struct txda_model_plan *plan)
 {
 	struct txda__rank *rank = calloc(info->tp, sizeof(*rank));
 	unsigned reach[TXDA_MAX_KV_GROUPS];
@@ -520,17 +529,22 @@ static int plan_program(struct txda_context *context, const struct case_info *in
 		int scratch = txda__find_slot(p, TXDA_SLOT_SCRATCH),
 		    kv = txda__find_slot(p, TXDA_SLOT_KV);
 
+		if (o->precise)
+			txda__mark_doubled(&rank[r]);
 		if (txda__find_slot(p, TXDA_SLOT_WEIGHTS) >= 0)
 			plan->weight_bytes =
 				max_u64(plan->weight_bytes,
 					txda__align(info->chip[r].param_bytes, TXDA__PAGE));
 		if (scratch >= 0)
-			scratch_bytes = max_u64(scratch_bytes,
-						txda__align(p->slot[scratch].bytes, TXDA__PAGE));
-		io_bytes =
-			max_u64(io_bytes, txda__align(txda__io_bytes(&rank[r], NULL), TXDA__PAGE));
+			scratch_bytes =
+				max_u64(scratch_bytes,
+					txda__align(txda__slot_bytes(&rank[r], (unsigned)scratch),
+						    TXDA__PAGE));
+		io_bytes = max_u64(io_bytes,
+				   txda__align(txda__io_bytes(&rank[r], o->dummies), TXDA__PAGE));
 		if (kv >= 0) {
-			plan->kv_block_bytes = max_u64(plan->kv_block_bytes, p->slot[kv].bytes);
+			plan->kv_block_bytes = max_u64(plan->kv_block_bytes,
+						       txda__slot_bytes(&rank[r], (unsigned)kv));
 			plan->kv_blocks_at_limit = min_u64(kv_limit(info, p), kv_useful(info, p));
 			plan->kv_groups = txda__kv_groups(p, reach);
 			plan->state_blocks = txda__state_blocks(p);
@@ -547,24 +561,40 @@ static int plan_program(struct txda_context *context, const struct case_info *in
 int txda_model_plan(struct txda_context *context, const char *path,
 		    struct txda_model_plan *ret_plan)
 {
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+
+	options.path = path;
+	return txda_model_plan_load(context, &options, ret_plan);
+}
+
+int txda_model_plan_load(struct txda_context *context, const struct txda_model_options *options,
+			 struct txda_model_plan *ret_plan)
+{
 	struct txda_model_plan plan = {0};
+	struct txda_model_options o;
 	struct case_info info;
+	bool vision;
 	char err[400];
 	int dir_fd, ret;
 
 	if (txda__forked(context))
 		return -EPERM;
-	ret = txda__case_open(path, &dir_fd, &info, err, sizeof(err));
+	ret = take_options(context, options, &o);
 	if (ret < 0)
-		return txda__fail(context, ret, "%s: %s", path, err);
+		return ret;
+	ret = txda__case_open(o.path, &dir_fd, &info, err, sizeof(err));
+	if (ret < 0)
+		return txda__fail(context, ret, "%s: %s", o.path, err);
 	plan.tp = info.tp;
-	ret = plan_program(context, &info, dir_fd, NULL, &plan);
-	if (ret >= 0 && info.vision.present) {
+	vision = info.vision.present && (!o.program || !strcmp(o.program, "vision"));
+	if (!vision || !o.program)
+		ret = plan_program(context, &info, dir_fd, o.program, &o, &plan);
+	if (ret >= 0 && vision) {
 		case_info_to_vision(&info);
-		ret = plan_program(context, &info, dir_fd, "vision", &plan);
+		ret = plan_program(context, &info, dir_fd, "vision", &o, &plan);
 	}
 	close(dir_fd);
 	if (ret < 0)
-		return txda__fail_prefix(context, ret, "%s", path);
+		return txda__fail_prefix(context, ret, "%s", o.path);
 	return txda__copy_out(context, ret_plan, &plan, sizeof(plan), "txda_model_plan");
 }

@@ -355,6 +355,34 @@ TEST_WITH(test_load_threads, NULL, end)
 	}
 }
 
+/* What a plan for the same options says is what a load takes, to the page. */
+TEST_WITH(test_plan_load, NULL, end)
+{
+	static const char *const dummies[] = {"x", NULL};
+	struct txda_model_options options = TXDA_INIT(struct txda_model_options);
+	struct txda_model_plan plan = TXDA_INIT(struct txda_model_plan);
+	struct txda_model *model;
+
+	begin("mem=64M,cores=1", 1);
+	fails(context, txda_model_plan_load(context, &options, &plan), -EINVAL, "path is NULL");
+	options.path = path;
+	options.kv_blocks = 3;
+	for (unsigned i = 0; i < 8; i++) {
+		options.precise = i & 1;
+		options.dummies = i & 2 ? dummies : NULL;
+		options.program = i & 4 ? "step" : NULL;
+		ok(context, txda_model_plan_load(context, &options, &plan));
+		ok(context, txda_model_load(group, &options, &model));
+		assert_int_equal(used_bytes(context, 0), plan.weight_bytes + plan.scratch_bytes +
+								 plan.io_bytes +
+								 PAGES(3 * plan.kv_block_bytes));
+		txda_model_unref(model);
+	}
+	options.program = "steps";
+	fails(context, txda_model_plan_load(context, &options, &plan), -ENOENT,
+	      "no program \"steps\"");
+}
+
 struct canceller {
 	unsigned calls, at;	     /* at 0: never */
 	pthread_barrier_t *in, *out; /* which that call passes, if there are any */
@@ -734,6 +762,7 @@ static int first_that_works(struct family *f)
 	REFUSED(txda_queue_copy(f->queue, f->data, 0, f->data, 64, 8, &number));
 	REFUSED(txda_model_load(group, &options, &m));
 	REFUSED(txda_model_plan(context, path, &plan));
+	REFUSED(txda_model_plan_load(context, &options, &plan));
 	REFUSED(txda_model_info(f->model, &info));
 	REFUSED(txda_model_tensor_count(f->model));
 	REFUSED(txda_model_tensor(f->model, 0, &tensor));
