@@ -384,6 +384,13 @@ int txda_model_plan(struct txda_context *context, const char *path,
 int txda_model_plan_load(struct txda_context *context, const struct txda_model_options *options,
 			 struct txda_model_plan *ret_plan);
 
+/*
+ * The name of program @index of a case dir, as for txda_model_options.program; NUL-terminated,
+ * truncated to @len. Returns the full length; -ENOENT: the case dir has fewer programs.
+ */
+int txda_model_program(struct txda_context *context, const char *path, unsigned index, char *buf,
+		       size_t len);
+
 struct txda_model_info {
 	size_t size;
 	char name[128];

@@ -598,3 +598,22 @@ int txda_model_plan_load(struct txda_context *context, const struct txda_model_o
 		return txda__fail_prefix(context, ret, "%s", o.path);
 	return txda__copy_out(context, ret_plan, &plan, sizeof(plan), "txda_model_plan");
 }
+
+int txda_model_program(struct txda_context *context, const char *path, unsigned index, char *buf,
+		       size_t len)
+{
+	struct case_info info;
+	char err[400];
+	int dir_fd, ret;
+
+	if (txda__forked(context))
+		return -EPERM;
+	ret = txda__case_open(path, &dir_fd, &info, err, sizeof(err));
+	if (ret < 0)
+		return txda__fail(context, ret, "%s: %s", path, err);
+	close(dir_fd);
+	if (index >= info.n_programs)
+		return txda__fail(context, -ENOENT, "%s: program %u does not exist; it has %u",
+				  path, index, info.n_programs);
+	return snprintf(buf, len, "%s", info.program[index]);
+}

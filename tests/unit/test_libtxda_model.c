@@ -53,6 +53,21 @@ TEST(test_run)
 	}
 }
 
+TEST_WITH(test_programs, NULL, end)
+{
+	char name[16], small[3];
+
+	begin("mem=64M,cores=1", 1);
+	assert_int_equal(txda_model_program(context, path, 0, name, sizeof(name)), 4);
+	assert_string_equal(name, "step");
+	assert_int_equal(txda_model_program(context, path, 0, small, sizeof(small)), 4);
+	assert_string_equal(small, "st");
+	assert_int_equal(txda_model_program(context, path, 0, NULL, 0), 4);
+	fails(context, txda_model_program(context, path, 1, name, sizeof(name)), -ENOENT,
+	      "program 1 does not exist; it has 1");
+	assert_int_equal(txda_model_program(context, "/nowhere", 0, name, sizeof(name)), -ENOENT);
+}
+
 TEST_WITH(test_limits, NULL, end)
 {
 	struct txda_step step = TXDA_INIT(struct txda_step);

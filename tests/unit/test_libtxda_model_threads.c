@@ -296,6 +296,7 @@ static int first_that_works(struct family *f)
 	REFUSED(txda_model_load(group, &options, &m));
 	REFUSED(txda_model_plan(context, path, &plan));
 	REFUSED(txda_model_plan_load(context, &options, &plan));
+	REFUSED(txda_model_program(context, path, 0, text, sizeof(text)));
 	REFUSED(txda_model_info(f->model, &info));
 	REFUSED(txda_model_tensor_count(f->model));
 	REFUSED(txda_model_tensor(f->model, 0, &tensor));
