@@ -87,9 +87,12 @@ static int txda_copy_wait(struct txda_device *tdev, struct txda_copy *copy)
 /* After a failed job: stops the queue, so that it writes nothing more, and sets it up again. */
 static int txda_copy_recover(struct txda_device *tdev, struct txda_copy *copy, int err)
 {
-	if (err != -ENODEV)
+	/* The chip was reset under it: it is brought up again, or removed. */
+	bool cut = READ_ONCE(tdev->reset.stopping);
+
+	if (err != -ENODEV && !cut)
 		drm_err(&tdev->drm, "the kernel's copy queue failed: %pe\n", ERR_PTR(err));
-	if (!txda_hwq_stop(copy->hwq) && !txda_hwq_restart(copy->hwq))
+	if (!txda_hwq_stop(copy->hwq) && (cut || !txda_hwq_restart(copy->hwq)))
 		return -EIO;
 
 	copy->dead = true;
