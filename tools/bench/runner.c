@@ -190,7 +190,7 @@ static void place(struct runner *r, unsigned t, unsigned pos)
 
 static void fill(struct runner *r, unsigned n)
 {
-	static const int32_t key[1024]; /* no prefix cache lookups */
+	static const int32_t key[1024]; /* no lookups: each block has an owner of its own */
 	const unsigned groups = kv_layout(r->kv)->n_groups, bs = r->info.block_size;
 	int32_t **in = r->in[0];
 	unsigned t = 0;
@@ -221,7 +221,7 @@ static void fill(struct runner *r, unsigned n)
 		}
 		r->length[s] += n;
 		while ((cache->n_committed + 1) * bs <= r->length[s])
-			kv_seq_commit(r->kv, cache, s, key, false);
+			kv_seq_commit(r->kv, cache, ++r->n_committed, key, false);
 		kv_seq_moved(cache);
 		in[IN_CONTEXT][s] = (int32_t)r->length[s];
 		in[IN_ROWS][s] = (int32_t)t - 1;

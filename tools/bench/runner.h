@@ -31,6 +31,7 @@ struct runner {
 	unsigned n_in;
 	int32_t *state_table[TXDA_MAX_CHIPS_PER_GROUP];
 	struct kv *kv;
+	uint64_t n_committed;	       /* blocks ever */
 	struct kv_seq cache[MAX_SEQS]; /* of each sequence */
 	uint32_t *entries;	       /* their tables */
 	const int32_t *topk_ids;

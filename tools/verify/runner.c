@@ -626,14 +626,14 @@ static bool place_part(struct runner *r, const struct runner_part *p)
 	return true;
 }
 
-/* The part is in the cache. Nobody looks for it there: one name will do for all tokens. */
+/* The part is in the cache. Nobody looks for it there: each block has an owner of its own. */
 static void pass_part(struct runner *r, const struct runner_part *p)
 {
 	static const int32_t tokens[1024];
 	struct kv_seq *seq = &r->seqs[p->slot];
 
 	while ((seq->n_committed + 1) * r->info.block_size <= p->position + p->n)
-		kv_seq_commit(r->kv, seq, p->slot, tokens, false);
+		kv_seq_commit(r->kv, seq, ++r->n_committed, tokens, false);
 	kv_seq_moved(seq);
 }
 

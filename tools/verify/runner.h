@@ -48,7 +48,8 @@ struct runner {
 	unsigned states, before;
 	unsigned slots;
 	struct kv *kv;
-	struct kv_seq *seqs; /* [slots], with entries of tables for each */
+	uint64_t n_committed; /* blocks ever */
+	struct kv_seq *seqs;  /* [slots], with entries of tables for each */
 	uint32_t *entries;
 	int32_t *tokens, *positions, *kv_slots, *rows, *spans, *contexts, *block_table,
 		*state_table; /* inputs of the step being built */
