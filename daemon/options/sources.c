@@ -26,9 +26,15 @@ static bool set_switch(struct option_given *given, const char *value)
 	return given->row->type->negatable && !given->text && read_switch(value, &given->text);
 }
 
-static const char *switch_values(const struct option_given *given)
+/* Says that @what takes no value; @value is the one that it has. */
+static void refuse_value(const struct option_given *given, const char *what, const char *value,
+			 char *err, size_t errlen)
 {
-	return given->row->type->negatable && !given->text ? " but true or false" : "";
+	if (given->row->type->negatable && !given->text)
+		snprintf(err, errlen, "%s takes no value but true or false, not '%.200s'", what,
+			 value);
+	else
+		snprintf(err, errlen, "%s takes no value", what);
 }
 
 int options_next(const struct option_table *t, int argc, char **argv, int *at,
@@ -62,8 +68,8 @@ int options_next(const struct option_table *t, int argc, char **argv, int *at,
 	if (!given.row)
 		return -1;
 	if (!given.row->type->takes_value && equals && !set_switch(&given, equals + 1)) {
-		snprintf(err, errlen, "--%s takes no value%s, not '%.200s'", arg,
-			 switch_values(&given), equals + 1);
+		snprintf(option, sizeof(option), "--%s", arg);
+		refuse_value(&given, option, equals + 1, err, errlen);
 		return -1;
 	}
 	/* Nothing else may stand there. */
@@ -98,7 +104,7 @@ static char *trim(char *s)
 static int read_line(const struct option_table *t, char *line, struct option_given *ret, char *err,
 		     size_t errlen)
 {
-	char *name = trim(line), *value, near[OPTIONS_NAME_MAX];
+	char *name = trim(line), *value, near[OPTIONS_NAME_MAX], quoted[OPTIONS_NAME_MAX + 2];
 
 	if (!*name || *name == '#')
 		return 0;
@@ -114,10 +120,10 @@ static int read_line(const struct option_table *t, char *line, struct option_giv
 		snprintf(err, errlen, "unknown setting '%.200s'", name);
 	else if (ret->row->type->takes_value && (!value || !*value))
 		snprintf(err, errlen, "'%s' has no value", name);
-	else if (!ret->row->type->takes_value && value && !set_switch(ret, value))
-		snprintf(err, errlen, "'%s' takes no value%s, not '%s'", name, switch_values(ret),
-			 value);
-	else {
+	else if (!ret->row->type->takes_value && value && !set_switch(ret, value)) {
+		snprintf(quoted, sizeof(quoted), "'%.*s'", OPTIONS_NAME_MAX - 1, name);
+		refuse_value(ret, quoted, value, err, errlen);
+	} else {
 		if (value && ret->row->type->takes_value)
 			ret->text = value;
 		return 1;

@@ -119,13 +119,6 @@ int owned_open(int dirfd, const char *name, struct stat *ret_stat, char *err, si
 	return fd;
 }
 
-bool owned_is_pointer(const void *contents, uint64_t bytes)
-{
-	static const char begin[] = "version https://git-lfs.github.com/";
-
-	return bytes >= sizeof(begin) && !memcmp(contents, begin, sizeof(begin) - 1);
-}
-
 static struct sha256 *watch;
 
 void owned_watch(struct sha256 *h)
@@ -155,11 +148,6 @@ int owned_read(int dirfd, const char *name, size_t limit, char **ret, size_t *re
 		return fail_with(r == -EPIPE ? -EIO : r, name, err, errlen);
 	}
 	text[ret_stat->st_size] = '\0';
-	if (owned_is_pointer(text, (uint64_t)ret_stat->st_size)) {
-		free(text);
-		snprintf(err, errlen, "%.300s is " OWNED_POINTER, name);
-		return -EINVAL;
-	}
 	if (watch) {
 		sha256_u64(watch, (uint64_t)ret_stat->st_size);
 		sha256_update(watch, text, (size_t)ret_stat->st_size);

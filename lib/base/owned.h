@@ -23,7 +23,8 @@ int owned_check(const struct stat *st, uid_t owner, const char *what, char *err,
 /*
  * Opens the regular file @name below the directory @dirfd for reading; with AT_FDCWD any owner is
  * accepted. Returns a descriptor and *ret_stat, or -errno: those of open(2), -EINVAL if it is not a
- * regular file or only a Git LFS pointer to one, -EPERM if the owner is not acceptable. @err does not name the directory.
+ * regular file or only a Git LFS pointer to one, -EPERM if the owner is not acceptable. @err does
+ * not name the directory.
  */
 int owned_open(int dirfd, const char *name, struct stat *ret_stat, char *err, size_t errlen);
 /*
@@ -35,13 +36,6 @@ int owned_read(int dirfd, const char *name, size_t limit, char **ret, size_t *re
 /* The same for a path, checked against the owner of its directory; @err names the path. */
 int owned_read_path(const char *path, size_t limit, char **ret, size_t *ret_bytes, char *err,
 		    size_t errlen);
-
-/*
- * Whether these are the contents of a pointer: what git leaves in place of a large file that was not
- * fetched. Reading one with the functions above is -EINVAL.
- */
-bool owned_is_pointer(const void *contents, uint64_t bytes);
-#define OWNED_POINTER "a pointer of Git LFS in place of the file, which \"git lfs pull\" fetches"
 
 /*
  * From now on the contents of files read by these functions are also added to *@h, each preceded by

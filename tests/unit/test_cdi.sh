@@ -29,14 +29,14 @@ has Usage: out
 expect 0 "version" --version
 expect 2 "no command"
 expect 2 "unknown command" validate
-has '"validate"' err
+has "'validate'" err
 expect 2 "unknown option" --bogus
 expect 2 "too much" generate 0
-has '"0"' err
+has "'0'" err
 expect 2 "a name that runtimes do not read" generate --output "$dir/chip.yaml"
 has "$dir/chip.yaml" err
 expect 2 "a library from nowhere" generate --library libtxda.so
-has '"libtxda.so"' err
+has "libtxda.so" err
 expect 1 "a library that is not there" generate --library "$dir/libtxda.so"
 has "--library $dir/libtxda.so: No such file" err
 expect 2 "list with options" list --no-library

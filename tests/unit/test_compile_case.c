@@ -493,11 +493,11 @@ TEST(test_unknown_forms)
 		{"mv model.safetensors adapter_model.safetensors",
 		 "no model.safetensors, but adapter_model.safetensors"},
 		{"rm model.safetensors", "model.safetensors: No such file"},
-		{"cp pointer model.safetensors", "model.safetensors: a pointer of Git LFS"},
-		{"cp pointer tokenizer.json", "tokenizer.json is a pointer of Git LFS"},
-		{"cp pointer config.json", "config.json is a pointer of Git LFS"},
+		{"cp pointer model.safetensors", "model.safetensors is a Git LFS pointer"},
+		{"cp pointer tokenizer.json", "tokenizer.json is a Git LFS pointer"},
+		{"cp pointer config.json", "config.json is a Git LFS pointer"},
 		{"mv config.json model.safetensors .. && cp pointer model.gguf",
-		 "model.gguf: a pointer of Git LFS"},
+		 "model.gguf is a Git LFS pointer"},
 	};
 	struct compile_options o = COMPILE_OPTIONS_DEFAULT;
 

@@ -9,7 +9,6 @@
 
 #include "ggml.h"
 #include "io.h"
-#include "owned.h"
 #include "utf8.h"
 
 #define MAGIC	    0x46554747u /* "GGUF" */
@@ -506,8 +505,6 @@ static int map_file(struct gguf *g, struct tool_error *error)
 				 strerror(-r));
 	}
 	g->map = map;
-	if (owned_is_pointer(map, g->bytes))
-		return tool_fail(error, -EINVAL, OWNED_POINTER);
 	return parse(g, error);
 }
 
