@@ -223,11 +223,12 @@ int tool_word(struct tool_line *line, const char *const *words)
 	for (int i = 0; words[i]; i++) {
 		if (!strcmp(words[i], line->value))
 			return i;
-		n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s",
-				      !i	     ? ""
-				      : words[i + 1] ? ", "
-						     : " or ",
-				      words[i]);
+		if (n < sizeof(all))
+			n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s",
+					      !i	     ? ""
+					      : words[i + 1] ? ", "
+							     : " or ",
+					      words[i]);
 	}
 	tool_refuse(line, "--%s %s: must be %s", line->name, line->value, all);
 	return -1;

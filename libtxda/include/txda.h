@@ -292,7 +292,7 @@ int txda_queue_submit(struct txda_queue *queue, const void *packets, size_t byte
  * if the chip is lost, -EINVAL if the queue has not given out that fence.
  */
 int txda_queue_wait(struct txda_queue *queue, uint64_t fence, uint64_t deadline_ns);
-/* The last fence that the queue has passed, 0 at first. Never blocks. */
+/* The last fence that the queue has passed, 0 at first. Waits for no work of the chip. */
 int txda_queue_passed(struct txda_queue *queue, uint64_t *ret_fence);
 /*
  * An eventfd, owned by the queue, that becomes readable when a fence passes or the queue fails
@@ -508,7 +508,7 @@ int txda_model_run(struct txda_model *model, const struct txda_step *step, uint6
  * fault.
  */
 int txda_model_sync(struct txda_model *model, uint64_t fence, uint64_t deadline_ns);
-/* The last launch that all chips have passed, 0 at first. Never blocks. */
+/* The last launch that all chips have passed, 0 at first. Waits for no work of the chips. */
 int txda_model_passed(struct txda_model *model, uint64_t *ret_fence);
 /* As txda_queue_fd(); becomes readable when a launch passes on one of the chips. */
 int txda_model_fd(struct txda_model *model);

@@ -99,6 +99,4 @@ static inline uint64_t txda__align(uint64_t value, uint64_t to)
 	return (value + to - 1) & ~(to - 1);
 }
 
-/* CLOCK_MONOTONIC in nanoseconds. */
-
 #endif /* TXDA_INTERNAL_H */

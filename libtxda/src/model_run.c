@@ -77,7 +77,8 @@ int txda__model_check_idle(struct txda_model *model)
 
 		if (passed >= last)
 			continue;
-		if (atomic_load(&queue->faulted))
+		/* Nobody may have waited for a launch that failed. */
+		if (txda__queue_check(queue) < 0)
 			return explain_fault(model, -EIO);
 		return txda__fail(txda__model_context(model), -EBUSY,
 				  "model %.60s: launch %llu is in flight on rank %u (%llu has "
@@ -219,9 +220,12 @@ int txda_model_passed(struct txda_model *model, uint64_t *ret_fence)
 
 	if (txda__forked(txda__model_context(model)))
 		return -EPERM;
-	for (unsigned r = 0; r < model->tp; r++)
-		if (txda__queue_passed(model->rank[r].queue) < fence)
-			fence = txda__queue_passed(model->rank[r].queue);
+	for (unsigned r = 0; r < model->tp; r++) {
+		uint64_t passed = txda__queue_passed(model->rank[r].queue);
+
+		if (passed < fence)
+			fence = passed;
+	}
 	*ret_fence = fence;
 	return 0;
 }

@@ -401,8 +401,9 @@ int txda_queue_passed(struct txda_queue *queue, uint64_t *ret_fence)
 {
 	if (txda__forked(queue->device->context))
 		return -EPERM;
-	drop_held(queue);
+	/* What passes meanwhile may be dropped later, what is told to have passed is dropped. */
 	*ret_fence = txda__queue_passed(queue);
+	drop_held(queue);
 	return 0;
 }
 

@@ -470,6 +470,7 @@ TEST(names_are_those_of_directories)
 		if (!strcmp(paths[i], "/tmp/../.")) {
 			/* The root has no name. */
 			assert_int_equal(LOAD(&c, "--model", (char *)paths[i]), CONFIG_ERROR);
+			config_free(&c);
 			continue;
 		}
 		assert_int_equal(LOAD(&c, "--model", (char *)paths[i]), CONFIG_RUN);
