@@ -10,6 +10,7 @@
 
 enum field_use {
 	HONOURED,    /* the code that reads it must use it: see api_fields_settle() */
+	LABEL,	     /* for people to read: there is nothing to honour, or to report */
 	NO_EFFECT,   /* ignoring it leaves the answer unchanged */
 	UNSUPPORTED, /* ignoring it would change the answer */
 };
@@ -119,8 +120,8 @@ static const struct field stream_fields[] = {
 static const struct object stream = OBJECT(stream_fields, false);
 
 static const struct field schema_fields[] = {
-	{"name", ANY, NO_EFFECT},
-	{"description", ANY, NO_EFFECT},
+	{"name", ANY, LABEL},
+	{"description", ANY, LABEL},
 	{"schema", ANY},
 	{"strict", ANY},
 };
