@@ -56,13 +56,13 @@ struct text_process {
 	 * the start, without the lock; pid, control and the next two members are that caller's.
 	 */
 	bool starting, driven;
-	pid_t pid;   /* 0: there is none */
-	int control; /* -1: likewise */
-	uint64_t start_end_ns;
-	struct reading loaded; /* what the new process has read */
-	unsigned n_waiting;    /* callers that wait for the start, besides its driver */
-	unsigned failures;     /* of starts */
-	char failure[512];     /* the last one's words */
+	pid_t pid;		/* 0: there is none */
+	int control;		/* -1: likewise */
+	uint64_t start_left_ns; /* what its start may still take while it is read */
+	struct reading loaded;	/* what the new process has read */
+	unsigned n_waiting;	/* callers that wait for the start, besides its driver */
+	unsigned failures;	/* of starts */
+	char failure[512];	/* the last one's words */
 	struct lane lanes[TEXT_LANES];
 	uint64_t logged_ns; /* time of the last log line on an aborted job */
 	unsigned unlogged;  /* jobs aborted since then */
@@ -324,19 +324,22 @@ static void explain_failure(const struct text_process *p, int r, const struct te
 		snprintf(err, errlen, "cannot run %.200s: %s", p->program, strerror(-r));
 }
 
+#define START_UNFINISHED 1
+
 /*
- * Starts the process, unless that was begun, and receives what it has read. -EAGAIN: @gone, or
- * @end_ns has come before the start's own end; it may be continued.
+ * Starts the process, unless that was begun, and receives what it has read. START_UNFINISHED: @gone,
+ * or @end_ns has come before the start's own time was over; it may be continued.
  */
 static int start(struct text_process *p, uint64_t end_ns, const atomic_bool *gone,
 		 struct text_loaded **ret, char *err, size_t errlen)
 {
+	uint64_t begun = clock_ns(), its_end;
 	struct patience patience = {.gone = gone};
 	struct text_loaded *l = NULL;
 	int pair[2] = {-1, -1}, r = 0;
 
 	if (!p->pid) {
-		p->start_end_ns = end_of(p);
+		p->start_left_ns = p->options.seconds * 1000000000ull;
 		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 			r = -errno;
 		p->control = pair[0];
@@ -344,12 +347,17 @@ static int start(struct text_process *p, uint64_t end_ns, const atomic_bool *gon
 			r = spawn(p, pair[1]);
 		close_fd(&pair[1]);
 	}
-	patience.end_ns = end_ns < p->start_end_ns ? end_ns : p->start_end_ns;
+	/* The time in which nobody reads what it sends is not the process's. */
+	its_end = begun + p->start_left_ns;
+	patience.end_ns = end_ns < its_end ? end_ns : its_end;
 	if (!r)
 		r = read_message(p->control, &p->loaded, sizeof(*l), TEXT_MESSAGE_MAX, &patience,
 				 (void **)&l);
-	if (r == -ECANCELED || (r == -ETIMEDOUT && end_ns < p->start_end_ns))
-		return -EAGAIN;
+	if (r == -ECANCELED || (r == -ETIMEDOUT && end_ns < its_end)) {
+		its_end -= clock_ns() - begun;
+		p->start_left_ns = its_end > begun ? its_end - begun : 0;
+		return START_UNFINISHED;
+	}
 	if (!r)
 		r = check_loaded(l);
 	if (r || l->error) {
@@ -418,7 +426,7 @@ static int begin_lane(struct text_process *p, unsigned index)
 	/* Before the lane can send anything. */
 	if (setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
 		r = -errno;
-	else if (p->pid && !p->starting)
+	else if (!p->starting && p->pid)
 		r = order_lane(p, index, pair[1]);
 	close(pair[1]);
 	if (r)
@@ -483,7 +491,7 @@ static int await_start(struct lane *lane, const struct patience *p)
 
 /*
  * The process has ended, or is being started: starts another one, which must have read the same
- * files. -EAGAIN as of start().
+ * files. START_UNFINISHED as of start().
  */
 static int drive(struct text_process *p, const struct text_caller *caller, char *err, size_t errlen)
 {
@@ -528,7 +536,7 @@ static int start_again(struct text_process *p, const struct text_caller *caller,
 {
 	unsigned failures = p->failures;
 	char words[sizeof(p->failure)];
-	int r = -EAGAIN;
+	int r;
 
 	if (!p->starting) {
 		p->starting = true;
@@ -546,8 +554,8 @@ static int start_again(struct text_process *p, const struct text_caller *caller,
 		r = drive(p, caller, words, sizeof(words));
 		pthread_mutex_lock(&p->lock);
 		p->driven = false;
-		p->starting = r == -EAGAIN;
-		if (r && r != -EAGAIN) {
+		p->starting = r == START_UNFINISHED;
+		if (r < 0) {
 			p->failures++;
 			memcpy(p->failure, words, sizeof(p->failure));
 		}
@@ -555,7 +563,6 @@ static int start_again(struct text_process *p, const struct text_caller *caller,
 		if (p->starting && !p->n_waiting && atomic_load(&caller->gone)) {
 			end_process(p);
 			p->starting = false;
-			r = -EAGAIN;
 		}
 		for (unsigned i = 0; !r && i < TEXT_LANES_READY; i++)
 			if (!p->lanes[i].busy)
@@ -710,7 +717,7 @@ int text_process_start(const char *dir, const struct text_process_options *optio
 		snprintf(err, errlen, "out of memory");
 	else
 		r = start(p, UINT64_MAX, options->stop, ret_loaded, err, errlen);
-	if (r == -EAGAIN) {
+	if (r == START_UNFINISHED) {
 		explain_failure(p, -ECANCELED, NULL, err, errlen);
 		end_process(p);
 		r = -ECANCELED;

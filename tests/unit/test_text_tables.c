@@ -453,17 +453,18 @@ TEST_WITH(test_continue, test_dir_make, test_dir_remove)
 		{"[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\\n\"}]",
 		 "a\nb\n", "a\nb"},
 	};
+	/* White space around the text is the template's. */
 	static const char *const bodies[] = {"m.content", "m.content|trim"};
 	struct text_model m = {0};
 	struct text_done *done;
 	char text[256], want[128];
 
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
-		snprintf(text, sizeof(text), "{%% for m in messages %%}<{{ %s }}>\n{%% endfor %%}",
-			 bodies[i & 1]);
+		snprintf(text, sizeof(text),
+			 "{%% for m in messages %%}<\n{{ %s }} >\n{%% endfor %%}", bodies[i & 1]);
 		read_model(&m, text);
 		snprintf(text, sizeof(text), FINAL("%s"), cases[i / 2].content);
-		snprintf(want, sizeof(want), "<OK!>\n<%s",
+		snprintf(want, sizeof(want), "<\nOK! >\n<\n%s",
 			 i & 1 ? cases[i / 2].trimmed : cases[i / 2].kept);
 		expect_continued(&m, text, want);
 		txda_chat_template_free(m.chat);

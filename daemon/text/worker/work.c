@@ -182,16 +182,27 @@ static int encode(const struct text_model *m, const struct text_job *job, const 
 
 /*
  * Stands behind the text of the last message, which the model is to continue, while the template is
- * rendered. The blank at its end shows whether the template trims the text.
+ * rendered. The white space at its end, of a kind that no template writes, shows whether the
+ * template trims the text.
  */
-static const char final_mark[] = "txda-final-message-ends-here ";
+static const char final_mark[] = "txda-final-message-ends-here\v";
 
-/* Appends the mark to the last message: to its text, or as or to the last of its parts. */
-static int mark_final_message(cJSON *messages)
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/*
+ * Appends the mark to the last message: to its text, or as or to the last of its parts. *ret_blank:
+ * bytes of white space that the text ends with, without one that is nothing else: what is before the
+ * mark of a trimmed text is the template's then.
+ */
+static int mark_final_message(cJSON *messages, size_t *ret_blank)
 {
 	cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
 	cJSON *content = cJSON_GetObjectItemCaseSensitive(last, "content"), *text = content;
 	char *marked = NULL;
+	size_t len, n;
 	bool ok;
 
 	if (cJSON_IsArray(content)) {
@@ -210,6 +221,10 @@ static int mark_final_message(cJSON *messages)
 	}
 	if (!cJSON_IsString(text))
 		return -EPROTO;
+	len = strlen(text->valuestring);
+	for (n = 0; n < len && is_blank(text->valuestring[len - 1 - n]); n++)
+		;
+	*ret_blank = n < len ? n : 0;
 	if (asprintf(&marked, "%s%s", text->valuestring, final_mark) < 0)
 		return -ENOMEM;
 	ok = cJSON_SetValuestring(text, marked);
@@ -217,17 +232,17 @@ static int mark_final_message(cJSON *messages)
 	return ok ? 0 : -ENOMEM;
 }
 
-/* Cuts the prompt where the mark is, and the white space before it if the template trims. */
-static int cut_at_final_mark(char *text, size_t *len)
+/* Cuts the prompt where the mark is, and the text's @blank at its end if the template trims. */
+static int cut_at_final_mark(char *text, size_t *len, size_t blank)
 {
-	size_t n = sizeof(final_mark) - 2, at = *len; /* without the blank */
+	size_t n = sizeof(final_mark) - 2, at = *len; /* without the white space */
 
 	while (at + n > *len || memcmp(text + at, final_mark, n) != 0) {
 		if (!at--)
 			return -EPROTO;
 	}
-	if (text[at + n] != ' ')
-		while (at && strchr(" \t\r\n", text[at - 1]))
+	if (text[at + n] != final_mark[n])
+		for (; blank && at && is_blank(text[at - 1]); blank--)
 			at--;
 	*len = at;
 	return 0;
@@ -288,19 +303,19 @@ static int chat(const struct text_model *m, const struct text_job *job, cJSON *c
 	bool continued = job->flags & TEXT_CONTINUE_FINAL;
 	struct txda_template_error error = {0};
 	char *text = NULL;
-	size_t len;
+	size_t len, blank = 0;
 	int r;
 
 	if (!m->chat || !trees[0])
 		return -EINVAL;
-	r = continued ? mark_final_message(trees[0]) : 0;
+	r = continued ? mark_final_message(trees[0], &blank) : 0;
 	if (!r) {
 		r = txda_chat_template_render(m->chat, &request, &error, &text, &len);
 		if (r && r != -ENOMEM)
 			r = -EPROTO;
 	}
 	if (!r && continued)
-		r = cut_at_final_mark(text, &len);
+		r = cut_at_final_mark(text, &len, blank);
 	if (r) {
 		snprintf(done->message, sizeof(done->message), "%s",
 			 *error.message ? error.message
