@@ -5,4 +5,5 @@
 . /rig/guest/lib.sh
 load || fail "insmod"
 wait_for 30 nodes_are 1 || fail "no node"
+chmod 666 /dev/accel/accel*
 ioctl_mem_vm tables_of_a_user || fail "ioctl_mem_vm"
