@@ -13,7 +13,7 @@ for file in "$dir"/*.c; do
 		continue
 	fi
 	asked=$(sed -n 's|^// asks for: ||p' "$file")
-	reasons=$(echo "$errors" | grep 'error: ')
+	reasons=$(echo "$errors" | sed -n 's/.*error: //p') # without the file's name
 	if [ -z "$asked" ] || [ -z "$reasons" ] || echo "$reasons" | grep -Evq "$asked"; then
 		echo "txda: the probe $name does not compile, and not for lack of what it asks for:" >&2
 		echo "$errors" >&2

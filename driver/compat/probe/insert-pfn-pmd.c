@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// asks for: vmf_insert_pfn_pmd
+// asks for: vmf_insert_pfn_pmd|pfn_t
 /* vmf_insert_pfn_pmd() takes a plain page frame number. */
 #include <linux/mm.h>
 #include <linux/huge_mm.h>

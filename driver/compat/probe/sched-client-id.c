@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// asks for: drm_sched_job_init
+// asks for: drm_sched_job_init|arguments to function call
 #include <drm/gpu_scheduler.h>
 
 int probe(struct drm_sched_job *job, struct drm_sched_entity *entity)
