@@ -193,7 +193,7 @@ static void txda_pci_remove(struct pci_dev *pdev)
 {
 	struct txda_device *tdev = pci_get_drvdata(pdev);
 
-	/* Those inside may wait for fences, for which nobody would care once it is unplugged. */
+	/* Those inside may wait for fences, which nobody would signal once it is unplugged. */
 	txda_reset_unplug(tdev);
 	/*
 	 * No new users can enter from here on (open files may outlive the chip), and those inside
@@ -204,8 +204,6 @@ static void txda_pci_remove(struct pci_dev *pdev)
 	txda_events_remove(tdev);
 	/* Wakes who waits for the chip to come up, the scrubber among them. */
 	txda_reset_fini(tdev);
-	/* Binds that wait for the second half of a function reset fail. */
-	txda_vms_start(tdev);
 	txda_scrub_stop(tdev);
 
 	/* No handlers run and no DMA happens any more, whether or not the chip is present. */

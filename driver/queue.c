@@ -118,7 +118,7 @@ static int txda_queue_stop(struct txda_queue *queue)
 	lockdep_assert_held(&queue->hw_lock);
 	if (!queue->hwq)
 		return 0;
-	/* A removal in progress stops the whole chip and then ends this queue. */
+	/* A removal has stopped the whole chip, and ends this queue. */
 	if (!drm_dev_enter(&tdev->drm, &idx))
 		return -ENODEV;
 	err = txda_hwq_stop(queue->hwq);
@@ -208,8 +208,8 @@ static void txda_queue_close(struct txda_queue *queue)
 	queue->closed = true;
 	if (up)
 		err = txda_queue_stop(queue);
-	else if (drm_dev_is_unplugged(&tdev->drm))
-		err = -ENODEV;
+	else if (READ_ONCE(tdev->reset.leaving))
+		err = -ENODEV; /* removal detaches it, and does not wait for this thread */
 	if (!err)
 		txda_jobs_flush(queue);
 	txda_jobs_leave_file(queue);

@@ -4,9 +4,9 @@
  *
  * drm_sched handles dependencies, order and timeouts; the ring holds the jobs that it has released.
  * A queue that hangs (the chip's progress counter does not change for its time limit, or its job
- * runs for many times that) or faults is stopped on the chip and permanently dead: the job at fault gets -ETIME or -EIO, those behind it
- * -ECANCELED; other queues continue. If it cannot be stopped the whole chip is reset (reset.h), and
- * the other queues die as well, marked innocent.
+ * runs for many times that) or faults is stopped on the chip and permanently dead: the job at fault
+ * gets -ETIME or -EIO, those behind it -ECANCELED; other queues continue. If it cannot be stopped
+ * the whole chip is reset (reset.h), and the other queues die as well, marked innocent.
  *
  * A shared queue waits for its turn on a hardware queue (share.h); nothing else is different.
  *

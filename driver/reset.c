@@ -854,6 +854,8 @@ void txda_reset_unplug(struct txda_device *tdev)
 	/* Binds that wait for those fences fail. */
 	txda_vms_lost(tdev);
 	txda_reset_cut(tdev, -ENODEV);
+	/* So do those that wait for the second half of a function reset. */
+	txda_vms_start(tdev);
 	pci_clear_master(tdev->pdev);
 	/* Whoever sees it need not stop anything on the chip. */
 	smp_store_release(&reset->leaving, true);
