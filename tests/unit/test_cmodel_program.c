@@ -558,10 +558,10 @@ static struct cm_queue *launch_wide(struct cm_vm **ret_vm, unsigned columns, uns
 	fix_rows_program(&prog, columns);
 	fix_place(&prog, &c, 0, &wide);
 	fix_bind(&c, &wide, 0, FIX_VA + at, columns * 4);
-	fix_bind(&c, &wide, 1, FIX_VA + at, rows * columns * 4);
-	fix_bind(&c, &wide, 2, FIX_VA + at, 64 + rows * columns * 4);
+	fix_bind(&c, &wide, 1, FIX_VA + at + 0x80000, rows * columns * 4);
+	fix_bind(&c, &wide, 2, FIX_VA + at + 0x100000, 64 + rows * columns * 4);
 	fix_bind(&c, &wide, 3, FIX_VA + ROW_OFF, 64);
-	fix_bind(&c, &wide, 4, FIX_VA + at, columns * 4);
+	fix_bind(&c, &wide, 4, FIX_VA + at + 0x180000, columns * 4);
 	wide.sym[TXDA_SYM_T] = rows;
 	wide.sym[TXDA_SYM_R] = 0;
 	assert_int_equal(cm_queue_new(c.vm, CM_QUEUE_COMPUTE, NULL, NULL, &q), 0);

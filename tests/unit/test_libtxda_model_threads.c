@@ -166,13 +166,16 @@ TEST(test_in_flight)
 {
 	for (unsigned tp = 1; tp <= 2; tp++) {
 		struct txda_pkt_fence wait = {.hdr = {.op = TXDA_PKT_WAIT, .bytes = sizeof(wait)},
-					      .value = 1};
+					      .value = 1},
+				      signal = {.hdr = {.op = TXDA_PKT_SIGNAL,
+							.bytes = sizeof(signal)},
+						.value = 1};
 		struct txda_step step = TXDA_INIT(struct txda_step);
 		struct txda_buffer *word, *other;
 		struct txda_model *model;
 		struct txda_queue *queue;
 		const int32_t bad = 1000;
-		uint64_t fence, passed, one = 1;
+		uint64_t fence, passed;
 		float x[CASE_H] = {1};
 
 		begin("chips=2,mem=64M,cores=2", tp);
@@ -198,9 +201,9 @@ TEST(test_in_flight)
 		      "launch 2 is in flight");
 		fails(context, txda_model_bind(model, tp - 1, "x", other, 0), -EBUSY,
 		      "launch 2 is in flight");
-		ok(context, txda_buffer_write(word, 0, &one, sizeof(one)));
 		ok(context, txda_queue_new(device_of(context, tp - 1), TXDA_QUEUE_COPY, &queue));
-		ok(context, txda_queue_submit(queue, NULL, 0, 0, NULL));
+		signal.va = wait.va;
+		ok(context, txda_queue_submit(queue, &signal, sizeof(signal), 0, NULL));
 		ok(context, txda_model_sync(model, fence, TXDA_FOREVER));
 		ok(context, txda_model_passed(model, &passed));
 		assert_int_equal(passed, fence);
