@@ -363,7 +363,7 @@ struct txda_model *txda_model_unref(struct txda_model *model);
 
 /*
  * Exact memory of one chip for a case dir before anything is loaded. Inputs and outputs (io_bytes)
- * are in host memory with real chips.
+ * are in host memory with real chips. @context, for the text of errors, may be NULL.
  */
 struct txda_model_plan {
 	size_t size;

@@ -10,7 +10,8 @@ bool txda__inherited(const struct txda_context *context)
 
 bool txda__forked(struct txda_context *context)
 {
-	if (!txda__inherited(context))
+	/* Files are planned without one, too. */
+	if (!context || !txda__inherited(context))
 		return false;
 	txda__note(context, "the context is of process %d, before fork(): make a new one",
 		   (int)context->pid);

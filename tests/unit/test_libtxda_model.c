@@ -15,6 +15,7 @@ TEST(test_run)
 
 		begin("chips=2,mem=64M,cores=2", tp);
 		ok(context, txda_model_plan(context, path, &plan));
+		ok(NULL, txda_model_plan(NULL, path, &plan));
 		assert_int_equal(plan.tp, tp);
 		assert_int_equal(plan.weight_bytes + plan.scratch_bytes + plan.io_bytes, FIXED);
 		assert_int_equal(plan.kv_block_bytes, CASE_KV_BYTES);

@@ -34,7 +34,7 @@ done
 
 try ban
 # The ban outlives the process, its files and a reset of the function.
-grep -E 'user 12345: 0 vms, 0 compute queues, 0 copy queues, 0 shared queues, 0 buffers, 3 resets, banned for [1-9][0-9]* ms$' "$users" || fail "users: $(cat "$users")"
+grep -E 'user 12345: 0 vms, 0 compute queues, 0 copy queues, 0 shared queues, 0 buffers, 0 page tables, 3 resets, banned for [1-9][0-9]* ms$' "$users" || fail "users: $(cat "$users")"
 ! grep -q 'user 12348:.*banned' "$users" || fail "users: $(cat "$users")"
 named='pid=[1-9][0-9]* client=ioctl_ban queue=[1-9][0-9]* uid=12345 client_id=[1-9][0-9]* reason=a queue does not stop'
 last() {
