@@ -313,16 +313,19 @@ static int64_t watch_progress(uint32_t queue, uint32_t job)
 /* One that makes progress for ever ends as well, as others wait for its fence. */
 TEST(hang_for_ever)
 {
-	const uint32_t limit_ms = 500;
+	const uint32_t limit_ms = 500,
+		       packets = TXDA_STREAM_MAX_BYTES / sizeof(struct txda_pkt_fill);
 	uint32_t queue, innocent, guilty;
+	struct stream s = {0};
 	int64_t still;
-	struct stream s;
+	struct mem to;
 
 	setup();
 	innocent = must_queue_for(fd, vm, LONG_MS);
-	s = must_long_fill(fd, vm);
-	for (int i = 0; i < 64; i++)
-		put_bytes(&s, s.mem.cpu, sizeof(struct txda_pkt_fill));
+	to = must_mem_in(fd, vm, 64 * MIB, DRM_TXDA_PLACE_DEVICE);
+	s.mem = must_mem(fd, vm, TXDA_STREAM_MAX_BYTES);
+	for (uint32_t i = 0; i < packets; i++)
+		put_fill(&s, to.va, to.bytes, i);
 	for (int tries = 0; tries < 5; tries++) {
 		queue = must_queue_for(fd, vm, limit_ms);
 		guilty = must_submit(fd, queue, &s);
