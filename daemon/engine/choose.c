@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "token_counts.h"
 
 /* How long all proposals together wait for masks after a step. */

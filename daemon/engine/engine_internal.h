@@ -19,8 +19,6 @@
 #include "scheduler.h"
 #include "step.h"
 
-#define NS_PER_S 1000000000ull
-
 /* A copy of an output row that waits for its mask. */
 struct kept_row {
 	struct sampler_row row;

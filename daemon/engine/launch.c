@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "clock.h"
-#include "engine_internal.h"
+#include "txda.h"
 
 #define SLICE_NS (NS_PER_S / 2)	 /* interval of checks for the engine's end */
 #define GRACE_NS (10 * NS_PER_S) /* how long the engine's end waits for a launch */

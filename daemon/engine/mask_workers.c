@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "mask_workers.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -8,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NS_PER_S    1000000000ull
 #define MAX_THREADS 8
 
 struct user {

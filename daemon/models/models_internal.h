@@ -5,8 +5,6 @@
 
 #include "models.h"
 
-#define NS_PER_S 1000000000ull
-
 static inline const char *model_name(const struct served_model *m)
 {
 	return m->config->names[0];

@@ -6,12 +6,14 @@
 #include <stdint.h>
 #include <time.h>
 
+#define NS_PER_S 1000000000ull
+
 static inline uint64_t clock_ns(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
 static inline uint64_t clock_ms(void)
