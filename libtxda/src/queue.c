@@ -80,6 +80,7 @@ static int latch_fault(struct txda_queue *queue)
 			return 0;
 		if (!text[0])
 			txda__fault_text(&fault, queue->program, text, sizeof(text));
+		atomic_store(&queue->progress.ended, true);
 	}
 	return save_fault(queue, fault.code, text);
 }
@@ -87,8 +88,10 @@ static int latch_fault(struct txda_queue *queue)
 void txda__queue_stop(struct txda_queue *queue, const char *why)
 {
 	save_fault(queue, TXDA_FAULT_COLLECTIVE, why);
-	if (ops_of(queue)->queue_stop)
+	if (ops_of(queue)->queue_stop) {
 		ops_of(queue)->queue_stop(queue->hw);
+		atomic_store(&queue->progress.ended, true);
+	}
 	signal_fd(queue);
 }
 

@@ -62,7 +62,8 @@ static void reuse(struct txda__space *space)
 {
 	while (space->marked || space->released) {
 		for (struct txda__progress *q = space->queues; q; q = q->next)
-			if (__atomic_load_n(q->word, __ATOMIC_ACQUIRE) < q->mark)
+			if (__atomic_load_n(q->word, __ATOMIC_ACQUIRE) < q->mark &&
+			    !atomic_load(&q->ended))
 				return;
 		for (struct txda__range *r = space->marked; r; r = r->next)
 			txda__vas_release(&space->vas, r->va, r->bytes);

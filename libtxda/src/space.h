@@ -27,6 +27,7 @@ struct txda__progress {
 	const uint64_t *word;	     /* the last fence that has passed; the chip writes it */
 	atomic_uint_fast64_t last;   /* the last fence that was given out */
 	uint64_t mark;		     /* under the space's lock: see txda__space_release() */
+	atomic_bool ended;	     /* by a fault: what is queued never runs */
 };
 
 /* Addresses that were taken. */

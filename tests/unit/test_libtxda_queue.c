@@ -373,10 +373,11 @@ TEST(test_fault)
 		.hdr = {.op = TXDA_PKT_FILL, .bytes = sizeof(fill)}, .bytes = 8, .value = 7};
 	struct txda_event event = TXDA_INIT(struct txda_event);
 	struct pollfd poll_fd = {.events = POLLIN};
+	struct txda_buffer *fresh;
 	struct txda_queue *second;
 	unsigned kept = 0;
 	char text[400];
-	uint64_t fence;
+	uint64_t fence, va;
 	int len;
 
 	begin("mem=64M,cores=2", TXDA_QUEUE_COMPUTE);
@@ -388,6 +389,13 @@ TEST(test_fault)
 	assert_int_equal(len, strlen(text));
 	assert_true(len > 10);
 	ok(context, txda_queue_wait(queue, fence - 1, 0)); /* what passed, passed */
+	/* Nothing of it runs any more, so that addresses are used again. */
+	va = txda_buffer_va(buffer);
+	for (unsigned i = 0; i < 100; i++)
+		txda_buffer_unref(new_buffer(65536));
+	fresh = new_buffer(65536);
+	assert_true(txda_buffer_va(fresh) - va < 10 * 65536ull);
+	txda_buffer_unref(fresh);
 	assert_int_equal(txda_queue_submit(queue, NULL, 0, 0, &fence), -EIO);
 	assert_int_equal(txda_queue_wait(queue, fence + 1, TXDA_FOREVER), -EINVAL);
 
