@@ -100,7 +100,7 @@ int content_unchanged(const struct content *c, struct tool_error *error)
 	if (s->gguf)
 		r = gguf_model_unchanged(s->gguf, error);
 	for (unsigned i = 0; i < c->n && !r && find_file(s, i, &f); i++) {
-		uint32_t sum;
+		uint32_t sum = 0;
 
 		r = sum_file(&f, c->progress, &sum, error);
 		if (!r && sum != c->sums[i])

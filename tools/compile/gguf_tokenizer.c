@@ -388,7 +388,7 @@ static int add_template(const struct reader *r, const char *key, cJSON *to, cons
 static int add_templates(const struct reader *r, cJSON *root)
 {
 	static const char list[] = TEMPLATE "s";
-	const struct gguf_value *names;
+	const struct gguf_value *names = NULL;
 	struct gguf_value at;
 	cJSON *all;
 	int e = find_list(r, list, true, 0, MAX_TEMPLATES, &names);
