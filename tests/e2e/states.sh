@@ -73,14 +73,16 @@ done
 [ "$status" = 78 ] || fail "a model that is not there: exit status $status"
 grep -q 'model gone: .*No such file or directory$' "$tmp/err" || fail "a model that is not there: $(cat "$tmp/err")"
 ! grep -q 'cannot start' "$tmp/err" || fail "a second reason: $(cat "$tmp/err")"
-# A user without a directory for sockets.
+# A user without a directory for sockets, unless only root gets at the program.
 as=
 [ "$(id -u)" -ne 0 ] || as='setpriv --reuid=4321 --regid=4321 --clear-groups'
 chmod 755 "$tmp"
-# shellcheck disable=SC2086 # words or none
-$as env -u XDG_RUNTIME_DIR "$TXDAD" --model "demo=$MODEL" 2>"$tmp/err" && status=0 || status=$?
-[ "$status" = 78 ] || fail "no default socket: exit status $status"
-grep -q 'this user has no default socket, .*: --socket PATH$' "$tmp/err" || fail "no default socket: $(cat "$tmp/err")"
+if $as test -x "$TXDAD"; then
+	# shellcheck disable=SC2086 # words or none
+	$as env -u XDG_RUNTIME_DIR "$TXDAD" --model "demo=$MODEL" 2>"$tmp/err" && status=0 || status=$?
+	[ "$status" = 78 ] || fail "no default socket: exit status $status"
+	grep -q 'this user has no default socket, .*: --socket PATH$' "$tmp/err" || fail "no default socket: $(cat "$tmp/err")"
+fi
 # Of two models one is broken: the other one is served, and the broken one when it is mended and asked for.
 "$TXDAD" --socket "$socket" --model "demo=$MODEL" --model "broken=$tmp/later" 2>>"$tmp/txdad.log" &
 daemon=$!
