@@ -66,6 +66,7 @@ packages() {
 			man-db lexgrog reads them as whatis does
 			python3 python3 runs the tests, and is references and clients of some
 			shellcheck shellcheck reads the scripts
+			systemd systemd-analyze reads the units of the daemon
 			procps ps memory of the daemon under test
 			util-linux setarch sanitizers need a fixed address layout on some kernels
 		END
@@ -81,6 +82,7 @@ packages() {
 			sparse sparse reads the driver for mistaken address spaces and byte orders
 			perl - runs the kernel's checkpatch
 			coccinelle spatch applies the kernel's semantic patches to the driver
+			libpython3-dev - which Coccinelle loads for those in Python
 		END
 		echo "$(clang_runtime) - sanitizer runtimes of clang"
 		[ "$(uname -m)" = aarch64 ] || cat <<-'END'

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # probe.sh DIR CC... - compile each of DIR/*.c with CC. Those that compile print -DTXDA_HAVE_ and
-# their name. In the others each error must be about what the file's "asks for" line matches: any
-# other one tells nothing of the kernel; it goes to stderr, and "fails" to stdout.
+# their name. In the others the first error must be about what the file's "asks for" line matches:
+# any other one tells nothing of the kernel; it goes to stderr, and "fails" to stdout.
 dir=$1
 shift
 for file in "$dir"/*.c; do
@@ -13,8 +13,9 @@ for file in "$dir"/*.c; do
 		continue
 	fi
 	asked=$(sed -n 's|^// asks for: ||p' "$file")
-	reasons=$(echo "$errors" | sed -n 's/.*error: //p') # without the file's name
-	if [ -z "$asked" ] || [ -z "$reasons" ] || echo "$reasons" | grep -Evq "$asked"; then
+	# Without the file's name; further ones are its consequences.
+	reason=$(echo "$errors" | sed -n 's/.*error: //p' | head -n 1)
+	if [ -z "$asked" ] || ! echo "$reason" | grep -Eq "$asked"; then
 		echo "txda: the probe $name does not compile, and not for lack of what it asks for:" >&2
 		echo "$errors" >&2
 		echo fails

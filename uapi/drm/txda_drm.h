@@ -864,9 +864,9 @@ struct drm_txda_queue_create {
 	__u32 flags;
 
 	/**
-	 * @timeout_ms: A job without progress for so long is hung; 0: the default. So is one that has
-	 * run for 60 times as long, or for ten minutes, whatever its progress: others wait for its
-	 * fence.
+	 * @timeout_ms: A job without progress for so long is hung; 0: the default. So is one that
+	 * has run for 60 times as long, or for ten minutes, whatever its progress: others wait for
+	 * its fence.
 	 */
 	__u32 timeout_ms;
 
