@@ -153,8 +153,8 @@ u64 txda_hwq_progress(struct txda_hwq *hwq);
 u64 txda_hwq_packet(struct txda_hwq *hwq);
 /*
  * Stops it after the current slice of a packet, or at once when it has faulted. In drm_dev_enter().
- * -ETIMEDOUT: it makes no progress and does not stop; -ENODEV: the chip does not answer, and what it
- * does cannot be known. Then only a reset helps (reset.h), which cuts the chip off if need be.
+ * -ETIMEDOUT: it makes no progress and does not stop; -ENODEV: the chip does not answer, and what
+ * it does cannot be known. Then only a reset helps (reset.h), which cuts the chip off if need be.
  */
 int txda_hwq_stop(struct txda_hwq *hwq);
 /*

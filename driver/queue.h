@@ -40,8 +40,8 @@ struct txda_vm;
 #define TXDA_MAX_CLIENT_QUEUES 16
 #define TXDA_MAX_TIMEOUT_MS    600000
 /*
- * Others wait for its fence, perhaps without a limit of their own: a job ends after this many of its
- * queue's time limits, and after TXDA_MAX_TIMEOUT_MS, whatever progress it makes.
+ * Others wait for its fence, perhaps without a limit of their own: a job ends after this many of
+ * its queue's time limits, and after TXDA_MAX_TIMEOUT_MS, whatever progress it makes.
  */
 #define TXDA_JOB_TIMEOUTS 60
 /* Limit of unfinished jobs per queue; beyond it submission fails with -EBUSY. */

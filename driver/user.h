@@ -3,10 +3,11 @@
  * Per-user limits on a chip, over all of a user's files, so that no user can take all of it.
  *
  * Address spaces and hardware queues are scarce: a user gets at most half of them, of the queues
- * for itself half as many as the chip has, shared ones counted; page tables in half of the DRAM that
- * the CPU can map, where all are; and a number of buffers and of queues that share hardware far
- * beyond any real need. A user whose jobs keep resetting the chip is banned from submitting more for
- * a while (ban.h). CAP_SYS_RESOURCE in the initial user namespace lifts the limits and the ban.
+ * for itself half as many as the chip has, shared ones counted; page tables in half of the DRAM
+ * that the CPU can map, where all are; and a number of buffers and of queues that share hardware
+ * far beyond any real need. A user whose jobs keep resetting the chip is banned from submitting
+ * more for a while (ban.h). CAP_SYS_RESOURCE in the initial user namespace lifts the limits and
+ * the ban.
  *
  * Lifetime: each file, each queue and each object charged to a struct txda_user holds a reference;
  * objects may outlive the file. A user with a ban, or with resets that may still lead to one, is

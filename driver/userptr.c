@@ -17,8 +17,8 @@
 #define TXDA_USERPTR_BATCH BIT(16)
 
 /*
- * Counts the pages of @bo for the caller: in its user's locked memory, which is limited, and in what
- * the process has pinned. Both are atomics, so that txda_userptr_uncharge() waits for nobody.
+ * Counts the pages of @bo for the caller: in its user's locked memory, which is limited, and in
+ * what the process has pinned. Both are atomics, so that txda_userptr_uncharge() waits for nobody.
  */
 static int txda_userptr_charge(struct txda_bo *bo)
 {

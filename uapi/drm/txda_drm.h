@@ -739,8 +739,8 @@ struct drm_txda_bo_set_label {
  * struct drm_txda_bo_from_userptr - Argument of BO_FROM_USERPTR: the caller's own memory as a
  * buffer.
  *
- * The pages are pinned until the buffer goes (VmPin in /proc/PID/status). Together with what else of
- * the caller's user counts so, such as io_uring's buffers, they may be RLIMIT_MEMLOCK unless the
+ * The pages are pinned until the buffer goes (VmPin in /proc/PID/status). Together with what else
+ * of the caller's user counts so, such as io_uring's buffers, they may be RLIMIT_MEMLOCK unless the
  * caller has CAP_IPC_LOCK. -EDQUOT: that limit is too low (the kernel log, at debug level, says how
  * much was wanted), or as in BO_CREATE. -EOPNOTSUPP: the range holds a file's pages that cannot be
  * pinned for long, or as in BO_CREATE.
