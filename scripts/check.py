@@ -282,7 +282,10 @@ def main():
         if name not in STAGES:
             sys.exit("There is no stage %s; there are: %s" % (name, " ".join(STAGES)))
     os.chdir(TOP)
-    STAGES_DIR.mkdir(parents=True, exist_ok=True)
+    try:
+        STAGES_DIR.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        sys.exit(f"check.py: cannot build in {STAGES_DIR.parent}: {error.strerror}")
     for old in STAGES_DIR.iterdir():
         old.unlink()
     stages = [Stage(name, False) for name in ("user", "asan", "static", "module", "vm")] if LEVEL == "check" else []
